@@ -1,0 +1,182 @@
+"""What a scalar means where the schema expects a text, a count, a boolean, a weight or quantities.
+
+The loader leaves every scalar a text; its meaning comes from the field that it stands in. So ``010`` is ten, ``yes`` is
+a name where a name is expected, and nothing is ever a float by accident. Values that a program passes to a model are
+taken as they are.
+
+A number or a boolean in quotes is a text, and refused where a number or a boolean is expected: so does the peer's YAML
+library.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from ugm.errors import QuantityError
+from ugm.resources import MAX_QUANTITY, VCORE, Resource, parse_quantity
+
+__all__ = [
+    "MAX_COUNT",
+    "Quoted",
+    "quote",
+    "to_boolean",
+    "to_count",
+    "to_resource",
+    "to_text",
+    "to_texts",
+    "to_weights",
+]
+
+#: The most applications that a configuration can name.
+MAX_COUNT: Final = 2**63 - 1
+
+_TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
+_FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
+_DIGITS: Final = re.compile(r"[0-9]+")
+_DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_WHITE_SPACE: Final = re.compile(r"\s")
+#: How much of a text a sentence shows.
+_LONG: Final = 64
+
+
+class Quoted(str):
+    """A scalar that stands in quotes, or as a block: never a number, a boolean or null."""
+
+    __slots__ = ()
+
+
+def quote(text: str) -> str:
+    """Quote a text in the sentence of a problem; a long one is cut.
+
+    >>> quote("ana"), quote("a" * 100)
+    ("'ana'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'...")
+    """
+    return repr(str(text)) if len(text) <= _LONG else f"{str(text[:_LONG])!r}..."
+
+
+def kind_of(value: object) -> str:
+    """Name what stands in the text, for the sentence of a problem."""
+    match value:
+        case None:
+            return "nothing"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case Quoted():
+            return f"the text {quote(value)} in quotes"
+        case str():
+            return quote(value)
+        case _:
+            return repr(value)
+
+
+def wrong_type(expected: str, value: object) -> PydanticCustomError:
+    """Return the problem of a value that is not of the kind that the schema has there."""
+    return PydanticCustomError(
+        "wrong-type", "expected {expected}, found {found}", {"expected": expected, "found": kind_of(value)}
+    )
+
+
+def to_text(value: object) -> str:
+    """Read a text; every scalar is one."""
+    if isinstance(value, str):
+        return str(value)
+    raise wrong_type("a text", value)
+
+
+def to_count(value: object) -> int:
+    """Read a count of applications: decimal digits, at most `MAX_COUNT`."""
+    if type(value) is str and _DIGITS.fullmatch(value):
+        significant = value.lstrip("0") or "0"
+        # Longer numbers are never read: int() is quadratic in their length.
+        count = int(significant) if len(significant) <= len(str(MAX_COUNT)) else MAX_COUNT + 1
+    elif type(value) is int and value >= 0:
+        count = value
+    else:
+        raise PydanticCustomError(
+            "count-invalid", "expected a count in decimal digits, found {found}", {"found": kind_of(value)}
+        )
+    if count > MAX_COUNT:
+        raise PydanticCustomError("count-too-large", "the count is more than a signed 64-bit integer holds")
+    return count
+
+
+def to_boolean(value: object) -> bool:
+    """Read one of the words that YAML 1.1 has for true and false."""
+    if isinstance(value, bool):
+        return value
+    if type(value) is str and value in _TRUE:
+        return True
+    if type(value) is str and value in _FALSE:
+        return False
+    raise PydanticCustomError(
+        "boolean-invalid", "expected true or false, found {found}", {"found": kind_of(value)}
+    )
+
+
+def to_texts(value: object) -> dict[str, str]:
+    """Read a mapping of texts, for example properties; nothing stands for the empty text."""
+    return _convert(value, lambda _, text: "" if text is None else to_text(text))
+
+
+def to_resource(value: object) -> Resource:
+    """Read a mapping of quantities."""
+    return value if isinstance(value, Resource) else Resource(_convert(value, _to_amount))
+
+
+def _to_amount(name: str, value: object) -> int:
+    if not name or _WHITE_SPACE.search(name):
+        message = "the resource name {name} is empty or has white space in it"
+        raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
+    if value is None:
+        raise PydanticCustomError("quantity-invalid", "expected a quantity, found nothing")
+    text = to_text(value)
+    try:
+        return parse_quantity(text, vcore=name == VCORE)
+    except QuantityError as error:
+        message = "{text} is not a quantity: {reason}"
+        raise PydanticCustomError(
+            "quantity-invalid", message, {"text": quote(text), "reason": error.reason}
+        ) from None
+
+
+def to_weights(value: object) -> dict[str, float]:
+    """Read a mapping of weights: plain decimal numbers; which of them are allowed is a rule, not a matter of type."""
+    return _convert(value, _to_weight)
+
+
+def _to_weight(_: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        weight = float(value)
+    elif type(value) is str and _DECIMAL.fullmatch(value):
+        weight = float(value)
+    else:
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise PydanticCustomError(
+            "weight-invalid", "expected a decimal number, found {found}", {"found": kind_of(value)}
+        )
+    return weight
+
+
+def _convert(value: object, convert: Any) -> dict[str, Any]:
+    """Convert every value of a mapping, and report each that cannot be under its own key."""
+    if not isinstance(value, Mapping):
+        raise wrong_type("a mapping", value)
+    converted: dict[str, Any] = {}
+    errors: list[InitErrorDetails] = []
+    for name, item in value.items():
+        try:
+            converted[str(name)] = convert(name, item)
+        except PydanticCustomError as error:
+            errors.append(InitErrorDetails(type=error, loc=(str(name),), input=item))
+    if errors:
+        raise ValidationError.from_exception_data("mapping", errors)
+    return converted

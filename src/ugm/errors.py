@@ -1,0 +1,164 @@
+"""The few errors of ugm: each is a fact, carries its data, and survives pickling.
+
+A denial is not an error; it is a `ugm.Decision`. What is raised here is misuse of a call, a configuration that cannot
+be used, or damage found by a self-check. Nothing has changed when one of these is raised.
+
+Every error passes its data on to `Exception.__init__`, so that `pickle` and `copy` rebuild it from its arguments, and
+writes its text only when somebody reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "ConfigError",
+    "InvariantError",
+    "NotTrackedError",
+    "Problem",
+    "QuantityError",
+    "ReleaseError",
+    "RequestError",
+    "UgmError",
+]
+
+
+class UgmError(Exception):
+    """The root of every error that ugm raises on purpose."""
+
+
+class QuantityError(UgmError, ValueError):
+    """A text is not a quantity.
+
+    Attributes:
+        text: what was read.
+        reason: what is wrong with it, as the end of a sentence.
+    """
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text, reason)
+        self.text: Final = text
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        return f"{self.text!r} is not a quantity: {self.reason}"
+
+
+class RequestError(UgmError, ValueError):
+    """A call was given something that no correct caller passes.
+
+    Attributes:
+        argument: the name of the argument at fault.
+        value: what was passed.
+        reason: what is wrong with it, as the end of a sentence.
+    """
+
+    def __init__(self, argument: str, value: object, reason: str) -> None:
+        super().__init__(argument, value, reason)
+        self.argument: Final = argument
+        self.value: Final = value
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.value!r}: {self.reason}"
+
+
+class NotTrackedError(UgmError, LookupError):
+    """Something was to be given back by somebody who holds nothing there.
+
+    Attributes:
+        application_id: the application named in the call.
+        queue_path: the queue named in the call.
+        user: the user named in the call.
+        reason: which of the three is unknown, as the end of a sentence.
+    """
+
+    def __init__(self, application_id: str, queue_path: str, user: str, reason: str) -> None:
+        super().__init__(application_id, queue_path, user, reason)
+        self.application_id: Final = application_id
+        self.queue_path: Final = queue_path
+        self.user: Final = user
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        return f"application {self.application_id!r} of user {self.user!r} in {self.queue_path!r}: {self.reason}"
+
+
+class ReleaseError(UgmError, ValueError):
+    """An application was to give back more than it holds, or to end while it still holds something.
+
+    Attributes:
+        application_id: the application named in the call.
+        queue_path: the queue named in the call.
+        resource: the resource at fault.
+        held: how much of it the application holds in that queue, in base units.
+        released: how much of it the call gives back.
+    """
+
+    def __init__(self, application_id: str, queue_path: str, resource: str, held: int, released: int) -> None:
+        super().__init__(application_id, queue_path, resource, held, released)
+        self.application_id: Final = application_id
+        self.queue_path: Final = queue_path
+        self.resource: Final = resource
+        self.held: Final = held
+        self.released: Final = released
+
+    def __str__(self) -> str:
+        where = f"application {self.application_id!r} in {self.queue_path!r} holds {self.held} {self.resource}"
+        if self.released > self.held:
+            return f"{where} and cannot give back {self.released}"
+        return f"{where} and cannot end with {self.held - self.released} left"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """One thing that is wrong with a configuration, and where.
+
+    Ordered by place, so that a sorted list reads like the file.
+    """
+
+    file: str
+    #: Counted from 1; 0 where a problem has no place in the text (the file cannot be read, say).
+    line: int
+    column: int
+    #: For example ``partitions[0].queues[0].limits[2].users``.
+    path: str
+    #: A stable word for programs, for example ``limit-user-duplicate``.
+    code: str
+    #: A sentence for people.
+    message: str
+
+    def __str__(self) -> str:
+        place = f"{self.path}: " if self.path else ""
+        return f"{self.file}:{self.line}:{self.column}: {place}{self.message} [{self.code}]"
+
+
+class ConfigError(UgmError, ValueError):
+    """A configuration cannot be used; nothing of it has taken effect.
+
+    Attributes:
+        problems: everything that is wrong with it, in the order of the file; never empty.
+    """
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(problems)
+        self.problems: Final = problems
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class InvariantError(UgmError):
+    """A self-check found counters that do not follow from the applications: a bug in ugm, or memory gone bad.
+
+    Attributes:
+        findings: one sentence for each difference; never empty.
+    """
+
+    def __init__(self, findings: tuple[str, ...]) -> None:
+        super().__init__(findings)
+        self.findings: Final = findings
+
+    def __str__(self) -> str:
+        return "\n".join(self.findings)

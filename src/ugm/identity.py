@@ -1,0 +1,85 @@
+"""Who asks, and where: users with their groups, and queue paths."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, final
+
+from ugm.errors import RequestError
+
+__all__ = ["ROOT", "WILDCARD", "UserGroup", "ancestors", "canonical_path"]
+
+#: The queue above all others; every path starts with it.
+ROOT: Final = "root"
+
+#: Stands for every user, or for every group, that no other limit of a queue names.
+WILDCARD: Final = "*"
+
+#: Parts separated by single dots, none empty, none with white space or control characters.
+_PATH: Final = re.compile(r"root(?:\.[^.\s\x00-\x1f\x7f]+)*", re.IGNORECASE)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UserGroup:
+    """A user and the groups that the user is a member of.
+
+    ugm does not find out who is in which group; the embedding program does, and passes the answer with each request.
+
+    Args:
+        name: the user.
+        groups: none, one or many. Their order means nothing: the configuration decides which one is charged.
+
+    Raises:
+        RequestError: a name is empty, not a text, or the wildcard ``*``; or *groups* is one text instead of several.
+
+    >>> UserGroup("sue", ("development", "test"))
+    UserGroup(name='sue', groups=('development', 'test'))
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.groups, str):
+            raise RequestError("groups", self.groups, "expected several names, not one text")
+        object.__setattr__(self, "groups", tuple(self.groups))
+        _check_name("user", self.name)
+        for group in self.groups:
+            _check_name("group", group)
+
+
+def _check_name(kind: str, name: object) -> None:
+    if type(name) is not str or not name:
+        raise RequestError(kind, name, "a name is a text of at least one character")
+    if name == WILDCARD:
+        raise RequestError(kind, name, "the wildcard belongs in limits, it is nobody's name")
+
+
+def canonical_path(queue_path: str) -> str:
+    """Return the one spelling of a queue path: queue names are the same in any case.
+
+    Raises:
+        RequestError: the path is not ``root``, or ``root.`` and names separated by single dots.
+
+    >>> canonical_path("root.Sales.EMEA")
+    'root.sales.emea'
+    """
+    if type(queue_path) is not str or not queue_path:
+        raise RequestError("queue_path", queue_path, "a queue path is a text of at least one character")
+    if not _PATH.fullmatch(queue_path):
+        raise RequestError("queue_path", queue_path, "expected 'root', or names below it separated by single dots")
+    return queue_path.lower()
+
+
+def ancestors(queue_path: str) -> Iterator[str]:
+    """Yield a path and everything above it, leaf to root.
+
+    >>> list(ancestors("root.sales.emea"))
+    ['root.sales.emea', 'root.sales', 'root']
+    """
+    while queue_path:
+        yield queue_path
+        queue_path = queue_path.rpartition(".")[0]

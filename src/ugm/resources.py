@@ -1,0 +1,191 @@
+"""Exact integer resource vectors, and the quantity syntax of queue configurations.
+
+Amounts are whole numbers of base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, everything else as it
+is counted. There are no floats and there is no upper end: sums are exact, whatever their size.
+
+What a missing name means depends on the use. In a usage it means nothing; in a limit it means *unlimited*. An explicit
+0 in a limit means that none is allowed, so a `Resource` keeps the zeros that it is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Self, final
+
+from ugm.errors import QuantityError, RequestError
+
+__all__ = ["Resource", "format_amount", "parse_quantity"]
+
+#: The one resource that is counted in thousandths and takes the suffix ``m``.
+VCORE: Final = "vcore"
+
+#: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
+MAX_QUANTITY: Final = 2**63 - 1
+
+_DECIMAL: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_MULTIPLIERS: Final = _DECIMAL | _BINARY
+
+#: Unicode white space, which is not what `str.strip` removes: that also takes the separators U+001C to U+001F.
+_BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+_QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
+
+
+@final
+class Resource(Mapping[str, int]):
+    """An immutable vector of named amounts, in base units.
+
+    Build it once and pass it often: the engine keeps what it works out from a vector with the vector.
+
+    Args:
+        amounts: name to amount; for names that are no Python words.
+        named: the same as keywords.
+
+    Raises:
+        RequestError: a name is not a text with at least one character, or an amount is not an `int` (a `bool` or a
+            `float` is not one).
+
+    >>> Resource(vcore=500, memory=2**30)
+    Resource(memory=1073741824, vcore=500)
+    >>> Resource({"nvidia.com/gpu": 2})["nvidia.com/gpu"]
+    2
+
+    A zero is kept, because it is not the same as a missing name when the vector is a limit:
+
+    >>> Resource(vcore=0) == Resource()
+    False
+    """
+
+    __slots__ = ("amounts", "compiled")
+
+    #: Sorted by name, so that everything made from it has one order. Never changed after construction.
+    amounts: Mapping[str, int]
+    #: What `ugm.hierarchy` last worked out from this vector; no part of its value.
+    compiled: tuple[object, Any]
+
+    def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
+        given = {**amounts, **named} if amounts else named
+        for name, amount in given.items():
+            if type(name) is not str or not name:
+                raise RequestError("resource", name, "a resource name is a text of at least one character")
+            if type(amount) is not int:
+                raise RequestError(name, amount, "an amount is an int, in base units")
+        self.amounts = dict(sorted(given.items()))
+        self.compiled = (None, ())
+
+    @classmethod
+    def parse(cls, quantities: Mapping[str, str] | None = None, /, **named: str) -> Self:
+        """Read a vector in the syntax of queue configurations.
+
+        Raises:
+            QuantityError: one of the texts is not a quantity.
+
+        >>> Resource.parse(vcore="2", memory="4Gi")
+        Resource(memory=4294967296, vcore=2000)
+        """
+        given = {**(quantities or {}), **named}
+        return cls({name: parse_quantity(text, vcore=name == VCORE) for name, text in given.items()})
+
+    def __getitem__(self, name: str) -> int:
+        return self.amounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.amounts)
+
+    def __len__(self) -> int:
+        return len(self.amounts)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Resource):
+            return self.amounts == other.amounts
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.amounts.items()))
+
+    def __add__(self, other: Resource) -> Resource:
+        total = dict(self.amounts)
+        for name, amount in other.amounts.items():
+            total[name] = total.get(name, 0) + amount
+        return Resource(total)
+
+    def __sub__(self, other: Resource) -> Resource:
+        rest = dict(self.amounts)
+        for name, amount in other.amounts.items():
+            rest[name] = rest.get(name, 0) - amount
+        return Resource(rest)
+
+    def __repr__(self) -> str:
+        if all(name.isidentifier() for name in self.amounts):
+            return f"Resource({', '.join(f'{name}={amount}' for name, amount in self.amounts.items())})"
+        return f"Resource({dict(self.amounts)!r})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in self.amounts.items()) or "nothing"
+
+    def __reduce__(self) -> tuple[type[Resource], tuple[dict[str, int]]]:
+        return Resource, (dict(self.amounts),)
+
+    def without_zeros(self) -> Resource:
+        """Return the same vector without the names that stand at 0: the form in which usage is shown.
+
+        >>> Resource(vcore=0, memory=5).without_zeros()
+        Resource(memory=5)
+        """
+        return Resource({name: amount for name, amount in self.amounts.items() if amount})
+
+
+def parse_quantity(text: str, *, vcore: bool = False) -> int:
+    """Read one quantity of a queue configuration.
+
+    Digits, blanks, and one of the suffixes ``k M G T P E Ki Mi Gi Ti Pi Ei``. With *vcore* the suffix ``m`` is taken as
+    well, and without it the number counts whole cores.
+
+    Args:
+        text: what stands in the configuration.
+        vcore: whether the quantity is one of ``vcore``.
+
+    Returns:
+        The amount in base units.
+
+    Raises:
+        QuantityError: the text is anything else, or the amount does not fit a signed 64-bit integer.
+
+    >>> parse_quantity("2 Gi")
+    2147483648
+    >>> parse_quantity("2", vcore=True), parse_quantity("250m", vcore=True)
+    (2000, 250)
+    """
+    found = _QUANTITY.fullmatch(text.strip(_BLANKS))
+    if found is None:
+        raise QuantityError(text, "expected digits and at most one suffix")
+    digits, suffix = found.groups()
+    if vcore and suffix == "m":
+        multiplier = 1
+    elif suffix in _MULTIPLIERS:
+        multiplier = _MULTIPLIERS[suffix] * (1000 if vcore else 1)
+    else:
+        raise QuantityError(text, f"unknown suffix {suffix!r}")
+    significant = digits.lstrip("0")
+    # Longer numbers are never read: int() is quadratic in their length.
+    amount = int(significant or "0") * multiplier if len(significant) <= len(str(MAX_QUANTITY)) else MAX_QUANTITY + 1
+    if amount > MAX_QUANTITY:
+        raise QuantityError(text, "more than a signed 64-bit integer holds")
+    return amount
+
+
+def format_amount(name: str, amount: int) -> str:
+    """Write an amount exactly, as short as the configuration syntax can say it.
+
+    >>> format_amount("memory", 3 * 2**30), format_amount("vcore", 2500), format_amount("vcore", 2000)
+    ('3Gi', '2500m', '2')
+    """
+    if name == VCORE:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if name != "memory":
+        return str(amount)
+    for suffix, multiplier in sorted(_MULTIPLIERS.items(), key=lambda item: -item[1]):
+        if amount and not amount % multiplier:
+            return f"{amount // multiplier}{suffix}"
+    return str(amount)

@@ -1,0 +1,30 @@
+"""What would a configuration have done to last month's jobs? Replay them, with a virtual clock, and see.
+
+    records = read_swf("last-month.swf.gz")
+    report = simulate(JobMapping().jobs(records), load_config("queues.yaml").partition())
+    print(report.waiting.p95, report.limits[0])
+
+The command ``ugm simulate`` does this and shows the report.
+"""
+
+from ugm.simulation.mapping import JobMapping
+from ugm.simulation.replay import Progress, simulate
+from ugm.simulation.report import Hit, LimitFigures, Rejection, Report, Waiting
+from ugm.simulation.swf import SwfRecord, parse_swf, read_swf
+from ugm.simulation.workload import Job, WorkloadError
+
+__all__ = [
+    "Hit",
+    "Job",
+    "JobMapping",
+    "LimitFigures",
+    "Progress",
+    "Rejection",
+    "Report",
+    "SwfRecord",
+    "Waiting",
+    "WorkloadError",
+    "parse_swf",
+    "read_swf",
+    "simulate",
+]

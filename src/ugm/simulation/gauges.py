@@ -1,0 +1,201 @@
+"""How far each limit is used during a replay, and which held jobs stand in front of it.
+
+The manager decides; nothing here grants anything. A *gauge* follows one limit on one resource, or on running
+applications, of one user or group at one queue. It serves the report (how near the usage came to the limit), and it
+tells the replay when to ask again: a held job cannot start before the limit that stands against it has room.
+
+Gauges of the same configured limit, such as a user wildcard that holds for each user alone, share one `Rule`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heappush
+from typing import Final, NamedTuple, final
+
+from ugm.decision import TrackingType, Violation
+from ugm.identity import UserGroup
+from ugm.resources import Resource
+from ugm.simulation.report import Hit, LimitFigures
+from ugm.simulation.workload import Job
+from ugm.tracking import EffectiveLimit, Manager
+
+__all__ = ["Gauge", "Gauges", "Kind", "Rule"]
+
+
+class _RuleKey(NamedTuple):
+    """One amount in the configuration: one resource, or the application count, of one name in one queue."""
+
+    tracker: TrackingType
+    queue_path: str
+    limit_name: str
+    resource: str | None
+
+
+@final
+class Rule:
+    """One amount in the configuration, with the gauges of everybody whom it limits and the jobs that it held."""
+
+    __slots__ = ("gauges", "hits", "key", "limit", "place", "rejected")
+
+    #: In the order in which the replay met them.
+    gauges: list[Gauge]
+    #: User to the number of jobs held and the seconds that they were held, by this limit.
+    hits: dict[str, list[int]]
+
+    def __init__(self, key: _RuleKey, place: str, limit: int) -> None:
+        self.key: Final = key
+        self.place: Final = place
+        self.limit: Final = limit
+        self.gauges = []
+        self.hits = {}
+        self.rejected = 0
+
+    def book(self, user: str, jobs: int, seconds: int) -> None:
+        """Add jobs that the limit began to hold, and seconds for which it held jobs."""
+        hit = self.hits.setdefault(user, [0, 0])
+        hit[0] += jobs
+        hit[1] += seconds
+
+    def figures(self) -> LimitFigures:
+        """Return what the report says about the limit."""
+        highest = max(self.gauges, key=lambda gauge: gauge.peak)
+        hits = [Hit(user, jobs, seconds) for user, (jobs, seconds) in self.hits.items()]
+        return LimitFigures(
+            *self.key,
+            place=self.place,
+            limit=self.limit,
+            peak=highest.peak,
+            peak_name=highest.name,
+            names=len(self.gauges),
+            held_jobs=sum(hit.jobs for hit in hits),
+            held_seconds=sum(hit.seconds for hit in hits),
+            rejected=self.rejected,
+            users=tuple(sorted(hits, key=lambda hit: (-hit.seconds, -hit.jobs, hit.user))),
+        )
+
+
+@final
+class Gauge:
+    """The usage of one user or group under one limit.
+
+    Invariant, outside of a round of retries: the gauge has no room for any amount in `waiting`.
+    """
+
+    __slots__ = ("limit", "name", "peak", "rule", "used", "waiting")
+
+    rule: Rule
+    #: Whose usage it is: the user or group, ``*`` for the group wildcard.
+    name: str
+    limit: int
+    used: int
+    peak: int
+    #: Amount asked to a heap of (order of the first held job, kind). Kinds that ask the same have room at the same time.
+    waiting: dict[int, list[tuple[int, Kind]]]
+
+    def __init__(self, rule: Rule, name: str) -> None:
+        self.rule = rule
+        self.name = name
+        self.limit = rule.limit
+        self.used = self.peak = 0
+        self.waiting = {}
+
+
+@final
+class Kind:
+    """Jobs that no limit can tell apart: of one user with the same groups, in one queue, asking the same.
+
+    If one of them is denied, so are all. The replay asks for the first and lets the others stand behind it.
+    """
+
+    __slots__ = ("gauges", "held", "last_booked", "never", "queue_path", "usage", "user", "watched")
+
+    #: Every gauge that the usage counts on and the amount that it takes there: the user's, leaf to root, the group's.
+    gauges: tuple[tuple[Gauge, int], ...]
+    #: With the order of their arrival, which is first come first served.
+    held: deque[tuple[int, Job]]
+    #: The gauge that stands against the held jobs, and the amount that each needs there; set while jobs are held.
+    watched: tuple[Gauge, int]
+    #: Up to which second the watched rule has been booked for holding.
+    last_booked: int
+    #: The limits that a job of this kind exceeds by itself; empty unless they are why such jobs are rejected.
+    never: tuple[Violation, ...]
+
+    def __init__(self, queue_path: str, user: UserGroup, usage: Resource, gauges: Iterable[tuple[Gauge, int]]) -> None:
+        self.queue_path: Final = queue_path
+        self.user: Final = user
+        self.usage: Final = usage
+        self.gauges = tuple(gauges)
+        self.held = deque()
+        self.last_booked = 0
+        self.never = ()
+
+    def charge(self) -> None:
+        """Count one more running job on every gauge."""
+        for gauge, amount in self.gauges:
+            gauge.used += amount
+            gauge.peak = max(gauge.peak, gauge.used)
+
+    def refund(self) -> None:
+        """Count one running job less on every gauge."""
+        for gauge, amount in self.gauges:
+            gauge.used -= amount
+
+    def book(self, now: int) -> None:
+        """Book the time since the last booking on the limit that held the jobs for it, before that changes."""
+        if self.held:
+            self.watched[0].rule.book(self.user.name, 0, len(self.held) * (now - self.last_booked))
+        self.last_booked = now
+
+    def wait_for(self, gauge: Gauge, amount: int) -> None:
+        """Stand before a gauge until it has room for *amount*; there must be a held job."""
+        self.watched = gauge, amount
+        heappush(gauge.waiting.setdefault(amount, []), (self.held[0][0], self))
+
+
+@final
+class Gauges:
+    """All gauges and rules of one replay, made as jobs meet them.
+
+    Args:
+        manager: asked which limits there are, never for usage.
+    """
+
+    __slots__ = ("_gauges", "_manager", "rules")
+
+    #: In the order in which jobs met them.
+    rules: dict[_RuleKey, Rule]
+
+    def __init__(self, manager: Manager) -> None:
+        self._manager: Final = manager
+        self._gauges: dict[tuple[TrackingType, str, str, str | None], Gauge] = {}
+        self.rules = {}
+
+    def of(self, violation: Violation) -> Gauge:
+        """Return the gauge of a limit that a job has met."""
+        return self._gauges[violation.tracker, violation.name, violation.queue_path, violation.resource]
+
+    def for_job(self, job: Job) -> list[tuple[Gauge, int]]:
+        """Return every gauge that a job counts on, with the amount."""
+        return [
+            (self._gauge(limit, resource, most), 1 if resource is None else job.usage[resource])
+            for limit in self._manager.effective_limits(job.user, job.queue_path)
+            for resource, most in _amounts(limit)
+            if resource is None or job.usage.get(resource)
+        ]
+
+    def _gauge(self, limit: EffectiveLimit, resource: str | None, most: int) -> Gauge:
+        place = (limit.tracker, limit.name, limit.queue_path, resource)
+        if (gauge := self._gauges.get(place)) is None:
+            key = _RuleKey(limit.tracker, limit.queue_path, limit.limit_name, resource)
+            rule = self.rules.setdefault(key, Rule(key, limit.place, most))
+            gauge = self._gauges[place] = Gauge(rule, limit.name)
+            rule.gauges.append(gauge)
+        return gauge
+
+
+def _amounts(limit: EffectiveLimit) -> Iterable[tuple[str | None, int]]:
+    if limit.max_applications:
+        yield None, limit.max_applications
+    yield from (limit.max_resources or {}).items()

@@ -1,0 +1,209 @@
+"""The report of a replay for a terminal of 80 columns or more; plain text where there is none.
+
+Only the command imports this module: it needs rich.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from ugm.identity import WILDCARD
+from ugm.simulation.report import LimitFigures, Report, Waiting
+
+__all__ = ["brief_amount", "brief_time", "render"]
+
+_BAR_WIDTH: Final = 16
+
+#: From how many seconds on nobody cares for hours.
+_LONG: Final = 100 * 86400
+
+#: How many of the users whom a limit held are named.
+_NAMES: Final = 2
+
+#: From which share of a limit on a bar is shown in warning colour.
+_NEAR: Final = 0.8
+
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def brief_time(seconds: float) -> str:
+    """Write a time in at most two units.
+
+    >>> brief_time(41.3), brief_time(750), brief_time(11_100), brief_time(200_000), brief_time(10**9)
+    ('41s', '12m 30s', '3h 05m', '2d 07h', '11,574d')
+    """
+    whole = round(seconds)
+    if whole >= _LONG:
+        return f"{whole // 86400:,}d"
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // part:02}{smaller}"
+    return f"{whole}s"
+
+
+def brief_amount(resource: str | None, amount: int) -> str:
+    """Write an amount with at most three digits after the point, for reading and not for reckoning.
+
+    >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
+    ('2.5', '1.5Gi', '1,200')
+    """
+    if resource == "vcore":
+        return f"{amount / 1000:,.3f}".rstrip("0").rstrip(".")
+    if resource == "memory":
+        power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
+        return f"{amount / 1024**power:,.4g}{_BINARY[power]}"
+    return f"{amount:,}"
+
+
+def render(report: Report, console: Console, *, title: str, seconds: float, top: int = 8) -> None:
+    """Print a report.
+
+    Args:
+        report: what to print.
+        console: where to.
+        title: the first line.
+        seconds: how long the replay took.
+        top: how many lines each table has at most.
+    """
+    console.print(f"\n[bold]{escape(title)}[/bold]\n")
+    console.print(_summary(report, seconds))
+    total = sum(limit.held_seconds for limit in report.limits)
+    # The limits come in the order of what they did.
+    holding = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
+    _section(console, "Limits that held jobs", _holding_table(holding[:top], total), _more(holding[top:], "limit"))
+    full = sorted(report.limits, key=lambda limit: -_share(limit.peak, limit.limit))
+    bars = _peak_table(full[:top], ascii_only=console.options.ascii_only)
+    _section(console, "Peak usage against limit", bars, _more(full[top:], "limit"))
+    for heading, figures in (("user", report.users), ("group", report.groups)):
+        waiting = [(name, waits) for name, waits in figures if waits.delayed]
+        rest = len(figures) - len(waiting)
+        note = ", ".join(filter(None, [_more(waiting[top:], heading), f"{_count(rest, heading)} without waiting"]))
+        _section(console, f"Waiting by {heading}", _waiting_table(heading, waiting[:top]), note)
+    if report.rejections:
+        rejections = _rejection_table(report, top)
+        _section(console, "Rejected, because no waiting can help", rejections, _more(report.rejections[top:], "kind"))
+    console.print()
+
+
+def _summary(report: Report, seconds: float) -> Table:
+    waiting = report.waiting
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim", min_width=9)
+    table.add_column()
+    fates = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
+    table.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
+    share = _percent(_share(waiting.delayed, waiting.jobs))
+    table.add_row("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time")
+    table.add_row(
+        "waiting", f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
+    )
+    rate = report.decisions / seconds if seconds else 0.0
+    table.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} a second")
+    sound = "[green]clean[/green]" if report.is_clean else f"[red]{escape('; '.join(report.findings))}[/red]"
+    table.add_row("verify", sound)
+    return table
+
+
+def _section(console: Console, heading: str, table: Table, note: str) -> None:
+    console.print(f"\n[bold]{heading}[/bold]")
+    if table.row_count:
+        console.print(table)
+    if note or not table.row_count:
+        console.print(f"  [dim]{note or 'none'}[/dim]", highlight=False)
+
+
+def _table(*columns: str, right: Iterable[str] = (), folded: Iterable[str] = ()) -> Table:
+    """Return an empty table; where the terminal is too narrow, only the *folded* columns give way."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for column in columns:
+        justify = "right" if column in right else "left"
+        table.add_column(column, justify=justify, no_wrap=column not in folded, overflow="fold")
+    return table
+
+
+def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
+    right = ("most", "jobs", "share", "held for")
+    table = _table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
+    for limit in limits:
+        table.add_row(
+            escape(limit.queue_path),
+            _whose(limit),
+            _most(limit),
+            f"{limit.held_jobs:,}",
+            _percent(_share(limit.held_seconds, total)),
+            brief_time(limit.held_seconds),
+            escape(", ".join(hit.user for hit in limit.users[:_NAMES])),
+        )
+    return table
+
+
+def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
+    right = ("share", "peak")
+    table = _table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
+    for limit in limits:
+        share = _share(limit.peak, limit.limit)
+        holder = f" [dim]({escape(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
+        table.add_row(
+            escape(limit.queue_path),
+            _whose(limit) + holder,
+            _bar(share, ascii_only=ascii_only),
+            _percent(share),
+            brief_amount(limit.resource, limit.peak),
+            _most(limit),
+        )
+    return table
+
+
+def _bar(share: float, *, ascii_only: bool) -> Text:
+    filled = min(int(share * _BAR_WIDTH), _BAR_WIDTH)
+    colour = "red" if share >= 1 else "yellow" if share >= _NEAR else "green"
+    full, empty = ("#", "-") if ascii_only else ("\N{FULL BLOCK}", "\N{LIGHT SHADE}")
+    # Without colours, as in a file, the empty part must differ by itself.
+    return Text.assemble((full * filled, colour), (empty * (_BAR_WIDTH - filled), "bright_black"))
+
+
+def _waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Table:
+    numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
+    table = _table(heading, *numbers, right=numbers)
+    for name, waiting in figures:
+        times = (waiting.mean, waiting.p95, waiting.max, waiting.total)
+        table.add_row(escape(name), f"{waiting.jobs:,}", f"{waiting.delayed:,}", *map(brief_time, times))
+    return table
+
+
+def _rejection_table(report: Report, top: int) -> Table:
+    table = _table("jobs", "first", "why", right=("jobs", "first"), folded=("why",))
+    for rejection in report.rejections[:top]:
+        table.add_row(f"{rejection.jobs:,}", str(rejection.first_job), escape(rejection.reason))
+    return table
+
+
+def _whose(limit: LimitFigures) -> str:
+    return escape(f"{limit.tracker} {limit.limit_name}")
+
+
+def _most(limit: LimitFigures) -> str:
+    unit = "jobs" if limit.resource is None else limit.resource
+    return escape(f"{brief_amount(limit.resource, limit.limit)} {unit}")
+
+
+def _more(rest: Sequence[object], noun: str) -> str:
+    return f"{_count(len(rest), noun)} more" if rest else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 0.0
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more

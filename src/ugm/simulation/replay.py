@@ -1,0 +1,256 @@
+"""The replay: what would a configuration have done to a workload?
+
+Time is virtual. Nothing limits a job but the limits of the configuration, as if the machines were without end: what the
+report calls waiting is what the limits add.
+
+The rule that decides which job starts when:
+
+- A job is asked for when it is submitted. If it is denied it is held; if it can never fit it is rejected.
+- When jobs end, everything that ends at that second is given back first. Then the held jobs are asked for again in the
+  order of their submission, and each that fits starts. So within a queue it is first come first served, but a job that
+  does not fit is skipped and does not keep later ones back; between queues, too, the oldest job goes first.
+- Jobs submitted at the same second as others end come after both.
+
+The manager is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate, and a
+denied kind waits at one limit that stands against it until that very limit has room. A round of retries therefore costs
+the jobs that start and the kinds that find another limit in their way, not the jobs that are held. The outcome is that
+of asking for every held job each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import Final, Literal, NamedTuple, final
+
+from ugm.decision import Decision
+from ugm.errors import InvariantError, RequestError
+from ugm.identity import UserGroup
+from ugm.resources import Resource
+from ugm.simulation.gauges import Gauge, Gauges, Kind
+from ugm.simulation.report import Report
+from ugm.simulation.tally import Tally
+from ugm.simulation.workload import Job
+from ugm.tracking import Manager
+from ugm.tracking.limits import PartitionLimits
+
+__all__ = ["Progress", "simulate"]
+
+
+class Progress(NamedTuple):
+    """Where a replay is."""
+
+    #: The virtual clock.
+    now: int
+    #: Jobs submitted so far, and what became of those that have not ended.
+    read: int
+    running: int
+    held: int
+
+
+def simulate(
+    jobs: Iterable[Job],
+    partition: PartitionLimits | None,
+    *,
+    group_limits: Literal["always", "unless-user-limited"] = "always",
+    until: int | None = None,
+    observer: Callable[[Progress], None] | None = None,
+) -> Report:
+    """Replay a workload under the limits of a partition.
+
+    Memory grows with the jobs that are held or running, and by a few bytes for each job that started.
+
+    Args:
+        jobs: in the order of their submission; read one by one.
+        partition: the limits; None for none.
+        group_limits: as for `ugm.Manager`.
+        until: stop the clock after this second; None to go on until the last job has ended.
+        observer: called after each submission and each round of completions, to show progress.
+
+    Returns:
+        The report, the same for the same arguments.
+
+    Raises:
+        RequestError: a job is submitted before the one that precedes it, or has the number of one that has not ended.
+
+    >>> from ugm.simulation import Job
+    >>> short = Job(1, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000))
+    >>> simulate([short], None).waiting
+    Waiting(jobs=1, delayed=0, total=0, p95=0, max=0)
+    """
+    # Who is charged where does not depend on who is held to it, so the gauges ask a manager that enforces everything.
+    gauges = Gauges(Manager(partition))
+    replay = _Replay(Manager(partition, group_limits=group_limits), gauges, observer or _ignore)
+    for job in jobs:
+        if until is not None and job.submit_time > until:
+            break
+        replay.submit(job)
+    replay.finish(until)
+    return replay.report()
+
+
+def _ignore(progress: Progress) -> None:
+    """Observe nothing."""
+
+
+@final
+class _Replay:
+    """The state of one replay."""
+
+    def __init__(self, manager: Manager, gauges: Gauges, observer: Callable[[Progress], None]) -> None:
+        self._manager: Final = manager
+        self._observer: Final = observer
+        self._gauges: Final = gauges
+        self._tally: Final = Tally()
+        self._now = 0
+        self._decisions = 0
+        self._kinds: dict[tuple[str, UserGroup, Resource], Kind] = {}
+        #: Numbers of the jobs that are held or running.
+        self._alive: set[int] = set()
+        #: A heap of (end, order of start, kind, job); the order settles which of two that end together is first.
+        self._running: list[tuple[int, int, Kind, Job]] = []
+
+    @property
+    def _held(self) -> int:
+        return len(self._alive) - len(self._running)
+
+    def submit(self, job: Job) -> None:
+        """Let everything happen that ends until the job comes, then start, hold or reject it."""
+        if job.submit_time < self._now:
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self._now}")
+        self._advance(job.submit_time)
+        if job.number in self._alive:
+            raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
+        self._tally.read += 1
+        kind = self._kind_of(job)
+        if kind.never:
+            self._reject(kind, job)
+        elif kind.held:
+            self._hold(kind, job)
+        elif decision := self._ask(kind, job):
+            self._start(kind, job)
+        elif decision.can_wait:
+            self._hold(kind, job, decision)
+        else:
+            kind.never = tuple(violation for violation in decision.violations if not violation.can_wait)
+            self._reject(kind, job)
+        self._observe()
+
+    def _kind_of(self, job: Job) -> Kind:
+        key = (job.queue_path, job.user, job.usage)
+        if (kind := self._kinds.get(key)) is None:
+            kind = self._kinds[key] = Kind(*key, self._gauges.for_job(job))
+        return kind
+
+    def _ask(self, kind: Kind, job: Job) -> Decision:
+        self._decisions += 1
+        return self._manager.increase(kind.queue_path, job.application_id, kind.usage, kind.user)
+
+    def _start(self, kind: Kind, job: Job) -> None:
+        kind.charge()
+        self._alive.add(job.number)
+        self._tally.start(job, self._now - job.submit_time)
+        heappush(self._running, (self._now + job.run_time, self._tally.started, kind, job))
+
+    def _hold(self, kind: Kind, job: Job, decision: Decision | None = None) -> None:
+        """Hold a job: behind others of its kind, or the first of its kind because of *decision*."""
+        kind.book(self._now)
+        kind.held.append((self._tally.read, job))
+        if decision is not None:
+            self._stand(kind, decision)
+        kind.watched[0].rule.book(job.user.name, 1, 0)
+        self._alive.add(job.number)
+        self._tally.most_held = max(self._tally.most_held, self._held)
+
+    def _reject(self, kind: Kind, job: Job) -> None:
+        self._tally.reject(kind, job)
+        for violation in kind.never:
+            self._gauges.of(violation).rule.rejected += 1
+
+    def _stand(self, kind: Kind, decision: Decision) -> None:
+        """Let a denied kind wait for the first of the limits in its way."""
+        violation = decision.violations[0]
+        kind.wait_for(self._gauges.of(violation), violation.requested)
+
+    def _advance(self, time: int) -> None:
+        """Let everything happen that ends until *time*, and set the clock to it."""
+        while self._running and self._running[0][0] <= time:
+            self._now = self._running[0][0]
+            self._retry(self._end_jobs())
+            self._observe()
+        self._now = time
+
+    def _end_jobs(self) -> Iterable[Gauge]:
+        """Give back what every job holds that ends now; return the gauges that jobs are waiting for and that fell."""
+        relieved: dict[Gauge, None] = {}
+        while self._running and self._running[0][0] == self._now:
+            _, _, kind, job = heappop(self._running)
+            self._manager.decrease_tracked_resource(
+                kind.queue_path, job.application_id, kind.usage, kind.user, remove_app=True
+            )
+            self._alive.remove(job.number)
+            kind.refund()
+            relieved.update((gauge, None) for gauge, _ in kind.gauges if gauge.waiting)
+        return relieved
+
+    def _retry(self, relieved: Iterable[Gauge]) -> None:
+        """Start the held jobs that fit now, the oldest first.
+
+        During a round usage only grows. So kinds that need more than a gauge has left can be passed over together, and
+        those that find another limit in their way are done with for this round.
+        """
+        # Of the kinds that need the same of the same gauge, only the one with the oldest job is a candidate.
+        candidates = [
+            (heap[0][0], gauge, amount) for gauge in relieved for amount, heap in gauge.waiting.items()
+        ]
+        heapify(candidates)
+        while candidates:
+            _, gauge, amount = heappop(candidates)
+            if gauge.used + amount > gauge.limit:
+                continue
+            heap = gauge.waiting[amount]
+            self._retry_kind(heappop(heap)[1])
+            if heap:
+                heappush(candidates, (heap[0][0], gauge, amount))
+            else:
+                del gauge.waiting[amount]
+
+    def _retry_kind(self, kind: Kind) -> None:
+        """Ask for the oldest job of a kind that waits nowhere now; let the kind wait again if it has to."""
+        kind.book(self._now)
+        decision = self._ask(kind, kind.held[0][1])
+        if not decision:
+            self._stand(kind, decision)
+            return
+        self._start(kind, kind.held.popleft()[1])
+        if kind.held:
+            kind.wait_for(*kind.watched)
+
+    def _observe(self) -> None:
+        self._observer(Progress(self._now, self._tally.read, len(self._running), self._held))
+
+    def finish(self, until: int | None) -> None:
+        """Go on without further submissions, to the second *until* or until nothing runs."""
+        while self._running and (until is None or self._running[0][0] <= until):
+            self._advance(self._running[0][0])
+        if until is not None:
+            self._now = max(self._now, until)
+        for kind in self._kinds.values():
+            kind.book(self._now)
+
+    def report(self) -> Report:
+        """Check the manager and return the figures."""
+        return self._tally.report(
+            held=self._held,
+            decisions=self._decisions,
+            end_time=self._now,
+            rules=self._gauges.rules.values(),
+            findings=self._verify(),
+        )
+
+    def _verify(self) -> tuple[str, ...]:
+        try:
+            self._manager.verify()
+        except InvariantError as error:
+            return error.findings
+        return ()

@@ -1,0 +1,100 @@
+"""What a replay counts on its way, and the report it makes of that."""
+
+from __future__ import annotations
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, final
+
+from ugm.simulation.gauges import Kind, Rule
+from ugm.simulation.report import LimitFigures, Rejection, Report, Waiting
+from ugm.simulation.workload import Job
+
+__all__ = ["Tally"]
+
+
+def _waits() -> array[int]:
+    """Return a list of seconds that takes 8 bytes for each: logs have millions of jobs."""
+    return array("q")
+
+
+@final
+class Tally:
+    """Counts and waiting times of one replay."""
+
+    __slots__ = ("_all", "_groups", "_rejections", "_users", "most_held", "read", "rejected")
+
+    read: int
+    most_held: int
+    rejected: int
+
+    def __init__(self) -> None:
+        self.read = self.most_held = self.rejected = 0
+        self._all: Final = _waits()
+        self._users: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
+        self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
+        #: Kind to the number of the first of its jobs, and their count.
+        self._rejections: Final[dict[Kind, tuple[int, int]]] = {}
+
+    @property
+    def started(self) -> int:
+        """How many jobs have started."""
+        return len(self._all)
+
+    def start(self, job: Job, wait: int) -> None:
+        """Count a job that starts after waiting."""
+        self._all.append(wait)
+        self._users[job.user.name].append(wait)
+        for group in job.user.groups:
+            self._groups[group].append(wait)
+
+    def reject(self, kind: Kind, job: Job) -> None:
+        """Count a job that can never start."""
+        self.rejected += 1
+        first, count = self._rejections.get(kind, (job.number, 0))
+        self._rejections[kind] = first, count + 1
+
+    def report(
+        self, *, held: int, decisions: int, end_time: int, rules: Iterable[Rule], findings: tuple[str, ...]
+    ) -> Report:
+        """Return the figures, with what only the replay knows."""
+        return Report(
+            read=self.read,
+            started=self.started,
+            rejected=self.rejected,
+            held=held,
+            most_held=self.most_held,
+            decisions=decisions,
+            end_time=end_time,
+            waiting=Waiting.of(self._all),
+            users=_by_name(self._users),
+            groups=_by_name(self._groups),
+            limits=tuple(sorted((rule.figures() for rule in rules), key=_impact)),
+            rejections=self._rejection_figures(),
+            findings=findings,
+        )
+
+    def _rejection_figures(self) -> tuple[Rejection, ...]:
+        figures = [
+            Rejection(kind.user.name, kind.queue_path, kind.usage, "; ".join(map(str, kind.never)), count, first)
+            for kind, (first, count) in self._rejections.items()
+        ]
+        return tuple(sorted(figures, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
+
+
+def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, Waiting], ...]:
+    figures = [(name, Waiting.of(waited)) for name, waited in waits.items()]
+    return tuple(sorted(figures, key=lambda item: (-item[1].total, item[0])))
+
+
+def _impact(limit: LimitFigures) -> tuple[int, int, str, str, str, str]:
+    """Sort by what the limit did; the rest makes the order complete."""
+    return (
+        -limit.held_seconds,
+        -limit.held_jobs,
+        limit.queue_path,
+        limit.tracker.value,
+        limit.limit_name,
+        limit.resource or "",
+    )

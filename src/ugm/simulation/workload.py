@@ -1,0 +1,68 @@
+"""What is replayed: jobs, each with when it comes, how long it runs, who sends it, where, and what it takes.
+
+A job knows nothing of the log it was read from, and a workload is any iterable of jobs in the order of their submission.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+
+from ugm.errors import RequestError, UgmError
+from ugm.identity import UserGroup
+from ugm.resources import Resource
+
+__all__ = ["Job", "WorkloadError"]
+
+
+class WorkloadError(UgmError, ValueError):
+    """A workload file cannot be read any further.
+
+    Attributes:
+        file: the name of the file.
+        line: counted from 1; 0 where the error has no place in the text.
+        reason: what is wrong there, as a sentence without its full stop.
+    """
+
+    def __init__(self, file: str, line: int, reason: str) -> None:
+        super().__init__(file, line, reason)
+        self.file: Final = file
+        self.line: Final = line
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{place}: {self.reason}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a workload; in the replay it is one application that holds its usage for as long as it runs.
+
+    Raises:
+        RequestError: the run time is negative.
+    """
+
+    #: Unique among the jobs that are held or running at one time.
+    number: int
+    #: In seconds, from any origin; the replay keeps to it.
+    submit_time: int
+    #: In seconds. A job of 0 seconds starts and ends at one instant, if its usage fits.
+    run_time: int
+    queue_path: str
+    user: UserGroup
+    usage: Resource
+
+    def __post_init__(self) -> None:
+        if self.run_time < 0:
+            raise RequestError("run_time", self.run_time, "a job runs for 0 seconds or longer")
+
+    @property
+    def application_id(self) -> str:
+        """The application that the job is to the limits.
+
+        >>> Job(17, 0, 60, "root.a", UserGroup("sue"), Resource()).application_id
+        'job-17'
+        """
+        return f"job-{self.number}"

@@ -1,0 +1,23 @@
+"""Users and groups: what they use in which queues, held to the limits of a configuration."""
+
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.manager import Manager
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
+from ugm.tracking.tracker import EffectiveLimit, Request, Tracker
+from ugm.tracking.user_tracker import UserTracker
+
+__all__ = [
+    "EffectiveLimit",
+    "GroupTracker",
+    "GroupUsage",
+    "LimitsInForce",
+    "Manager",
+    "QueueTracker",
+    "QueueUsage",
+    "Request",
+    "Tracker",
+    "UserTracker",
+    "UserUsage",
+]

@@ -1,0 +1,51 @@
+"""What every call of a tracker or manager must be given; misuse is found here, before anything is touched."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ugm.errors import RequestError
+from ugm.hierarchy import Layout, Row
+from ugm.identity import UserGroup, canonical_path
+from ugm.resources import Resource
+
+__all__ = ["application_of", "count_of", "path_or_root", "row_of", "user_of"]
+
+#: Application limits above this are a mistake in a program, not a limit.
+_MAX_COUNT: Final = 2**63 - 1
+
+
+def application_of(application_id: object) -> str:
+    """Return the application id, which must be a text of at least one character."""
+    if type(application_id) is not str or not application_id:
+        raise RequestError("application_id", application_id, "an application id is a text of at least one character")
+    return application_id
+
+
+def user_of(user: object) -> UserGroup:
+    """Return the user, which must be a `UserGroup`."""
+    if not isinstance(user, UserGroup):
+        raise RequestError("user", user, "expected a UserGroup")
+    return user
+
+
+def row_of(argument: str, usage: object, layout: Layout) -> Row:
+    """Return what a usage asks of each column; it must be a `Resource` without negative amounts."""
+    if type(usage) is not Resource:
+        raise RequestError(argument, usage, "expected a Resource")
+    known, row = usage.compiled
+    return row if known is layout else layout.row(usage)
+
+
+def count_of(argument: str, count: object) -> int:
+    """Return a limit on applications; None and 0 are none."""
+    if count is None:
+        return 0
+    if type(count) is not int or not 0 <= count <= _MAX_COUNT:
+        raise RequestError(argument, count, "expected a count of applications, 0 for no limit")
+    return count
+
+
+def path_or_root(queue_path: str) -> str:
+    """Return the canonical path of a queue; an empty path is the root."""
+    return canonical_path(queue_path or "root")

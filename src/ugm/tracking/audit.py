@@ -1,0 +1,74 @@
+"""The self-check: every counter recomputed from what the applications hold.
+
+Any difference is a bug in ugm. The check reads only, and does not bring trackers in line with the limits in force: a
+tracker that nobody has used since the last change is compared with the limits that it was last in line with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ugm.errors import InvariantError
+from ugm.tracking.holding import Holding, every, siblings_from
+from ugm.tracking.queue_tracker import QueueTracker
+
+__all__ = ["verify"]
+
+
+def verify(
+    users: Mapping[str, QueueTracker], groups: Mapping[str, QueueTracker], holdings: Mapping[str, Holding]
+) -> None:
+    """Compare all counters and indexes of a partition with its holdings.
+
+    Raises:
+        InvariantError: with a sentence for each difference.
+    """
+    findings = [finding for tracker in (*users.values(), *groups.values()) for finding in _counters(tracker)]
+    findings += _indexes("user", users, [(holding.owner, holding) for holding in every(holdings)])
+    findings += _indexes("group", groups, [(holding.group, holding) for holding in every(holdings)])
+    findings += _holdings(holdings)
+    if findings:
+        raise InvariantError(tuple(findings))
+
+
+def _counters(tracker: QueueTracker) -> Iterator[str]:
+    whose = f"{tracker.kind} {tracker.name!r}"
+    expected = tracker.expected()
+    for path, node in tracker.nodes.items():
+        if path not in expected:
+            yield f"{whose} counts {path}, where nothing runs"
+            continue
+        for column, name in enumerate((None, *tracker.layout.names)):
+            used, due = node.used(column), expected[path].get(name, 0)
+            if used != due:
+                yield f"{whose} counts {used} {name or 'applications'} in {path}, but its applications hold {due}"
+    yield from (f"{whose} does not count {path}" for path in tracker.uncounted())
+
+
+def _indexes(
+    kind: str, trackers: Mapping[str, QueueTracker], charged: list[tuple[QueueTracker | None, Holding]]
+) -> Iterator[str]:
+    due: dict[str, set[int]] = {name: set() for name in trackers}
+    for tracker, holding in charged:
+        if tracker is not None:
+            if trackers.get(tracker.name) is not tracker:
+                yield f"{kind} {tracker.name!r} is charged {holding.application_id!r} but is not tracked"
+            due.setdefault(tracker.name, set()).add(id(holding))
+    for name, tracker in trackers.items():
+        if not tracker.holdings:
+            yield f"{kind} {name!r} is tracked without applications"
+        if due[name] != {id(holding) for holding in every(tracker.holdings)}:
+            yield f"{kind} {name!r} lists other holdings than are charged to it"
+
+
+def _holdings(holdings: Mapping[str, Holding]) -> Iterator[str]:
+    for application_id, first in holdings.items():
+        same = list(siblings_from(first))
+        if any((h.owner, h.group, h.application_id) != (first.owner, first.group, application_id) for h in same):
+            yield f"application {application_id!r} is charged to more than one user or group"
+        if len({holding.queue_path for holding in same}) != len(same):
+            yield f"application {application_id!r} is listed twice in one queue"
+        for holding in same:
+            for name, amount in holding.used.items():
+                if amount < 0:
+                    yield f"application {application_id!r} holds {amount} {name} in {holding.queue_path}"

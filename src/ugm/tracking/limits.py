@@ -1,0 +1,241 @@
+"""The limits of a configuration, compiled for looking up, and which of them are in force.
+
+A configuration is compiled once, without any lock, into two `LimitBook` objects: what each queue sets for users and
+what it sets for groups. Trackers ask a book for the chain of a queue path and find, level by level, the limit of the one
+name that they count. What is compiled never changes; `LimitsInForce` says which of it holds now.
+
+Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard interpretation".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import Final, NamedTuple, Protocol, Self, final
+
+from ugm.decision import TrackingType
+from ugm.errors import RequestError
+from ugm.hierarchy import Layout, Limit
+from ugm.identity import ROOT, WILDCARD, ancestors
+from ugm.resources import Resource
+
+__all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
+
+#: How many queue paths a book remembers the chain of; queues beyond that are worked out again, a microsecond each.
+_REMEMBERED_PATHS: Final = 1 << 15
+
+
+class LimitEntry(Protocol):
+    """One entry in the limits of a queue, as a configuration has it."""
+
+    @property
+    def users(self) -> Sequence[str]: ...
+    @property
+    def groups(self) -> Sequence[str]: ...
+    @property
+    def max_resources(self) -> Resource | None: ...
+    @property
+    def max_applications(self) -> int: ...
+
+
+class QueueLimits(Protocol):
+    """A queue of a configuration: its limits and the queues below it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limits(self) -> Sequence[LimitEntry]: ...
+    @property
+    def queues(self) -> Sequence[QueueLimits]: ...
+
+
+class PartitionLimits(Protocol):
+    """A partition of a configuration: the root of its queues."""
+
+    @property
+    def root(self) -> QueueLimits: ...
+
+
+class Level(NamedTuple):
+    """What one queue sets for users, or for groups."""
+
+    #: In the order of the configuration, which decides between the groups of a user. Has the group wildcard, too.
+    named: Mapping[str, Limit]
+    #: The user wildcard: it holds for each user alone. Wildcard usage of groups is one tracker with a name of its own.
+    fallback: Limit | None
+
+
+#: What a queue path without limits is told.
+_NOTHING: Final = Level({}, None)
+
+
+@final
+class LimitBook:
+    """What every queue sets for users, or for groups.
+
+    Args:
+        levels: canonical queue path to what is set there; queues that set nothing are left out.
+    """
+
+    __slots__ = ("_orders", "chain", "levels")
+
+    def __init__(self, levels: Mapping[str, Level]) -> None:
+        self.levels: Final = levels
+        self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
+        #: Queue path to (ancestor, level) pairs, leaf to root: what every tracker walks.
+        self.chain: Final = lru_cache(maxsize=_REMEMBERED_PATHS)(self._chain)
+
+    def _chain(self, queue_path: str) -> tuple[tuple[str, Level], ...]:
+        return tuple((path, self.levels.get(path, _NOTHING)) for path in ancestors(queue_path))
+
+    def select(self, queue_path: str, groups: Iterable[str]) -> str | None:
+        """Return the group that an application in *queue_path* of a member of *groups* is charged to.
+
+        From the leaf upward, at each queue: the first named group of the configuration that the user is a member of,
+        else the wildcard if there is one, else one queue up. The cost depends on the number of the user's groups, not
+        on the number of limits.
+
+        Source: Apache YuniKorn, user based resource usage tracking, "Group limitations".
+        """
+        groups = tuple(groups)
+        if not groups:
+            return None
+        for path, level in self.chain(queue_path):
+            if level.named:
+                order = self._orders[path]
+                members = [order[group] for group in groups if group in order]
+                if members:
+                    position = min(members)
+                    return next(group for group in groups if order.get(group) == position)
+                if WILDCARD in order:
+                    return WILDCARD
+        return None
+
+
+@final
+class Limits:
+    """All limits of one configuration."""
+
+    __slots__ = ("books", "names")
+
+    def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
+        self.books: Final = {TrackingType.USER: LimitBook(users), TrackingType.GROUP: LimitBook(groups)}
+        every = (limit for book in self.books.values() for level in book.levels.values() for limit in _limits_of(level))
+        #: Every resource that some limit names.
+        self.names: Final = frozenset(name for limit in every for name in limit.resources)
+
+    @classmethod
+    def compile(cls, partition: PartitionLimits | None) -> Self:
+        """Read the limits out of a configuration.
+
+        Raises:
+            RequestError: an entry limits resources to nothing but zeros. Configurations from `ugm.load_config` never
+                do; the peers take such a limit for none at all, so it is refused wherever it comes from.
+        """
+        users: dict[str, Level] = {}
+        groups: dict[str, Level] = {}
+        if partition is not None:
+            for path, queue in _walk(partition.root, ROOT):
+                entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
+                if named := _named(((place, entry.users, entry) for entry, place in entries)):
+                    fallback = named.pop(WILDCARD, None)
+                    users[path] = Level(named, fallback)
+                if named := _named(((place, entry.groups, entry) for entry, place in entries)):
+                    groups[path] = Level(named, None)
+        return cls(users, groups)
+
+
+def _limits_of(level: Level) -> Iterator[Limit]:
+    yield from level.named.values()
+    if level.fallback is not None:
+        yield level.fallback
+
+
+def _walk(queue: QueueLimits, path: str) -> Iterator[tuple[str, QueueLimits]]:
+    yield path, queue
+    for child in queue.queues:
+        yield from _walk(child, f"{path}.{child.name.lower()}")
+
+
+def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str, Limit]:
+    """Return the limit of every name; of two entries for one name the first holds."""
+    found: dict[str, Limit] = {}
+    for place, names, entry in entries:
+        limits: dict[bool, Limit] = {}
+        for name in names:
+            wildcard = name == WILDCARD
+            if wildcard not in limits:
+                resources = checked_limit("max_resources", entry.max_resources)
+                limits[wildcard] = Limit(resources, entry.max_applications, wildcard=wildcard, place=place)
+            found.setdefault(name, limits[wildcard])
+    return found
+
+
+def checked_limit(argument: str, resources: Resource | None) -> Resource:
+    """Return what a limit allows of resources; None and an empty vector limit nothing.
+
+    Raises:
+        RequestError: an amount is negative, or all of them are 0.
+    """
+    if resources is None:
+        return Resource()
+    if type(resources) is not Resource:
+        raise RequestError(argument, resources, "expected a Resource")
+    if resources.amounts and not any(resources.amounts.values()):
+        raise RequestError(argument, resources, "a limit that allows nothing of every resource it names")
+    if any(amount < 0 for amount in resources.amounts.values()):
+        raise RequestError(argument, resources, "a limit below zero")
+    return resources
+
+
+@final
+class Epoch:
+    """A span of time in which the same limits hold.
+
+    Trackers and holdings remember the epoch that they were last brought in line with. It is an object of its own, so
+    that somebody who has been idle for long keeps no old configuration in memory.
+    """
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout: Final = layout
+
+
+@final
+class LimitsInForce:
+    """Which limits hold now, for all trackers of one partition, and the lock that guards them all.
+
+    Swapping limits is one assignment. Nobody is visited: trackers notice the new epoch when they are used next.
+
+    Args:
+        limits: the limits in force from the start; None for none.
+        user_limits_win: whether a user with a named limit on the path of a queue is not held to the group's limits
+            there. The group is charged all the same.
+    """
+
+    __slots__ = ("epoch", "limits", "lock", "user_limits_win")
+
+    def __init__(self, limits: Limits | None = None, *, user_limits_win: bool = False) -> None:
+        self.limits = limits or Limits({}, {})
+        self.epoch = Epoch(Layout(self.limits.names))
+        self.user_limits_win: Final = user_limits_win
+        #: Held by every public operation of a manager or tracker, never while foreign code runs.
+        self.lock: Final = Lock()
+
+    def swap(self, limits: Limits) -> None:
+        """Put *limits* in force."""
+        self.limits = limits
+        self._begin(limits.names)
+
+    def count(self, names: Iterable[str]) -> None:
+        """Make room in every counter for resources that only a limit set by hand names."""
+        missing = set(names).difference(self.epoch.layout.names)
+        if missing:
+            self._begin(missing.union(self.epoch.layout.names))
+
+    def _begin(self, names: Iterable[str]) -> None:
+        layout = Layout(names)
+        # The same names keep the same layout: rows that the caller's vectors remember stay good.
+        self.epoch = Epoch(self.epoch.layout if layout.names == self.epoch.layout.names else layout)

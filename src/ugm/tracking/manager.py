@@ -1,0 +1,493 @@
+"""The users and groups of one partition: tracked, enforced and explained.
+
+A `Manager` is what a scheduler embeds. It finds the tracker of a user, chooses the group that a new application is
+charged to, and lets the holding of the application do the rest. All figures live in the trackers; the manager only knows
+where to find them.
+
+One lock guards everything; every public operation holds it once, for the whole of its work. Nothing is resolved, read
+from a file, timed or logged under it, except that a manager which is not strict logs what it would have raised.
+
+Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, final
+
+from ugm.decision import ALLOWED, Decision, TrackingType, Violation
+from ugm.errors import NotTrackedError, ReleaseError, RequestError
+from ugm.hierarchy import APPLICATIONS, Row, fits
+from ugm.identity import WILDCARD, UserGroup, canonical_path
+from ugm.resources import Resource
+from ugm.tracking._arguments import application_of, row_of, user_of
+from ugm.tracking.audit import verify
+from ugm.tracking.batch import Demand
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.holding import Holding, Link, enter, leave, siblings_from
+from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
+from ugm.tracking.tracker import EffectiveLimit, Request
+from ugm.tracking.user_tracker import UserTracker
+
+__all__ = ["Manager"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@final
+class Manager:
+    """Tracks and enforces the usage of users and groups in the queues of one partition.
+
+    Any number of threads may call any operation at any time.
+
+    Args:
+        config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not name
+            may be used like all others.
+        group_limits: ``always`` holds an application to the limits of its user and of its group;
+            ``unless-user-limited`` holds a user with a limit of its own on the path of the queue to that alone, and
+            still counts the group's usage.
+        strict: whether giving back what is not held raises; otherwise it is logged as an error and changes nothing.
+
+    Raises:
+        RequestError: *group_limits* is something else.
+
+    >>> manager = Manager()
+    >>> sue = UserGroup("sue", ("test",))
+    >>> manager.increase("root.prod", "app-1", Resource(memory=4), sue).allowed
+    True
+    >>> manager.get_user_resources(sue)
+    Resource(memory=4)
+    """
+
+    def __init__(
+        self,
+        config: PartitionLimits | None = None,
+        *,
+        group_limits: Literal["always", "unless-user-limited"] = "always",
+        strict: bool = True,
+    ) -> None:
+        if group_limits not in ("always", "unless-user-limited"):
+            raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
+        self._in_force: Final = LimitsInForce(
+            Limits.compile(config), user_limits_win=group_limits == "unless-user-limited"
+        )
+        self._lock: Final = self._in_force.lock
+        self._strict: Final = strict
+        self._users: dict[str, UserTracker] = {}
+        self._groups: dict[str, GroupTracker] = {}
+        #: Every application, to what it holds; the same holdings that the trackers list.
+        self._holdings: dict[str, Holding] = {}
+
+    # Growing
+
+    def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
+        """Charge *usage* to the user and the group of an application, or to neither.
+
+        The first usage of an application starts it in the queue and chooses its group; a usage of nothing does, too.
+        Costs time in the number of limits between the queue and the root, whatever the number of users, queues,
+        applications and limits.
+
+        Args:
+            queue_path: the full path of the queue that the application runs in.
+            application_id: the application.
+            usage: what one more allocation takes. Pass the same object again for the same size.
+            user: who owns the application.
+
+        Returns:
+            The decision; a denial names every limit in the way, and nothing has changed.
+
+        Raises:
+            RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
+                application belongs to another user.
+        """
+        with self._lock:
+            holding = self._at_hand(queue_path, application_id, user)
+            if holding is not None and type(usage) is Resource:
+                layout, row = usage.compiled
+                if layout is self._in_force.epoch.layout and holding.grow(usage, row):
+                    return ALLOWED
+            return self._increase_locked(queue_path, application_id, usage, user)
+
+    def _at_hand(self, queue_path: str, application_id: str, user: UserGroup) -> Holding | None:
+        holding = self._holdings.get(application_id)
+        if (
+            holding is not None
+            and holding.queue_path == queue_path
+            and holding.user is user
+            and holding.epoch is self._in_force.epoch
+        ):
+            return holding
+        return None
+
+    def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
+        holding, row = self._prepared(queue_path, application_id, usage, user)
+        if holding.epoch is None:
+            granted = holding.start(usage, row)
+            if granted:
+                self._enter(holding)
+        else:
+            granted = holding.grow(usage, row)
+        if granted:
+            return ALLOWED
+        violations = holding.violations(usage.amounts)
+        if not violations:
+            # Larger than the number that stands for unlimited: no limit is in the way.
+            self._charge(holding, usage, row)
+        return Decision(violations)
+
+    def increase_tracked_resource(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
+    ) -> bool:
+        """Do what `increase` does, and return whether it was allowed."""
+        return self.increase(queue_path, application_id, usage, user).allowed
+
+    def increase_all(self, requests: Iterable[Request]) -> Decision:
+        """Grant several increases together, or none of them: a gang.
+
+        Each request is a `ugm.Request`; a tuple of its four parts will do. They may be of one application or of many,
+        in any queues. A denial names every limit that all of them together would exceed, with what all of them
+        together ask of it.
+
+        Raises:
+            RequestError: as for `increase`, for any of the requests; nothing has changed.
+        """
+        demand, done = Demand(), []
+        with self._lock:
+            try:
+                for request in requests:
+                    holding, row = self._prepared(*request)
+                    done.append((holding, request[2], row, holding.epoch is None))
+                    demand.add(holding, request[2])
+                    self._charge(holding, request[2], row)
+                decision = Decision(demand.exceeded())
+            except BaseException:
+                self._undo(done)
+                raise
+            if not decision:
+                self._undo(done)
+        return decision
+
+    def _undo(self, done: list[tuple[Holding, Resource, Row, bool]]) -> None:
+        for holding, usage, row, is_new in reversed(done):
+            holding.take(usage, row)
+            if is_new:
+                self._end(holding)
+
+    def adopt(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
+    ) -> tuple[Violation, ...]:
+        """Charge what is running already without checking: recovery after a restart.
+
+        Returns:
+            Every limit of the application that is exceeded now; empty when all is within limits.
+
+        Raises:
+            RequestError: as for `increase`.
+        """
+        with self._lock:
+            holding, row = self._prepared(queue_path, application_id, usage, user)
+            self._charge(holding, usage, row)
+            return tuple(violation for link in holding.links() for violation in link.over())
+
+    def replace(
+        self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
+    ) -> Decision:
+        """Swap what a placeholder holds for what the real allocation takes, in one step.
+
+        Only growth is checked: a real allocation that is no larger in any resource is always granted.
+
+        Raises:
+            RequestError: as for `increase`.
+            NotTrackedError: the application holds nothing in that queue.
+            ReleaseError: it holds less than *placeholder*.
+        """
+        with self._lock:
+            holding, row = self._held(queue_path, application_id, placeholder, user)
+            holding.require(placeholder)
+            real_row = row_of("real", real, self._in_force.epoch.layout)
+            growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
+            if not fits(holding.checked, self._in_force.epoch.layout.row(growth)):
+                violations = holding.violations(growth.amounts)
+                if violations:
+                    return Decision(violations)
+            holding.take(placeholder, row)
+            holding.add(real, real_row)
+            return ALLOWED
+
+    # Giving back
+
+    def decrease_tracked_resource(
+        self,
+        queue_path: str,
+        application_id: str,
+        usage: Resource,
+        user: UserGroup,
+        remove_app: bool = False,  # noqa: FBT001, FBT002 - the documents' signature
+    ) -> None:
+        """Give *usage* of an application back to its user and its group. This is never denied.
+
+        An application whose usage has come down to nothing still runs, because more requests may be pending; only
+        *remove_app* ends it, in that queue. Its group is forgotten with the last of its queues.
+
+        Raises:
+            RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
+                application belongs to another user.
+            NotTrackedError: the user, or the application in that queue, is not tracked.
+            ReleaseError: the application holds less than *usage*, or would end with something left.
+
+        The last two are logged as errors instead if the manager is not strict. In every case nothing has changed.
+        """
+        try:
+            with self._lock:
+                holding, row = self._held(queue_path, application_id, usage, user)
+                holding.require(usage, everything=remove_app)
+                holding.take(usage, row)
+                if remove_app:
+                    self._end(holding)
+        except (NotTrackedError, ReleaseError) as error:
+            if self._strict:
+                raise
+            _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
+
+    # Asking: none of this changes an answer.
+
+    def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
+        """Return what `increase` would answer now.
+
+        Another thread may be granted the room in between; only `increase` itself is binding.
+        """
+        with self._lock:
+            holding, row = self._prepared(queue_path, application_id, usage, user)
+            if holding.epoch is not None and fits(holding.checked, row):
+                return ALLOWED
+            violations = holding.violations(usage.amounts)
+            return Decision(violations) if violations else ALLOWED
+
+    def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
+        """Return how much more an application may use: the least that any limit leaves, for each limited resource.
+
+        Returns:
+            None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
+
+        >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
+        True
+        """
+        with self._lock:
+            holding = self._found(queue_path, application_id, user)
+            columns = self._in_force.epoch.layout.columns
+            room: dict[str, int] = {}
+            for link in holding.held_to(holding.links()):
+                for name in link.node.limit.resources:
+                    free = link.node.free[columns[name]]
+                    room[name] = min(free, room.get(name, free))
+            return Resource(room) if room else None
+
+    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
+        """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
+        with self._lock:
+            return not self._found(queue_path, application_id, user).violations({})
+
+    def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
+        """Return the group that the application is charged to, or would be: ``*`` for a group wildcard, None for none."""
+        with self._lock:
+            group = self._found(queue_path, application_id, user).group
+            return None if group is None else group.name
+
+    def effective_limits(
+        self, user: UserGroup, queue_path: str, application_id: str | None = None
+    ) -> tuple[EffectiveLimit, ...]:
+        """Return every limit that holds for a user in a queue, and which entry of the configuration sets it.
+
+        Args:
+            user: the user.
+            queue_path: the queue.
+            application_id: a running application, to see the group that it is charged to; otherwise the group is the
+                one that a new application would be charged to.
+
+        Returns:
+            The limits of the user, then those of the group, each leaf to root.
+        """
+        with self._lock:
+            if application_id is None:
+                holding = self._new(canonical_path(queue_path), "", user_of(user))
+            else:
+                holding = self._found(queue_path, application_id, user)
+            return tuple(_effective(link) for link in holding.held_to(holding.links()))
+
+    # Limits
+
+    def update_config(self, config: PartitionLimits | None) -> None:
+        """Put the limits of another configuration in force, all at once.
+
+        Takes the lock for one assignment, however many users are tracked. From then on every answer follows the new
+        limits. Usage stays where it is, applications keep their group, and nobody is evicted: a limit below the usage
+        denies growth of that resource until enough has been given back.
+
+        Raises:
+            RequestError: a limit allows nothing but zeros; the old limits are still in force.
+        """
+        limits = Limits.compile(config)
+        with self._lock:
+            self._in_force.swap(limits)
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded now, users before groups, each sorted by name, leaf to root.
+
+        Takes time in the number of limited queues of all users and groups, under the lock.
+        """
+        with self._lock:
+            return tuple(
+                violation
+                for tracker in self._trackers()
+                for path in sorted(tracker.nodes, key=lambda path: (-path.count("."), path))
+                for violation in Link(tracker, path, tracker.nodes[path]).over()
+            )
+
+    def _trackers(self) -> Iterator[QueueTracker]:
+        for named in (self._users, self._groups):
+            for name in sorted(named):
+                named[name].queue.refresh()
+                yield named[name].queue
+
+    # Showing
+
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
+        with self._lock:
+            tracker = self._users.get(user_of(user).name)
+            return None if tracker is None else tracker.queue.total()
+
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
+        with self._lock:
+            tracker = self._groups.get(group)
+            return None if tracker is None else tracker.queue.total()
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Return what every tracked user uses in which queues, with the limits there, sorted by name."""
+        with self._lock:
+            copies = [TrackerCopy.of(self._users[name].queue) for name in sorted(self._users)]
+        return tuple(copy.user_usage() for copy in copies)
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Return what every tracked group uses in which queues, with the limits there, sorted by name."""
+        with self._lock:
+            copies = [TrackerCopy.of(self._groups[name].queue) for name in sorted(self._groups)]
+        return tuple(copy.group_usage() for copy in copies)
+
+    def get_user_tracker(self, user_name: str) -> UserTracker | None:
+        """Return the live tracker of a user; it is dropped, and of no use, when the last application has ended."""
+        with self._lock:
+            return self._users.get(user_name)
+
+    def get_group_tracker(self, group_name: str) -> GroupTracker | None:
+        """Return the live tracker of a group; it is dropped, and of no use, when the last application has ended."""
+        with self._lock:
+            return self._groups.get(group_name)
+
+    def verify(self) -> None:
+        """Recompute every counter from what the applications hold, and compare.
+
+        Raises:
+            InvariantError: something differs. That is a bug in ugm, and worth a report.
+        """
+        with self._lock:
+            users = {name: tracker.queue for name, tracker in self._users.items()}
+            groups = {name: tracker.queue for name, tracker in self._groups.items()}
+            verify(users, groups, self._holdings)
+
+    # Finding holdings; the lock is held.
+
+    def _prepared(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
+    ) -> tuple[Holding, Row]:
+        row = row_of("usage", usage, self._in_force.epoch.layout)
+        return self._found(queue_path, application_id, user, asking=False), row
+
+    def _held(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Holding, Row]:
+        holding, row = self._prepared(queue_path, application_id, usage, user)
+        if holding.epoch is None:
+            reason = "the user is not tracked"
+            if user.name in self._users:
+                reason = "the application holds nothing in that queue"
+                if application_id not in self._holdings: 
+                    reason = "the application is not tracked"
+            raise NotTrackedError(application_id, holding.queue_path, user.name, reason)
+        return holding, row
+
+    def _found(self, queue_path: str, application_id: str, user: UserGroup, *, asking: bool = True) -> Holding:
+        """Return what the application holds in the queue, in line with the epoch; if nothing, a detached holding.
+
+        Somebody who only asks about the application of another user is told how one of that name would fare.
+        """
+        holding = self._at_hand(queue_path, application_id, user)
+        if holding is not None:
+            return holding
+        path = canonical_path(queue_path)
+        first = self._holdings.get(application_of(application_id))
+        if first is None:
+            return self._new(path, application_id, user_of(user))
+        if first.owner.name != user_of(user).name:
+            if asking:
+                return self._new(path, application_id, user)
+            raise RequestError("user", user.name, f"application {application_id!r} belongs to user {first.owner.name!r}")
+        for holding in siblings_from(first):
+            if holding.queue_path == path:
+                holding.user = user
+                holding.align()
+                return holding
+        return Holding(application_id, path, first.owner, first.group)
+
+    def _new(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+        tracker = self._users.get(user.name) or UserTracker(user.name, self._in_force)
+        if tracker.has_group_for_app(application_id):
+            group = tracker.group_name_for_app(application_id)
+        else:
+            group = self._in_force.limits.books[TrackingType.GROUP].select(queue_path, user.groups)
+        if group is None:
+            return Holding(application_id, queue_path, tracker.queue)
+        known = self._groups.get(group)
+        group_queue = known.queue if known else QueueTracker(group, TrackingType.GROUP, self._in_force)
+        return Holding(application_id, queue_path, tracker.queue, group_queue)
+
+    def _charge(self, holding: Holding, usage: Resource, row: Row) -> None:
+        is_new = holding.epoch is None
+        holding.add(usage, row)
+        if is_new:
+            self._enter(holding)
+
+    def _enter(self, holding: Holding) -> None:
+        enter(self._holdings, holding)
+        owner, group = holding.owner, holding.group
+        if owner.name not in self._users:
+            self._users[owner.name] = UserTracker.of(owner)
+        if group is not None and group.name not in self._groups:
+            self._groups[group.name] = GroupTracker.of(group)
+
+    def _end(self, holding: Holding) -> None:
+        holding.detach()
+        leave(self._holdings, holding)
+        if not holding.owner.holdings:
+            del self._users[holding.owner.name]
+        if holding.group is not None and not holding.group.holdings:
+            del self._groups[holding.group.name]
+
+
+def _effective(link: Link) -> EffectiveLimit:
+    tracker, node = link.tracker, link.node
+    columns = tracker.in_force.epoch.layout.columns
+    limit = node.limit
+    return EffectiveLimit(
+        tracker=tracker.kind,
+        name=tracker.name,
+        queue_path=link.queue_path,
+        limit_name=WILDCARD if limit.wildcard else tracker.name,
+        place=limit.place,
+        max_resources=limit.resources or None,
+        max_applications=limit.applications,
+        usage=Resource({name: node.used(columns[name]) for name in limit.resources}),
+        running_applications=node.used(APPLICATIONS),
+    )

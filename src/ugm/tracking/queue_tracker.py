@@ -1,0 +1,300 @@
+"""The queues in which one user, or one group, uses something: a sparse tree below ``root``.
+
+A `QueueTracker` is that whole tree. Its truth is the list of what each application holds in each queue (`Holding`);
+the usage of a queue is the sum of what is held in and below it, and its running applications are their union. A counter
+(`Node`) exists only where a limit needs one: at every limited queue in or below which something runs. A queue without a
+limit therefore costs nothing, and a tracker costs what its applications cost.
+
+When the limits change nobody visits the trackers. Each brings its counters in line when it is used next, by rebasing
+those that exist and summing up only for queues that were not limited before.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Queue tracking"; user based quota enforcement, "Queue
+tracking" and "Configuration updates and storage".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import final
+
+from ugm.decision import TrackingType
+from ugm.errors import NotTrackedError, RequestError
+from ugm.hierarchy import ONE_APPLICATION, Layout, Limit, Node, charge
+from ugm.identity import ancestors, canonical_path
+from ugm.resources import Resource
+from ugm.tracking._arguments import application_of, count_of, path_or_root, row_of
+from ugm.tracking.holding import Holding, Link, every, is_below, siblings_from
+from ugm.tracking.limits import Epoch, Level, Limits, LimitsInForce, checked_limit
+
+__all__ = ["QueueTracker"]
+
+
+@final
+class QueueTracker:
+    """What one user or one group uses in which queues, and the counters of its limits.
+
+    A tracker by itself enforces the limits that *in_force* has for its name. Within a `ugm.Manager` it belongs to a user
+    tracker or a group tracker and is changed through them.
+
+    Args:
+        name: the user or the group.
+        kind: which of the two.
+        in_force: the limits, shared by all trackers of a partition; None for a tracker without limits of its own.
+
+    >>> tracker = QueueTracker("sue", TrackingType.USER)
+    >>> tracker.increase_resource("root.prod", "app-1", Resource(memory=4))
+    True
+    >>> tracker.set_max_resources(Resource(memory=5), "root")
+    >>> tracker.increase_resource("root.test", "app-2", Resource(memory=2))
+    False
+    >>> tracker.usage
+    Resource(memory=4)
+    """
+
+    __slots__ = ("_by_hand", "_epoch", "holdings", "in_force", "kind", "name", "nodes")
+
+    name: str
+    kind: TrackingType
+    in_force: LimitsInForce
+    #: Application to what it holds; in several queues, to the first of what it holds.
+    holdings: dict[str, Holding]
+    #: Canonical queue path to its counter. Invariant: a node stands exactly where a limit holds and something runs.
+    nodes: dict[str, Node]
+    #: When `nodes` was last brought in line.
+    _epoch: Epoch
+    #: Limits set by hand, with the configuration that they were set under; they end with it.
+    _by_hand: tuple[Limits, dict[str, Limit]] | None
+
+    def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
+        self.name = name
+        self.kind = kind
+        self.in_force = in_force or LimitsInForce()
+        self.holdings = {}
+        self.nodes = {}
+        self._epoch = self.in_force.epoch
+        self._by_hand = None
+
+    # Reading
+
+    @property
+    def usage(self) -> Resource:
+        """What is used in all queues together, without zeros. Takes time in the number of applications."""
+        with self.in_force.lock:
+            return self.total()
+
+    @property
+    def running_applications(self) -> tuple[str, ...]:
+        """The applications that run in any queue, sorted."""
+        with self.in_force.lock:
+            return tuple(sorted(self.holdings))
+
+    def total(self) -> Resource:
+        """Return `usage`, for callers that hold the lock."""
+        total: dict[str, int] = {}
+        for holding in every(self.holdings):
+            for name, amount in holding.used.items():
+                total[name] = total.get(name, 0) + amount
+        return Resource(total).without_zeros()
+
+    # Changing, by itself
+
+    def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
+        """Charge *usage* to an application in a queue, starting the application there if it does not run there yet.
+
+        Checked from the queue to the root; charged only when every limit on the way agrees.
+
+        Returns:
+            Whether it was charged. If not, nothing has changed.
+
+        Raises:
+            RequestError: an argument is empty or of the wrong kind, or the application is charged through its user.
+        """
+        return self.increase_for(None, queue_path, application_id, usage)
+
+    def increase_for(
+        self, group: QueueTracker | None, queue_path: str, application_id: str, usage: Resource
+    ) -> bool:
+        """Do what `increase_resource` does, charging an application that is new to *group* as well."""
+        path, application_id = canonical_path(queue_path), application_of(application_id)
+        with self.in_force.lock:
+            row = row_of("usage", usage, self.in_force.epoch.layout)
+            holding = self.find(application_id, path)
+            if holding is None:
+                return Holding(application_id, path, self, group).start(usage, row)
+            self._require_own(holding)
+            holding.align()
+            return holding.grow(usage, row)
+
+    def decrease_resource(
+        self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
+    ) -> None:
+        """Give *usage* of an application in a queue back, and with *remove_app* end the application there.
+
+        Raises:
+            RequestError: an argument is empty or of the wrong kind, or the application is charged through its user.
+            NotTrackedError: the application does not run in that queue.
+            ReleaseError: it holds less than *usage*, or would end with something left.
+        """
+        path, application_id = canonical_path(queue_path), application_of(application_id)
+        with self.in_force.lock:
+            row = row_of("usage", usage, self.in_force.epoch.layout)
+            holding = self.find(application_id, path)
+            if holding is None:
+                raise NotTrackedError(application_id, path, self.name, "it does not run in that queue")
+            self._require_own(holding)
+            holding.require(usage, everything=remove_app)
+            holding.align()
+            holding.take(usage, row)
+            if remove_app:
+                holding.detach()
+
+    def _require_own(self, holding: Holding) -> None:
+        if holding.owner is not self:
+            reason = f"the application is charged through its user {holding.owner.name!r}"
+            raise RequestError("application_id", holding.application_id, reason)
+
+    def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
+        """Limit the running applications in and below a queue until the next configuration is applied.
+
+        Acts on a queue in or below which something runs, and creates nothing anywhere else.
+
+        Args:
+            count: the most that may run; None or 0 lifts the limit.
+            queue_path: a full path; empty for the root.
+
+        Raises:
+            RequestError: the count is no count, or the path not well formed.
+        """
+        path, applications = path_or_root(queue_path), count_of("count", count)
+        with self.in_force.lock:
+            self._set(path, lambda old: Limit(old.resources, applications, place="set_max_applications"))
+
+    def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
+        """Limit the resources used in and below a queue until the next configuration is applied.
+
+        Acts on a queue in or below which something runs, and creates nothing anywhere else.
+
+        Args:
+            resource: the most that may be used; None or an empty vector lifts the limit.
+            queue_path: a full path; empty for the root.
+
+        Raises:
+            RequestError: the vector is no limit (negative, or nothing but zeros), or the path is not well formed.
+        """
+        path, resources = path_or_root(queue_path), checked_limit("resource", resource)
+        with self.in_force.lock:
+            self.in_force.count(resources)
+            self._set(path, lambda old: Limit(resources, old.applications, place="set_max_resources"))
+
+    def _set(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
+        self.refresh()
+        if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
+            return
+        node = self.nodes.get(queue_path)
+        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
+            self._by_hand = (self.in_force.limits, {})
+        self._by_hand[1][queue_path] = change(node.limit if node else Limit(Resource()))
+        self._recount()
+        for holding in every(self.holdings):
+            holding.invalidate()
+
+    # What holdings and managers work with; they hold the lock.
+
+    def find(self, application_id: str, queue_path: str) -> Holding | None:
+        """Return what an application holds in a queue."""
+        for holding in siblings_from(self.holdings.get(application_id)):
+            if holding.queue_path == queue_path:
+                return holding
+        return None
+
+    def links(self, queue_path: str) -> list[Link]:
+        """Return every limit from a queue to the root, leaf to root; those that nothing runs below with a new node."""
+        self.refresh()
+        nodes, found = self.nodes, []
+        for path, level in self.in_force.limits.books[self.kind].chain(queue_path):
+            node = nodes.get(path)
+            if node is None:
+                limit = self._limit_at(path, level)
+                if limit is None:
+                    continue
+                node = Node(limit, self._epoch.layout)
+            found.append(Link(self, path, node))
+        return found
+
+    def refresh(self) -> None:
+        """Bring the counters in line with the limits in force."""
+        if self._epoch is not self.in_force.epoch:
+            self._recount()
+
+    def _recount(self) -> None:
+        epoch = self.in_force.epoch
+        # Counters have other columns under another layout: nothing can be carried over, so everything is summed up.
+        old = self.nodes if self._epoch.layout is epoch.layout else {}
+        self.nodes, uncounted = {}, {}
+        for path, limit in self._limits_needed():
+            node = old.get(path)
+            if node is None:
+                node = uncounted[path] = Node(limit, epoch.layout)
+            else:
+                node.replace_limit(limit, epoch.layout)
+            self.nodes[path] = node
+        self._epoch = epoch
+        if uncounted:
+            self._sum_up(uncounted)
+
+    def _limits_needed(self) -> Iterator[tuple[str, Limit]]:
+        """Yield every limited queue in or below which something runs."""
+        chain, seen = self.in_force.limits.books[self.kind].chain, set()
+        for queue_path in dict.fromkeys(holding.queue_path for holding in every(self.holdings)):
+            for path, level in chain(queue_path):
+                if path not in seen:
+                    seen.add(path)
+                    limit = self._limit_at(path, level)
+                    if limit is not None:
+                        yield path, limit
+
+    def _limit_at(self, queue_path: str, level: Level) -> Limit | None:
+        if self._by_hand is not None and self._by_hand[0] is self.in_force.limits:
+            limit = self._by_hand[1].get(queue_path)
+            if limit is not None:
+                return limit if limit.resources or limit.applications else None
+        return level.named.get(self.name, level.fallback)
+
+    def _sum_up(self, nodes: Mapping[str, Node]) -> None:
+        """Charge to *nodes*, which are new, all that is held below them."""
+        row_of = self._epoch.layout.row_of
+        for first in self.holdings.values():
+            counted: set[str] = set()
+            for holding in siblings_from(first):
+                row = row_of(holding.used)
+                for path in ancestors(holding.queue_path):
+                    node = nodes.get(path)
+                    if node is not None:
+                        charge([node.free], row)
+                        if path not in counted:
+                            counted.add(path)
+                            charge([node.free], ONE_APPLICATION)
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of the counters."""
+        return self._epoch.layout
+
+    def uncounted(self) -> list[str]:
+        """Return the limited queues that have no counter though something runs there, of which there must be none."""
+        if self._epoch is not self.in_force.epoch:
+            return []
+        return [path for path, _ in self._limits_needed() if path not in self.nodes]
+
+    def expected(self) -> dict[str, dict[str | None, int]]:
+        """Return for every queue what its applications add up to, recomputed; None counts the applications."""
+        sums: dict[str, dict[str | None, int]] = {}
+        for first in self.holdings.values():
+            for holding in siblings_from(first):
+                for path in ancestors(holding.queue_path):
+                    queue = sums.setdefault(path, {})
+                    for name, amount in holding.used.items():
+                        queue[name] = queue.get(name, 0) + amount
+            for path in {path for holding in siblings_from(first) for path in ancestors(holding.queue_path)}:
+                sums[path][None] = sums[path].get(None, 0) + 1
+        return sums

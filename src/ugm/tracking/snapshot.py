@@ -1,0 +1,178 @@
+"""What a tracker shows: frozen trees of usage and limits, and the documents' JSON.
+
+A snapshot is made in two steps: what it shows is copied while the lock is held, and put in order afterwards.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking"; user based quota enforcement,
+"Exposure of quota details". The JSON is the union of both: limits are always shown, and groups show both their users and
+their applications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Self, final
+
+from ugm.hierarchy import Limit
+from ugm.identity import ROOT, ancestors
+from ugm.resources import Resource
+from ugm.tracking.holding import every
+from ugm.tracking.queue_tracker import QueueTracker
+
+__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UserUsage"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """What one user or group uses in and below one queue.
+
+    Attributes:
+        queue_path: the full path.
+        usage: the sum over all applications, without zeros.
+        running_applications: sorted.
+        max_resources: the limit in force; None where resources are not limited.
+        max_applications: the limit in force; 0 where applications are not limited.
+        children: the queues directly below in which something runs, sorted by name.
+    """
+
+    queue_path: str
+    usage: Resource
+    running_applications: tuple[str, ...]
+    max_resources: Resource | None
+    max_applications: int
+    children: tuple[QueueUsage, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the queue as the documents show it."""
+        return {
+            "queuename": self.queue_path,
+            "resourceUsage": dict(self.usage),
+            "runningApplications": list(self.running_applications),
+            "children": [child.to_dict() for child in self.children],
+            "maxApplications": self.max_applications,
+            "maxResources": dict(self.max_resources or {}),
+        }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class UserUsage:
+    """What one user uses, from ``root`` down.
+
+    Attributes:
+        user_name: the user.
+        groups: the group of every application that is charged to one.
+        queues: the root queue.
+    """
+
+    user_name: str
+    groups: Mapping[str, str]
+    queues: QueueUsage
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the user as the documents show it."""
+        return {"userName": self.user_name, "groups": dict(self.groups), "queues": self.queues.to_dict()}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupUsage:
+    """What one group uses, from ``root`` down.
+
+    Attributes:
+        group_name: the group; ``*`` for everybody who falls under a group wildcard.
+        users: whose applications are charged to the group, sorted.
+        applications: sorted.
+        queues: the root queue.
+    """
+
+    group_name: str
+    users: tuple[str, ...]
+    applications: tuple[str, ...]
+    queues: QueueUsage
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the group as the documents show it."""
+        return {
+            "groupName": self.group_name,
+            "users": list(self.users),
+            "applications": list(self.applications),
+            "queues": self.queues.to_dict(),
+        }
+
+
+class _Line(NamedTuple):
+    application_id: str
+    queue_path: str
+    user_name: str
+    group_name: str | None
+    used: dict[str, int]
+
+
+class TrackerCopy(NamedTuple):
+    """A tracker as it was at one moment."""
+
+    name: str
+    lines: list[_Line]
+    limits: dict[str, Limit]
+
+    @classmethod
+    def of(cls, tracker: QueueTracker) -> Self:
+        """Copy a tracker; the caller holds the lock."""
+        tracker.refresh()
+        lines = [
+            _Line(
+                holding.application_id,
+                holding.queue_path,
+                holding.owner.name,
+                holding.group.name if holding.group else None,
+                dict(holding.used),
+            )
+            for holding in every(tracker.holdings)
+        ]
+        return cls(tracker.name, lines, {path: node.limit for path, node in tracker.nodes.items()})
+
+    def user_usage(self) -> UserUsage:
+        """Return the copy as that of a user."""
+        groups = {line.application_id: line.group_name for line in self.lines if line.group_name is not None}
+        return UserUsage(self.name, dict(sorted(groups.items())), self._queues())
+
+    def group_usage(self) -> GroupUsage:
+        """Return the copy as that of a group."""
+        users = sorted({line.user_name for line in self.lines})
+        applications = sorted({line.application_id for line in self.lines})
+        return GroupUsage(self.name, tuple(users), tuple(applications), self._queues())
+
+    def _queues(self) -> QueueUsage:
+        queues: dict[str, _Queue] = {ROOT: _Queue()}
+        for line in self.lines:
+            for path in ancestors(line.queue_path):
+                queues.setdefault(path, _Queue()).add(line)
+        # Children are made before their parents: a path is longer than every path above it.
+        made: dict[str, list[QueueUsage]] = {}
+        for path in sorted(queues, key=lambda path: (-path.count("."), path)):
+            shown = queues[path].shown(path, self.limits.get(path), made.pop(path, []))
+            made.setdefault(path.rpartition(".")[0], []).append(shown)
+        return made[""][0]
+
+
+@dataclass(slots=True)
+class _Queue:
+    usage: dict[str, int] = field(default_factory=dict)
+    applications: set[str] = field(default_factory=set)
+
+    def add(self, line: _Line) -> None:
+        self.applications.add(line.application_id)
+        for name, amount in line.used.items():
+            self.usage[name] = self.usage.get(name, 0) + amount
+
+    def shown(self, path: str, limit: Limit | None, children: list[QueueUsage]) -> QueueUsage:
+        return QueueUsage(
+            queue_path=path,
+            usage=Resource(self.usage).without_zeros(),
+            running_applications=tuple(sorted(self.applications)),
+            max_resources=limit.resources if limit and limit.resources else None,
+            max_applications=limit.applications if limit else 0,
+            children=tuple(children),
+        )

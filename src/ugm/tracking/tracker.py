@@ -1,0 +1,80 @@
+"""The interface that the rest of a scheduler sees, and what it passes in and gets out besides plain values.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Tracker interface"; user based quota enforcement, "Tracker
+interface update".
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from ugm.decision import TrackingType
+from ugm.identity import UserGroup
+from ugm.resources import Resource
+from ugm.tracking.snapshot import GroupUsage, UserUsage
+
+__all__ = ["EffectiveLimit", "Request", "Tracker"]
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """What counts and enforces the usage of users and groups; `ugm.Manager` is one."""
+
+    def increase_tracked_resource(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
+    ) -> bool:
+        """Charge *usage* to the user and the group of an application, or to neither, and return which."""
+        ...
+
+    def decrease_tracked_resource(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, remove_app: bool = False
+    ) -> None:
+        """Give *usage* back; with *remove_app*, end the application in that queue."""
+        ...
+
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Return what a user uses in all queues together; None for a user who is not tracked."""
+        ...
+
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Return what a group uses in all queues together; None for a group that is not tracked."""
+        ...
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Return what every tracked user uses in which queues, sorted by name."""
+        ...
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Return what every tracked group uses in which queues, sorted by name."""
+        ...
+
+
+class Request(NamedTuple):
+    """One of several increases that are granted together or not at all."""
+
+    queue_path: str
+    application_id: str
+    usage: Resource
+    user: UserGroup
+
+
+class EffectiveLimit(NamedTuple):
+    """A limit that holds for a user in a queue, and where it comes from."""
+
+    tracker: TrackingType
+    #: The user, or the group that the user's applications are charged to there.
+    name: str
+    #: Where the limit holds: the queue asked about, or one above it.
+    queue_path: str
+    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``.
+    limit_name: str
+    #: The entry that sets it, for example ``root.prod limits[2]``.
+    place: str
+    #: None where resources are not limited.
+    max_resources: Resource | None
+    #: 0 where applications are not limited.
+    max_applications: int
+    #: What of the limited resources is used in and below the queue.
+    usage: Resource
+    #: How many applications run in and below the queue.
+    running_applications: int

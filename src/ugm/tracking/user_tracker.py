@@ -1,0 +1,125 @@
+"""What one user uses, and which group each of the user's applications is charged to.
+
+All changes of usage start at a user: what an application is charged to its user it is charged to its group in the same
+step, or to neither.
+
+Source: Apache YuniKorn, user based resource usage tracking, "User tracking".
+"""
+
+from __future__ import annotations
+
+from typing import Self, final
+
+from ugm.decision import TrackingType
+from ugm.errors import RequestError
+from ugm.resources import Resource
+from ugm.tracking._arguments import application_of
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.queue_tracker import QueueTracker
+
+__all__ = ["UserTracker"]
+
+
+@final
+class UserTracker:
+    """What one user uses in which queues, with the group of every application.
+
+    Args:
+        user_name: the user.
+        in_force: the limits, shared by all trackers of a partition; None for a tracker without limits of its own.
+
+    >>> in_force = LimitsInForce()
+    >>> sue, test = UserTracker("sue", in_force), GroupTracker("test", in_force)
+    >>> sue.set_group_for_app("app-1", test)
+    >>> sue.increase_resource("root.prod", "app-1", Resource(memory=4))
+    True
+    >>> test.usage
+    Resource(memory=4)
+    """
+
+    __slots__ = ("_chosen", "queue")
+
+    #: Where the usage is kept.
+    queue: QueueTracker
+    #: The groups of applications that have not been charged yet; a holding knows its own. None while there are none.
+    _chosen: dict[str, QueueTracker | None] | None
+
+    def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
+        self.queue = QueueTracker(user_name, TrackingType.USER, in_force)
+        self._chosen = None
+
+    @classmethod
+    def of(cls, queue: QueueTracker) -> Self:
+        """Return a user tracker that keeps its usage in *queue*."""
+        tracker = cls.__new__(cls)
+        tracker.queue, tracker._chosen = queue, None
+        return tracker
+
+    @property
+    def user_name(self) -> str:
+        """The user."""
+        return self.queue.name
+
+    @property
+    def usage(self) -> Resource:
+        """What is used in all queues together, without zeros."""
+        return self.queue.usage
+
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """The applications of the user that run in any queue, sorted."""
+        return self.queue.running_applications
+
+    def has_group_for_app(self, application_id: str) -> bool:
+        """Return whether a group, or no group, has been chosen for an application."""
+        return application_id in self.queue.holdings or application_id in (self._chosen or ())
+
+    def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
+        """Choose the group that an application is charged to; None charges it to no group.
+
+        The first choice stays until the application has ended in its last queue; a second one does nothing.
+
+        Raises:
+            RequestError: the application id is empty, or the group tracker belongs to another partition.
+        """
+        application_of(application_id)
+        group = None if group_tracker is None else group_tracker.queue
+        if group is not None and group.in_force is not self.queue.in_force:
+            raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
+        with self.queue.in_force.lock:
+            if not self.has_group_for_app(application_id):
+                self._chosen = {**(self._chosen or {}), application_id: group}
+
+    def group_name_for_app(self, application_id: str) -> str | None:
+        """Return the group chosen for an application; None where none was, or the choice is to charge none."""
+        running = self.queue.holdings.get(application_id)
+        group = running.group if running is not None else (self._chosen or {}).get(application_id)
+        return None if group is None else group.name
+
+    def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
+        """Charge *usage* to the user and to the group of the application, or to neither.
+
+        An application for which no group was chosen before its first usage is charged to none.
+        See `QueueTracker.increase_resource` for what is returned and raised.
+        """
+        running = self.queue.holdings.get(application_id)
+        group = running.group if running is not None else (self._chosen or {}).get(application_id)
+        charged = self.queue.increase_for(group, queue_path, application_id, usage)
+        if charged and self._chosen:
+            self._chosen.pop(application_id, None)
+        return charged
+
+    def decrease_resource(
+        self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
+    ) -> None:
+        """Give *usage* back to the user and to the group of the application; see `QueueTracker.decrease_resource`."""
+        self.queue.decrease_resource(queue_path, application_id, usage, remove_app=remove_app)
+
+    def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
+        """Limit the running applications by hand; see `QueueTracker.set_max_applications`."""
+        self.queue.set_max_applications(count, queue_path)
+
+    def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
+        """Limit the resources by hand; see `QueueTracker.set_max_resources`."""
+        self.queue.set_max_resources(resource, queue_path)
