@@ -6,7 +6,7 @@ configuration does.
 
 from typing import TYPE_CHECKING
 
-from ugm.decision import Decision, TrackingType, Violation
+from ugm.decision import Decision, Violation
 from ugm.errors import (
     ConfigError,
     InvariantError,
@@ -17,7 +17,7 @@ from ugm.errors import (
     RequestError,
     UgmError,
 )
-from ugm.identity import UserGroup
+from ugm.identity import TrackingType, UserGroup
 from ugm.resources import Resource
 from ugm.tracking import (
     EffectiveLimit,

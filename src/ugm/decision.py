@@ -6,20 +6,15 @@ so that a scheduler which asks thousands of times a second pays for nothing that
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final, NamedTuple, final
 
-from ugm.resources import format_amount
+from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row
+from ugm.identity import WILDCARD, TrackingType
+from ugm.resources import MEMORY, VCORE, format_amount
 
-__all__ = ["ALLOWED", "Decision", "TrackingType", "Violation"]
-
-
-class TrackingType(StrEnum):
-    """Whose usage a tracker counts."""
-
-    USER = "user"
-    GROUP = "group"
+__all__ = ["ALLOWED", "Decision", "Violation", "crowded", "exceeded", "over"]
 
 
 class Violation(NamedTuple):
@@ -116,3 +111,47 @@ class Decision:
 
 #: The one decision without violations; most decisions are this object.
 ALLOWED: Final = Decision()
+
+
+def exceeded(chain: Iterable[Node[OwnerT]], row: Row) -> list[Violation]:
+    """Return every limit of *chain* that *row* more would exceed.
+
+    A resource of which nothing is asked is never named, not even when it is over its limit.
+    """
+    least_vcore, least_memory, vcore, memory, others, _ = row
+    found = []
+    for node in chain:
+        limit = node.limit
+        if node.free_vcore < least_vcore and limit.vcore < UNLIMITED:
+            found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
+        if node.free_memory < least_memory and limit.memory < UNLIMITED:
+            found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
+        for position, amount in others:
+            most = limit.others(node.layout)[position]
+            if node.free_others[position] < amount and most < UNLIMITED:
+                found.append(_violation(node, node.layout.names[position], most, node.free_others[position], amount))
+    return found
+
+
+def crowded(chain: Iterable[Node[OwnerT]]) -> list[Violation]:
+    """Return every limit of *chain* that one more application would exceed."""
+    return [
+        _violation(node, None, node.limit.applications, node.limit.applications - node.running, 1)
+        for node in chain
+        if 0 < node.limit.applications <= node.running
+    ]
+
+
+def over(node: Node[OwnerT]) -> Iterator[Violation]:
+    """Yield what is exceeded at a node already, with nothing requested."""
+    for name, most in node.limit.resources.amounts.items():
+        if node.free(name) < 0:
+            yield _violation(node, name, most, node.free(name), 0)
+    if 0 < node.limit.applications < node.running:
+        yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
+
+
+def _violation(node: Node[OwnerT], resource: str | None, limit: int, free: int, requested: int) -> Violation:
+    owner = node.owner
+    limit_name = WILDCARD if node.limit.wildcard else owner.name
+    return Violation(owner.kind, owner.name, node.queue_path, limit_name, resource, limit, limit - free, requested)

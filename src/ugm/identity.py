@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, final
 
 from ugm.errors import RequestError
 
-__all__ = ["ROOT", "WILDCARD", "UserGroup", "ancestors", "canonical_path"]
+__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path"]
 
 #: The queue above all others; every path starts with it.
 ROOT: Final = "root"
@@ -19,6 +20,13 @@ WILDCARD: Final = "*"
 
 #: Parts separated by single dots, none empty, none with white space or control characters.
 _PATH: Final = re.compile(r"root(?:\.[^.\s\x00-\x1f\x7f]+)*", re.IGNORECASE)
+
+
+class TrackingType(StrEnum):
+    """Whose usage is counted."""
+
+    USER = "user"
+    GROUP = "group"
 
 
 @final

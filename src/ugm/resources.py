@@ -20,6 +20,9 @@ __all__ = ["Resource", "format_amount", "parse_quantity"]
 #: The one resource that is counted in thousandths and takes the suffix ``m``.
 VCORE: Final = "vcore"
 
+#: The resource that is counted in bytes.
+MEMORY: Final = "memory"
+
 #: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
 MAX_QUANTITY: Final = 2**63 - 1
 
@@ -183,7 +186,7 @@ def format_amount(name: str, amount: int) -> str:
     """
     if name == VCORE:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    if name != "memory":
+    if name != MEMORY:
         return str(amount)
     for suffix, multiplier in sorted(_MULTIPLIERS.items(), key=lambda item: -item[1]):
         if amount and not amount % multiplier:

@@ -19,8 +19,9 @@ def main() -> None:
     try:
         from ugm.cli.commands import ugm  # noqa: PLC0415 - what it imports may be missing
     except ModuleNotFoundError as error:
-        if error.name not in _NEEDED:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _NEEDED:
             raise
-        sys.stderr.write(f"ugm: the command needs {error.name}; install it with: pip install 'ugm[cli]'\n")
+        sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
         sys.exit(2)
     ugm()

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ugm.errors import QuantityError
-from ugm.resources import MAX_QUANTITY, VCORE, Resource, parse_quantity
+from ugm.resources import VCORE, Resource, parse_quantity
 
 __all__ = [
     "MAX_COUNT",
@@ -41,6 +41,7 @@ _FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "
 _DIGITS: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WHITE_SPACE: Final = re.compile(r"\s")
+_T = TypeVar("_T")
 #: How much of a text a sentence shows.
 _LONG: Final = 64
 
@@ -116,9 +117,7 @@ def to_boolean(value: object) -> bool:
         return True
     if type(value) is str and value in _FALSE:
         return False
-    raise PydanticCustomError(
-        "boolean-invalid", "expected true or false, found {found}", {"found": kind_of(value)}
-    )
+    raise PydanticCustomError("boolean-invalid", "expected true or false, found {found}", {"found": kind_of(value)})
 
 
 def to_texts(value: object) -> dict[str, str]:
@@ -142,9 +141,7 @@ def _to_amount(name: str, value: object) -> int:
         return parse_quantity(text, vcore=name == VCORE)
     except QuantityError as error:
         message = "{text} is not a quantity: {reason}"
-        raise PydanticCustomError(
-            "quantity-invalid", message, {"text": quote(text), "reason": error.reason}
-        ) from None
+        raise PydanticCustomError("quantity-invalid", message, {"text": quote(text), "reason": error.reason}) from None
 
 
 def to_weights(value: object) -> dict[str, float]:
@@ -153,12 +150,9 @@ def to_weights(value: object) -> dict[str, float]:
 
 
 def _to_weight(_: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        weight = float(value)
-    elif type(value) is str and _DECIMAL.fullmatch(value):
-        weight = float(value)
-    else:
-        weight = math.nan
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    decimal = type(value) is str and _DECIMAL.fullmatch(value)
+    weight = float(str(value)) if number or decimal else math.nan
     if not math.isfinite(weight):
         raise PydanticCustomError(
             "weight-invalid", "expected a decimal number, found {found}", {"found": kind_of(value)}
@@ -166,11 +160,11 @@ def _to_weight(_: str, value: object) -> float:
     return weight
 
 
-def _convert(value: object, convert: Any) -> dict[str, Any]:
+def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _T]:
     """Convert every value of a mapping, and report each that cannot be under its own key."""
     if not isinstance(value, Mapping):
         raise wrong_type("a mapping", value)
-    converted: dict[str, Any] = {}
+    converted: dict[str, _T] = {}
     errors: list[InitErrorDetails] = []
     for name, item in value.items():
         try:

@@ -1,8 +1,8 @@
 """The models of a queue configuration.
 
 They mirror the file: the YAML name of a field is its name here without underscores, in lower case, except ``limit``
-(here `LimitConfig.label`) and ``parent`` (here `QueueConfig.declared_parent`). Only the YAML names are read from a file;
-a program builds models with the names used here.
+(here `LimitConfig.label`) and ``parent`` (here `QueueConfig.declared_parent`). Only the YAML names are read from a
+file; a program builds models with the names used here.
 
 A model is immutable, compares by content, and guarantees the types of its fields. That a configuration also makes sense
 as a whole is for `ugm.config.validation` to say; `ugm.config.load_config` and `ugm.config.parse_config` ask it.
@@ -10,12 +10,13 @@ as a whole is for `ugm.config.validation` to say; `ugm.config.load_config` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
 from ugm.config.scalars import to_boolean, to_count, to_resource, to_text, to_texts, to_weights
+from ugm.errors import RequestError
 from ugm.identity import ROOT
 from ugm.resources import Resource, format_amount
 
@@ -32,6 +33,7 @@ __all__ = [
     "QueueResources",
     "SchedulerConfig",
     "UserGroupResolver",
+    "model_of",
 ]
 
 #: The name of a partition without one.
@@ -65,7 +67,7 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nothing(cls, data: Any) -> Any:
+    def _without_nothing(cls, data: object) -> object:
         """Take a field that stands there with nothing behind it as absent."""
         if isinstance(data, dict) and None in data.values():
             known = cls.yaml_names()
@@ -192,9 +194,7 @@ class PartitionConfig(Model):
     """One set of nodes with its own tree of queues."""
 
     #: In lower case; ``default`` if the file has none, or an empty one.
-    name: Annotated[str, PlainValidator(lambda value: to_text(value).lower() or DEFAULT_PARTITION)] = (
-        DEFAULT_PARTITION
-    )
+    name: Annotated[str, PlainValidator(lambda value: to_text(value).lower() or DEFAULT_PARTITION)] = DEFAULT_PARTITION
     #: As in the file: with or without the root queue; see `root`.
     queues: tuple[QueueConfig, ...] | None = None
     placement_rules: tuple[PlacementRule, ...] = ()
@@ -229,7 +229,7 @@ class SchedulerConfig(Model):
         """Return a partition by name; without a name the only one, or else the one called ``default``.
 
         Raises:
-            LookupError: there is no such partition.
+            RequestError: there is no such partition.
         """
         if name is None and len(self.partitions) == 1:
             return self.partitions[0]
@@ -237,6 +237,27 @@ class SchedulerConfig(Model):
         for partition in self.partitions:
             if partition.name == wanted:
                 return partition
-        raise LookupError(
-            f"no partition {wanted!r}; there are {', '.join(p.name for p in self.partitions) or 'none'}"
-        )
+        there = ", ".join(repr(partition.name) for partition in self.partitions)
+        raise RequestError("partition", wanted, f"no such partition; there is {there or 'none'}")
+
+
+#: What the values, or the items, of a field are.
+_MODELS: Final[Mapping[str, type[Model]]] = {
+    "partitions": PartitionConfig,
+    "queues": QueueConfig,
+    "limits": LimitConfig,
+    "resources": QueueResources,
+    "childtemplate": ChildTemplate,
+    "placementrules": PlacementRule,
+    "filter": FilterConfig,
+    "parent": PlacementRule,
+    "preemption": PreemptionConfig,
+    "nodesortpolicy": NodeSortPolicy,
+    "usergroupresolver": UserGroupResolver,
+}
+
+
+def model_of(path: Sequence[str | int]) -> type[Model]:
+    """Return the model of what a path in a file leads to."""
+    fields = [part for part in path if isinstance(part, str)]
+    return _MODELS[fields[-1]] if fields else SchedulerConfig

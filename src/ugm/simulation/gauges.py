@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from heapq import heappush
 from typing import Final, NamedTuple, final
 
-from ugm.decision import TrackingType, Violation
-from ugm.identity import UserGroup
+from ugm.decision import Violation
+from ugm.identity import TrackingType, UserGroup
 from ugm.resources import Resource
 from ugm.simulation.report import Hit, LimitFigures
 from ugm.simulation.workload import Job
@@ -91,7 +91,7 @@ class Gauge:
     limit: int
     used: int
     peak: int
-    #: Amount asked to a heap of (order of the first held job, kind). Kinds that ask the same have room at the same time.
+    #: Amount asked to a heap of (order of the first held job, kind). Those that ask the same have room together.
     waiting: dict[int, list[tuple[int, Kind]]]
 
     def __init__(self, rule: Rule, name: str) -> None:

@@ -22,7 +22,7 @@ __all__ = ["DEFAULT_PREFIXES", "JobMapping", "NameField"]
 #: The fields of a log that are names given as numbers.
 NameField = Literal["user", "group", "executable", "queue", "partition"]
 
-#: What stands before the number of each. The log's partition is a site, to tell it from the partition of a configuration.
+#: What stands before the number of each. The partition of a log is a site, not to be taken for that of a configuration.
 DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
     {"user": "user", "group": "group", "executable": "executable", "queue": "queue", "partition": "site"}
 )
@@ -45,7 +45,7 @@ class JobMapping:
     root.site40 user12 ('group3',) memory 2Gi, vcore 4
     """
 
-    #: The fields that name the queue levels below the root, from the top. A level that the log leaves unknown is left out.
+    #: The fields that name the queue levels below the root, from the top. Levels unknown to the log are left out.
     queue_levels: tuple[NameField, ...] = ("partition", "queue")
     #: The queue below the root of jobs with no level left.
     default_queue: str = "default"
@@ -115,9 +115,7 @@ class JobMapping:
         return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
 
     def _usage(self, processors: int, memory: int) -> Resource:
-        return Resource(
-            vcore=processors * self.vcore_per_processor, memory=processors * memory
-        ).without_zeros()
+        return Resource(vcore=processors * self.vcore_per_processor, memory=processors * memory).without_zeros()
 
 
 def _first_known(*values: int, default: int) -> int:

@@ -6,7 +6,7 @@ Only the command imports this module: it needs rich.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,17 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ugm.identity import WILDCARD
-from ugm.simulation.report import LimitFigures, Report, Waiting
+from ugm.simulation.report import Hit, LimitFigures, Report, Waiting
 
 __all__ = ["brief_amount", "brief_time", "render"]
 
-_BAR_WIDTH: Final = 16
+_BAR_WIDTH: Final = 14
 
 #: From how many seconds on nobody cares for hours.
 _LONG: Final = 100 * 86400
-
-#: How many of the users whom a limit held are named.
-_NAMES: Final = 2
 
 #: From which share of a limit on a bar is shown in warning colour.
 _NEAR: Final = 0.8
@@ -48,17 +45,21 @@ def brief_time(seconds: float) -> str:
 
 
 def brief_amount(resource: str | None, amount: int) -> str:
-    """Write an amount with at most three digits after the point, for reading and not for reckoning.
+    """Write an amount for reading, not for reckoning: cores, bytes with a suffix, or a count.
 
     >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
     ('2.5', '1.5Gi', '1,200')
     """
     if resource == "vcore":
-        return f"{amount / 1000:,.3f}".rstrip("0").rstrip(".")
+        return _decimals(amount / 1000, 3)
     if resource == "memory":
         power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
-        return f"{amount / 1024**power:,.4g}{_BINARY[power]}"
+        return _decimals(amount / 1024**power, 2) + _BINARY[power]
     return f"{amount:,}"
+
+
+def _decimals(number: float, most: int) -> str:
+    return f"{number:,.{most}f}".rstrip("0").rstrip(".")
 
 
 def render(report: Report, console: Console, *, title: str, seconds: float, top: int = 8) -> None:
@@ -83,7 +84,8 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
     for heading, figures in (("user", report.users), ("group", report.groups)):
         waiting = [(name, waits) for name, waits in figures if waits.delayed]
         rest = len(figures) - len(waiting)
-        note = ", ".join(filter(None, [_more(waiting[top:], heading), f"{_count(rest, heading)} without waiting"]))
+        idle = f"{_count(rest, heading)} without waiting" if rest else ""
+        note = ", ".join(filter(None, [_more(waiting[top:], heading), idle]))
         _section(console, f"Waiting by {heading}", _waiting_table(heading, waiting[:top]), note)
     if report.rejections:
         rejections = _rejection_table(report, top)
@@ -99,7 +101,9 @@ def _summary(report: Report, seconds: float) -> Table:
     fates = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
     table.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
     share = _percent(_share(waiting.delayed, waiting.jobs))
-    table.add_row("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time")
+    table.add_row(
+        "delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"
+    )
     table.add_row(
         "waiting", f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
     )
@@ -122,8 +126,9 @@ def _table(*columns: str, right: Iterable[str] = (), folded: Iterable[str] = ())
     """Return an empty table; where the terminal is too narrow, only the *folded* columns give way."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for column in columns:
-        justify = "right" if column in right else "left"
-        table.add_column(column, justify=justify, no_wrap=column not in folded, overflow="fold")
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        folds = column in folded
+        table.add_column(column, justify=justify, no_wrap=not folds, min_width=8 if folds else None, overflow="fold")
     return table
 
 
@@ -138,7 +143,7 @@ def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
             f"{limit.held_jobs:,}",
             _percent(_share(limit.held_seconds, total)),
             brief_time(limit.held_seconds),
-            escape(", ".join(hit.user for hit in limit.users[:_NAMES])),
+            escape(_first(limit.users)),
         )
     return table
 
@@ -189,8 +194,14 @@ def _whose(limit: LimitFigures) -> str:
 
 
 def _most(limit: LimitFigures) -> str:
-    unit = "jobs" if limit.resource is None else limit.resource
-    return escape(f"{brief_amount(limit.resource, limit.limit)} {unit}")
+    # The suffix of an amount of memory says what it is.
+    unit = {None: " jobs", "memory": ""}.get(limit.resource, f" {limit.resource}")
+    return escape(brief_amount(limit.resource, limit.limit) + unit)
+
+
+def _first(hits: Sequence[Hit]) -> str:
+    others = f" +{len(hits) - 1:,}" if len(hits) > 1 else ""
+    return hits[0].user + others
 
 
 def _more(rest: Sequence[object], noun: str) -> str:

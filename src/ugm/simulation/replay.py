@@ -11,10 +11,10 @@ The rule that decides which job starts when:
   does not fit is skipped and does not keep later ones back; between queues, too, the oldest job goes first.
 - Jobs submitted at the same second as others end come after both.
 
-The manager is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate, and a
-denied kind waits at one limit that stands against it until that very limit has room. A round of retries therefore costs
-the jobs that start and the kinds that find another limit in their way, not the jobs that are held. The outcome is that
-of asking for every held job each time.
+The manager is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate,
+and a denied kind waits at one limit that stands against it until that very limit has room. A round of retries therefore
+costs the jobs that start and the kinds that find another limit in their way, not the jobs that are held. The outcome is
+that of asking for every held job each time.
 """
 
 from __future__ import annotations
@@ -200,9 +200,7 @@ class _Replay:
         those that find another limit in their way are done with for this round.
         """
         # Of the kinds that need the same of the same gauge, only the one with the oldest job is a candidate.
-        candidates = [
-            (heap[0][0], gauge, amount) for gauge in relieved for amount, heap in gauge.waiting.items()
-        ]
+        candidates = [(heap[0][0], gauge, amount) for gauge in relieved for amount, heap in gauge.waiting.items()]
         heapify(candidates)
         while candidates:
             _, gauge, amount = heappop(candidates)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from ugm.decision import TrackingType
+from ugm.identity import TrackingType
 from ugm.resources import Resource
 
 __all__ = ["Hit", "LimitFigures", "Rejection", "Report", "Waiting"]

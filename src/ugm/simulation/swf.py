@@ -93,7 +93,7 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
     line_number, latest = 0, 0
     with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
         try:
-            for line_number, line in enumerate(iter(partial(text.readline, _MAX_LINE), ""), start=1):  # noqa: B007 - the error below names it
+            for line_number, line in enumerate(iter(partial(text.readline, _MAX_LINE), ""), start=1):
                 if line.isspace() or line.lstrip().startswith(";"):
                     continue
                 record = _parse_line(line, name, line_number)

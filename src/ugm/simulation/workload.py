@@ -1,6 +1,6 @@
 """What is replayed: jobs, each with when it comes, how long it runs, who sends it, where, and what it takes.
 
-A job knows nothing of the log it was read from, and a workload is any iterable of jobs in the order of their submission.
+A job knows nothing of the log it was read from. A workload is any iterable of jobs in the order of their submission.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Job:
     """One job of a workload; in the replay it is one application that holds its usage for as long as it runs.
 
     Raises:
-        RequestError: the run time is negative.
+        RequestError: a time is negative.
     """
 
     #: Unique among the jobs that are held or running at one time.
     number: int
-    #: In seconds, from any origin; the replay keeps to it.
+    #: In seconds since the start of the log.
     submit_time: int
     #: In seconds. A job of 0 seconds starts and ends at one instant, if its usage fits.
     run_time: int
@@ -55,6 +55,8 @@ class Job:
     usage: Resource
 
     def __post_init__(self) -> None:
+        if self.submit_time < 0:
+            raise RequestError("submit_time", self.submit_time, "a workload starts at second 0")
         if self.run_time < 0:
             raise RequestError("run_time", self.run_time, "a job runs for 0 seconds or longer")
 

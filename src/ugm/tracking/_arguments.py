@@ -6,10 +6,10 @@ from typing import Final
 
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Row
-from ugm.identity import UserGroup, canonical_path
+from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["application_of", "count_of", "path_or_root", "row_of", "user_of"]
+__all__ = ["application_of", "count_of", "row_of", "user_of"]
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
@@ -44,8 +44,3 @@ def count_of(argument: str, count: object) -> int:
     if type(count) is not int or not 0 <= count <= _MAX_COUNT:
         raise RequestError(argument, count, "expected a count of applications, 0 for no limit")
     return count
-
-
-def path_or_root(queue_path: str) -> str:
-    """Return the canonical path of a queue; an empty path is the root."""
-    return canonical_path(queue_path or "root")

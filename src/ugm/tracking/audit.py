@@ -38,8 +38,8 @@ def _counters(tracker: QueueTracker) -> Iterator[str]:
         if path not in expected:
             yield f"{whose} counts {path}, where nothing runs"
             continue
-        for column, name in enumerate((None, *tracker.layout.names)):
-            used, due = node.used(column), expected[path].get(name, 0)
+        for name, used in {None: node.running, **node.used()}.items():
+            due = expected[path].get(name, 0)
             if used != due:
                 yield f"{whose} counts {used} {name or 'applications'} in {path}, but its applications hold {due}"
     yield from (f"{whose} does not count {path}" for path in tracker.uncounted())
@@ -69,6 +69,6 @@ def _holdings(holdings: Mapping[str, Holding]) -> Iterator[str]:
         if len({holding.queue_path for holding in same}) != len(same):
             yield f"application {application_id!r} is listed twice in one queue"
         for holding in same:
-            for name, amount in holding.used.items():
+            for name, amount in holding.held().items():
                 if amount < 0:
                     yield f"application {application_id!r} holds {amount} {name} in {holding.queue_path}"

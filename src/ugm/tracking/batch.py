@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from ugm.decision import Violation
+from ugm.decision import Violation, over
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding, Link
+from ugm.tracking.holding import Holding
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["Demand"]
@@ -29,20 +29,20 @@ class Demand:
 
     def add(self, holding: Holding, usage: Resource) -> None:
         """Add one request."""
-        links = holding.links()
-        starting = [] if holding.epoch is not None else holding.starting(links)
-        for link in holding.held_to(links):
-            asked = self._asked.setdefault((link.tracker, link.queue_path), {})
+        chain = holding.chain()
+        starting = [] if holding.epoch is not None else holding.starting(chain)
+        for node in holding.held_to(chain):
+            asked = self._asked.setdefault((node.owner, node.queue_path), {})
             for name, amount in usage.amounts.items():
                 asked[name] = asked.get(name, 0) + amount
-            if link in starting:
+            if node in starting:
                 asked[None] = asked.get(None, 0) + 1
 
     def exceeded(self) -> tuple[Violation, ...]:
         """Return every limit that is exceeded now that all of it is charged, with what was asked of it in all."""
         found = []
         for (tracker, path), asked in self._asked.items():
-            for over in Link(tracker, path, tracker.nodes[path]).over():
-                if requested := asked.get(over.resource, 0):
-                    found.append(over._replace(used=over.used - requested, requested=requested))
+            for violation in over(tracker.nodes[path]):
+                if requested := asked.get(violation.resource, 0):
+                    found.append(violation._replace(used=violation.used - requested, requested=requested))
         return tuple(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Self, final
 
-from ugm.decision import TrackingType
+from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker

@@ -13,56 +13,29 @@ Nothing here takes the lock or checks arguments; that is the business of tracker
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from ugm.decision import TrackingType, Violation
+from ugm.decision import Violation, crowded, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import APPLICATIONS, ONE_APPLICATION, Layout, Node, Row, admit, charge, fits, refund
-from ugm.identity import WILDCARD
-from ugm.resources import Resource
+from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, refund
+from ugm.resources import MEMORY, VCORE, Resource
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["Holding", "Link", "enter", "every", "is_below", "leave", "siblings_from"]
+__all__ = ["Holding", "QuotaNode", "enter", "every", "is_below", "leave", "siblings_from"]
+
+#: What a holding has of other resources until it has some; shared, and never changed.
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+QuotaNode: TypeAlias = "Node[QueueTracker]"
 
 
 #: The epoch of a holding whose tracker was given a limit by hand: over, so that its chains are put together again.
 _OVER: Final = Epoch(Layout())
-
-
-class Link(NamedTuple):
-    """One limit on the way from a queue to the root, for one tracker."""
-
-    tracker: QueueTracker
-    queue_path: str
-    #: Where nothing that the tracker counts runs below the queue yet, a node that the tracker does not know of.
-    node: Node
-
-    def exceeded(self, amounts: Mapping[str, int], *, is_new: bool) -> Iterator[Violation]:
-        """Yield what *amounts* more, and one more application if *is_new*, would exceed here."""
-        node, columns = self.node, self.tracker.in_force.epoch.layout.columns
-        for name, limit in node.limit.resources.amounts.items():
-            amount = amounts.get(name)
-            if amount and node.free[columns[name]] < amount:
-                yield Violation(*self._whose(), name, limit, node.used(columns[name]), amount)
-        if is_new and node.free[APPLICATIONS] < 1 and node.limit.applications:
-            yield Violation(*self._whose(), None, node.limit.applications, node.used(APPLICATIONS), 1)
-
-    def over(self) -> Iterator[Violation]:
-        """Yield what is exceeded here already, with nothing requested."""
-        node, columns = self.node, self.tracker.in_force.epoch.layout.columns
-        for name, limit in node.limit.resources.amounts.items():
-            if node.free[columns[name]] < 0:
-                yield Violation(*self._whose(), name, limit, node.used(columns[name]), 0)
-        if node.free[APPLICATIONS] < 0 and node.limit.applications:
-            yield Violation(*self._whose(), None, node.limit.applications, node.used(APPLICATIONS), 0)
-
-    def _whose(self) -> tuple[TrackingType, str, str, str]:
-        name = self.tracker.name
-        return self.tracker.kind, name, self.queue_path, WILDCARD if self.node.limit.wildcard else name
 
 
 @final
@@ -82,11 +55,13 @@ class Holding:
         "checked",
         "epoch",
         "group",
+        "memory",
+        "others",
         "owner",
         "queue_path",
         "sibling",
-        "used",
         "user",
+        "vcore",
     )
 
     application_id: str
@@ -95,12 +70,15 @@ class Holding:
     group: QueueTracker | None
     #: The user as the last caller passed it; comparing identities is how the hot path proves ownership.
     user: object
-    #: What is held, by resource name: the one figure that nothing else can be derived from.
-    used: dict[str, int]
-    #: The counters that a request must fit, the user's before the group's, each leaf to root.
-    checked: tuple[list[int], ...]
-    #: The counters that it is charged to; the same tuple unless the user is counted, but not held, to the group's.
-    charged: tuple[list[int], ...]
+    #: What is held: the one figure that nothing else can be derived from.
+    vcore: int
+    memory: int
+    #: What is held of other resources, by name; one empty mapping for all holdings of none.
+    others: Mapping[str, int]
+    #: The nodes that a request must fit, the user's before the group's, each leaf to root.
+    checked: tuple[QuotaNode, ...]
+    #: The nodes that it is charged to; the same tuple unless the user is counted in the group, but not held to it.
+    charged: tuple[QuotaNode, ...]
     #: When the two chains were put together; None while detached, or when a limit was set by hand.
     epoch: Epoch | None
     #: The holding of the same application in another queue. Index entries point at the first.
@@ -114,138 +92,165 @@ class Holding:
         self.owner = owner
         self.group = group
         self.user = None
-        self.used = {}
+        self.vcore = self.memory = 0
+        self.others = _NONE
         self.checked = self.charged = ()
         self.epoch = None
         self.sibling = None
 
     # What stands in the way. Nothing that can be seen changes.
 
-    def links(self) -> list[Link]:
-        """Return every limit that the holding is, or would be, charged to: the user's, then the group's, leaf to root."""
-        links = self.owner.links(self.queue_path)
-        return links if self.group is None else links + self.group.links(self.queue_path)
+    def chain(self) -> list[QuotaNode]:
+        """Return every limit that the holding is, or would be, charged to: the user's, then the group's, leaf to root.
 
-    def held_to(self, links: list[Link]) -> list[Link]:
-        """Return those of *links* that can deny.
+        Nodes below which nothing runs yet are made for the occasion.
+        """
+        chain = self.owner.chain(self.queue_path)
+        if self.group is not None:
+            chain += self.group.chain(self.queue_path)
+        return chain
+
+    def held_to(self, chain: list[QuotaNode]) -> list[QuotaNode]:
+        """Return those nodes of *chain* that can deny.
 
         Source: Apache YuniKorn, user based resource usage tracking, "User vs Group tracking": where so configured, a
         user with a limit of its own is held to that alone.
         """
-        if self.owner.in_force.user_limits_win and any(
-            link.tracker is self.owner and not link.limit.wildcard for link in links
-        ):
-            return [link for link in links if link.tracker is self.owner]
-        return links
+        owner = self.owner
+        if owner.in_force.user_limits_win and any(n.owner is owner and not n.limit.wildcard for n in chain):
+            return [node for node in chain if node.owner is owner]
+        return chain
 
-    def starting(self, links: list[Link]) -> list[Link]:
-        """Return those of *links* below which the application does not run yet."""
-        others = [other.queue_path for other in siblings_from(self.owner.holdings.get(self.application_id))]
-        if not others:
-            return links
-        return [link for link in links if not any(is_below(path, link.queue_path) for path in others)]
+    def starting(self, chain: Sequence[QuotaNode]) -> Sequence[QuotaNode]:
+        """Return those nodes of *chain* below which the application does not run, this holding apart."""
+        first = self.owner.holdings.get(self.application_id)
+        if first is None or (first is self and self.sibling is None):
+            return chain
+        paths = [other.queue_path for other in siblings_from(first) if other is not self]
+        return [node for node in chain if not any(is_below(path, node.queue_path) for path in paths)]
 
-    def violations(self, amounts: Mapping[str, int]) -> tuple[Violation, ...]:
-        """Return every limit that *amounts* more, and the application itself where it is new, would exceed."""
-        links = self.links()
-        starting = self.starting(links)
-        return tuple(
-            violation for link in self.held_to(links) for violation in link.exceeded(amounts, is_new=link in starting)
-        )
+    def violations(self, row: Row) -> tuple[Violation, ...]:
+        """Return every limit that *row* more, and the application itself if it is new there, would exceed."""
+        if self.epoch is not None:
+            return tuple(exceeded(self.checked, row))
+        chain = self.chain()
+        return self._in_the_way(self.held_to(chain), self.starting(chain), row)
+
+    def _in_the_way(
+        self, held_to: Sequence[QuotaNode], starting: Sequence[QuotaNode], row: Row
+    ) -> tuple[Violation, ...]:
+        found = exceeded(held_to, row)
+        found += crowded(node for node in held_to if node in starting)
+        return tuple(found)
 
     # Changes. Whoever calls has checked the arguments.
 
-    def grow(self, usage: Resource, row: Row) -> bool:
-        """Charge *usage* if it fits and answer whether it did. The holding is attached and in line with the epoch."""
+    def grow(self, row: Row) -> bool:
+        """Charge *row* if it fits and answer whether it did. The holding is attached and in line with the epoch."""
         if not admit(self.checked, self.charged, row):
             return False
-        used = self.used
-        for name, amount in usage.amounts.items():
-            used[name] = used.get(name, 0) + amount
+        _, _, vcore, memory, _, others = row
+        self.vcore += vcore
+        self.memory += memory
+        if others:
+            self._hold(others, 1)
         return True
 
-    def start(self, usage: Resource, row: Row) -> bool:
-        """Attach the holding and charge *usage*, if both fit, and answer whether they did."""
-        links = self.links()
-        held_to, starting = self.held_to(links), self.starting(links)
-        if not fits([link.node.free for link in held_to], row):
-            return False
-        if not fits([link.node.free for link in starting if link in held_to], ONE_APPLICATION):
-            return False
-        self._attach(links, starting)
-        self.add(usage, row)
-        return True
+    def _hold(self, others: tuple[tuple[str, int], ...], sign: int) -> None:
+        held = dict(self.others)
+        for name, amount in others:
+            held[name] = held.get(name, 0) + sign * amount
+        self.others = {name: amount for name, amount in held.items() if amount} or _NONE
 
-    def add(self, usage: Resource, row: Row) -> None:
-        """Charge *usage* without checking, attaching the holding if it is detached."""
+    def start(self, row: Row) -> tuple[Violation, ...]:
+        """Attach the holding and charge *row* if both fit; otherwise return every limit in the way."""
+        chain = self.chain()
+        held_to, starting = self.held_to(chain), self.starting(chain)
+        if not fits(held_to, row) or crowded(starting):
+            violations = self._in_the_way(held_to, starting, row)
+            if violations:
+                return violations
+        self._attach(chain, held_to, starting)
+        self.add(row)
+        return ()
+
+    def add(self, row: Row) -> None:
+        """Charge *row* without checking, attaching the holding if it is detached."""
         if self.epoch is None:
-            links = self.links()
-            self._attach(links, self.starting(links))
+            chain = self.chain()
+            self._attach(chain, self.held_to(chain), self.starting(chain))
         charge(self.charged, row)
-        used = self.used
-        for name, amount in usage.amounts.items():
-            used[name] = used.get(name, 0) + amount
+        _, _, vcore, memory, _, others = row
+        self.vcore += vcore
+        self.memory += memory
+        if others:
+            self._hold(others, 1)
 
-    def take(self, usage: Resource, row: Row) -> None:
-        """Refund *usage*, which the holding covers."""
-        refund(self.charged, row)
-        used = self.used
-        for name, amount in usage.amounts.items():
-            if amount:
-                used[name] -= amount
-
-    def require(self, usage: Resource, *, everything: bool = False) -> None:
-        """Make sure that the holding covers *usage* and, where asked, that nothing else is left.
+    def take(self, row: Row, *, everything: bool = False) -> None:
+        """Refund *row*, which, if so said, is all that is held.
 
         Raises:
-            ReleaseError: it does not.
+            ReleaseError: the holding has less than *row*, or more than everything; nothing has changed.
         """
-        used = self.used
-        for name, amount in usage.amounts.items():
-            if amount > used.get(name, 0):
-                raise ReleaseError(self.application_id, self.queue_path, name, used.get(name, 0), amount)
-        if everything:
-            for name, held in used.items():
-                if held != usage.amounts.get(name, 0):
-                    raise ReleaseError(self.application_id, self.queue_path, name, held, usage.amounts.get(name, 0))
+        _, _, vcore, memory, _, others = row
+        vcore, memory = self.vcore - vcore, self.memory - memory
+        if vcore < 0 or memory < 0 or others or everything:
+            self._require(row, everything=everything)
+        refund(self.charged, row)
+        self.vcore, self.memory = vcore, memory
+        if others:
+            self._hold(others, -1)
+
+    def _require(self, row: Row, *, everything: bool) -> None:
+        _, _, vcore, memory, _, others = row
+        released = {VCORE: vcore, MEMORY: memory, **dict(others)}
+        held = self.held()
+        for name in {**held, **released}:
+            amount, less = held.get(name, 0), released.get(name, 0)
+            if less > amount or (everything and less < amount):
+                raise ReleaseError(self.application_id, self.queue_path, name, amount, less)
+
+    def held(self) -> dict[str, int]:
+        """Return what is held, by resource name."""
+        return {VCORE: self.vcore, MEMORY: self.memory, **self.others}
 
     def align(self) -> None:
         """Put the chains together again if the limits have changed since."""
         if self.epoch is not self.owner.in_force.epoch:
-            self._connect(self.links())
+            chain = self.chain()
+            self._connect(chain, self.held_to(chain))
 
     def invalidate(self) -> None:
         """Have the chains put together again before they are used next."""
         self.epoch = _OVER
 
-    def _connect(self, links: list[Link]) -> None:
-        held_to = self.held_to(links)
-        self.charged = tuple([link.node.free for link in links])
-        self.checked = self.charged if held_to is links else tuple([link.node.free for link in held_to])
+    def _connect(self, chain: list[QuotaNode], held_to: list[QuotaNode]) -> None:
+        self.charged = tuple(chain)
+        self.checked = self.charged if held_to is chain else tuple(held_to)
         self.epoch = self.owner.in_force.epoch
 
-    def _attach(self, links: list[Link], starting: list[Link]) -> None:
-        for tracker, queue_path, node in starting:
-            tracker.nodes[queue_path] = node
-            node.free[APPLICATIONS] -= 1
-        self._connect(links)
-        for tracker in self.trackers():
-            enter(tracker.holdings, self)
+    def _attach(
+        self, chain: list[QuotaNode], held_to: list[QuotaNode], starting: Sequence[QuotaNode]
+    ) -> None:
+        for node in starting:
+            node.running += 1
+            if node.running == 1:
+                node.owner.nodes[node.queue_path] = node
+        self._connect(chain, held_to)
+        enter(self.owner.holdings, self)
+        if self.group is not None:
+            enter(self.group.holdings, self)
 
     def detach(self) -> None:
-        """End the application in this queue. The holding is aligned and nothing of it is used any more."""
-        for tracker in self.trackers():
-            leave(tracker.holdings, self)
-        links = self.links()
-        for tracker, queue_path, node in self.starting(links):
-            node.free[APPLICATIONS] += 1
-            if not node.used(APPLICATIONS):
-                del tracker.nodes[queue_path]
+        """End the application in this queue. The holding is in line with the epoch and nothing of it is used."""
+        for node in self.starting(self.charged):
+            node.running -= 1
+            if not node.running:
+                del node.owner.nodes[node.queue_path]
+        leave(self.owner.holdings, self)
+        if self.group is not None:
+            leave(self.group.holdings, self)
         self.epoch = None
-
-    def trackers(self) -> tuple[QueueTracker, ...]:
-        """Return whom the holding is charged to."""
-        return (self.owner,) if self.group is None else (self.owner, self.group)
 
 
 def is_below(queue_path: str, ancestor: str) -> bool:

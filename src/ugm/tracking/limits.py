@@ -14,16 +14,15 @@ from functools import lru_cache
 from threading import Lock
 from typing import Final, NamedTuple, Protocol, Self, final
 
-from ugm.decision import TrackingType
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Limit
-from ugm.identity import ROOT, WILDCARD, ancestors
+from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
 from ugm.resources import Resource
 
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
 
-#: How many queue paths a book remembers the chain of; queues beyond that are worked out again, a microsecond each.
-_REMEMBERED_PATHS: Final = 1 << 15
+#: How much a book remembers of what it has worked out; beyond that it works it out again, a microsecond each time.
+_REMEMBERED: Final = 1 << 15
 
 
 class LimitEntry(Protocol):
@@ -66,10 +65,6 @@ class Level(NamedTuple):
     fallback: Limit | None
 
 
-#: What a queue path without limits is told.
-_NOTHING: Final = Level({}, None)
-
-
 @final
 class LimitBook:
     """What every queue sets for users, or for groups.
@@ -78,19 +73,21 @@ class LimitBook:
         levels: canonical queue path to what is set there; queues that set nothing are left out.
     """
 
-    __slots__ = ("_orders", "chain", "levels")
+    __slots__ = ("_orders", "chain", "levels", "select")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
-        #: Queue path to (ancestor, level) pairs, leaf to root: what every tracker walks.
-        self.chain: Final = lru_cache(maxsize=_REMEMBERED_PATHS)(self._chain)
+        #: Queue path to the (ancestor, level) pairs that set something, leaf to root: what every tracker walks.
+        self.chain: Final = lru_cache(maxsize=_REMEMBERED)(self._chain)
+        #: Queue path and the groups of a user to the group that is charged.
+        self.select: Final = lru_cache(maxsize=_REMEMBERED)(self._select)
 
     def _chain(self, queue_path: str) -> tuple[tuple[str, Level], ...]:
-        return tuple((path, self.levels.get(path, _NOTHING)) for path in ancestors(queue_path))
+        return tuple((path, self.levels[path]) for path in ancestors(queue_path) if path in self.levels)
 
-    def select(self, queue_path: str, groups: Iterable[str]) -> str | None:
-        """Return the group that an application in *queue_path* of a member of *groups* is charged to.
+    def _select(self, queue_path: str, groups: tuple[str, ...]) -> str | None:
+        """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
 
         From the leaf upward, at each queue: the first named group of the configuration that the user is a member of,
         else the wildcard if there is one, else one queue up. The cost depends on the number of the user's groups, not
@@ -98,18 +95,15 @@ class LimitBook:
 
         Source: Apache YuniKorn, user based resource usage tracking, "Group limitations".
         """
-        groups = tuple(groups)
         if not groups:
             return None
-        for path, level in self.chain(queue_path):
-            if level.named:
-                order = self._orders[path]
-                members = [order[group] for group in groups if group in order]
-                if members:
-                    position = min(members)
-                    return next(group for group in groups if order.get(group) == position)
-                if WILDCARD in order:
-                    return WILDCARD
+        for path, _ in self.chain(queue_path):
+            order = self._orders[path]
+            members = [group for group in groups if group in order]
+            if members:
+                return min(members, key=order.__getitem__)
+            if WILDCARD in order:
+                return WILDCARD
         return None
 
 
@@ -117,11 +111,12 @@ class LimitBook:
 class Limits:
     """All limits of one configuration."""
 
-    __slots__ = ("books", "names")
+    __slots__ = ("groups", "names", "users")
 
     def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
-        self.books: Final = {TrackingType.USER: LimitBook(users), TrackingType.GROUP: LimitBook(groups)}
-        every = (limit for book in self.books.values() for level in book.levels.values() for limit in _limits_of(level))
+        self.users: Final = LimitBook(users)
+        self.groups: Final = LimitBook(groups)
+        every = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
         #: Every resource that some limit names.
         self.names: Final = frozenset(name for limit in every for name in limit.resources)
 
@@ -215,14 +210,20 @@ class LimitsInForce:
             there. The group is charged all the same.
     """
 
-    __slots__ = ("epoch", "limits", "lock", "user_limits_win")
+    __slots__ = ("_canonical", "epoch", "limits", "lock", "user_limits_win")
 
     def __init__(self, limits: Limits | None = None, *, user_limits_win: bool = False) -> None:
+        self._canonical = lru_cache(maxsize=_REMEMBERED)(canonical_path)
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         #: Held by every public operation of a manager or tracker, never while foreign code runs.
         self.lock: Final = Lock()
+
+    def path(self, queue_path: str) -> str:
+        """Do what `ugm.identity.canonical_path` does, and remember it."""
+        # What is no text cannot be remembered, and is refused.
+        return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
 
     def swap(self, limits: Limits) -> None:
         """Put *limits* in force."""

@@ -16,16 +16,16 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, final
 
-from ugm.decision import ALLOWED, Decision, TrackingType, Violation
+from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import APPLICATIONS, Row, fits
-from ugm.identity import WILDCARD, UserGroup, canonical_path
+from ugm.hierarchy import Row, fits
+from ugm.identity import WILDCARD, UserGroup
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, row_of, user_of
 from ugm.tracking.audit import verify
 from ugm.tracking.batch import Demand
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import Holding, Link, enter, leave, siblings_from
+from ugm.tracking.holding import Holding, QuotaNode, enter, leave, siblings_from
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
@@ -35,6 +35,9 @@ from ugm.tracking.user_tracker import UserTracker
 __all__ = ["Manager"]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+#: What an application asks that only wants to run.
+_NOTHING: Final = Resource()
 
 
 @final
@@ -103,46 +106,43 @@ class Manager:
             RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
                 application belongs to another user.
         """
-        with self._lock:
-            holding = self._at_hand(queue_path, application_id, user)
-            if holding is not None and type(usage) is Resource:
+        force = self._in_force
+        with force.lock:
+            holding = self._holdings.get(application_id)
+            if (
+                holding is not None
+                and holding.user is user
+                and holding.queue_path == queue_path
+                and holding.epoch is force.epoch
+                and type(usage) is Resource
+            ):
                 layout, row = usage.compiled
-                if layout is self._in_force.epoch.layout and holding.grow(usage, row):
+                if layout is force.epoch.layout and holding.grow(row):
                     return ALLOWED
             return self._increase_locked(queue_path, application_id, usage, user)
-
-    def _at_hand(self, queue_path: str, application_id: str, user: UserGroup) -> Holding | None:
-        holding = self._holdings.get(application_id)
-        if (
-            holding is not None
-            and holding.queue_path == queue_path
-            and holding.user is user
-            and holding.epoch is self._in_force.epoch
-        ):
-            return holding
-        return None
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         holding, row = self._prepared(queue_path, application_id, usage, user)
         if holding.epoch is None:
-            granted = holding.start(usage, row)
-            if granted:
+            violations = holding.start(row)
+            if not violations:
                 self._enter(holding)
-        else:
-            granted = holding.grow(usage, row)
-        if granted:
+                return ALLOWED
+        elif holding.grow(row):
             return ALLOWED
-        violations = holding.violations(usage.amounts)
-        if not violations:
-            # Larger than the number that stands for unlimited: no limit is in the way.
-            self._charge(holding, usage, row)
+        else:
+            violations = holding.violations(row)
+            if not violations:
+                # More than the number that stands for unlimited, and no limit in the way.
+                holding.add(row)
+                return ALLOWED
         return Decision(violations)
 
     def increase_tracked_resource(
         self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
     ) -> bool:
         """Do what `increase` does, and return whether it was allowed."""
-        return self.increase(queue_path, application_id, usage, user).allowed
+        return self.increase(queue_path, application_id, usage, user) is ALLOWED
 
     def increase_all(self, requests: Iterable[Request]) -> Decision:
         """Grant several increases together, or none of them: a gang.
@@ -159,9 +159,9 @@ class Manager:
             try:
                 for request in requests:
                     holding, row = self._prepared(*request)
-                    done.append((holding, request[2], row, holding.epoch is None))
+                    done.append((holding, row, holding.epoch is None))
                     demand.add(holding, request[2])
-                    self._charge(holding, request[2], row)
+                    self._charge(holding, row)
                 decision = Decision(demand.exceeded())
             except BaseException:
                 self._undo(done)
@@ -170,9 +170,9 @@ class Manager:
                 self._undo(done)
         return decision
 
-    def _undo(self, done: list[tuple[Holding, Resource, Row, bool]]) -> None:
-        for holding, usage, row, is_new in reversed(done):
-            holding.take(usage, row)
+    def _undo(self, done: list[tuple[Holding, Row, bool]]) -> None:
+        for holding, row, is_new in reversed(done):
+            holding.take(row)
             if is_new:
                 self._end(holding)
 
@@ -189,8 +189,8 @@ class Manager:
         """
         with self._lock:
             holding, row = self._prepared(queue_path, application_id, usage, user)
-            self._charge(holding, usage, row)
-            return tuple(violation for link in holding.links() for violation in link.over())
+            self._charge(holding, row)
+            return tuple(violation for node in holding.chain() for violation in over(node))
 
     def replace(
         self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
@@ -205,16 +205,15 @@ class Manager:
             ReleaseError: it holds less than *placeholder*.
         """
         with self._lock:
+            layout = self._in_force.epoch.layout
             holding, row = self._held(queue_path, application_id, placeholder, user)
-            holding.require(placeholder)
-            real_row = row_of("real", real, self._in_force.epoch.layout)
+            real_row = row_of("real", real, layout)
             growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
-            if not fits(holding.checked, self._in_force.epoch.layout.row(growth)):
-                violations = holding.violations(growth.amounts)
-                if violations:
-                    return Decision(violations)
-            holding.take(placeholder, row)
-            holding.add(real, real_row)
+            violations = holding.violations(layout.row(growth))
+            if violations:
+                return Decision(violations)
+            holding.take(row)
+            holding.add(real_row)
             return ALLOWED
 
     # Giving back
@@ -241,10 +240,21 @@ class Manager:
         The last two are logged as errors instead if the manager is not strict. In every case nothing has changed.
         """
         try:
-            with self._lock:
-                holding, row = self._held(queue_path, application_id, usage, user)
-                holding.require(usage, everything=remove_app)
-                holding.take(usage, row)
+            force = self._in_force
+            with force.lock:
+                holding = self._holdings.get(application_id)
+                if (
+                    holding is not None
+                    and holding.user is user
+                    and holding.queue_path == queue_path
+                    and holding.epoch is force.epoch
+                    and type(usage) is Resource
+                    and usage.compiled[0] is force.epoch.layout
+                ):
+                    row = usage.compiled[1]
+                else:
+                    holding, row = self._held(queue_path, application_id, usage, user)
+                holding.take(row, everything=remove_app)
                 if remove_app:
                     self._end(holding)
         except (NotTrackedError, ReleaseError) as error:
@@ -263,7 +273,7 @@ class Manager:
             holding, row = self._prepared(queue_path, application_id, usage, user)
             if holding.epoch is not None and fits(holding.checked, row):
                 return ALLOWED
-            violations = holding.violations(usage.amounts)
+            violations = holding.violations(row)
             return Decision(violations) if violations else ALLOWED
 
     def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
@@ -277,18 +287,17 @@ class Manager:
         """
         with self._lock:
             holding = self._found(queue_path, application_id, user)
-            columns = self._in_force.epoch.layout.columns
             room: dict[str, int] = {}
-            for link in holding.held_to(holding.links()):
-                for name in link.node.limit.resources:
-                    free = link.node.free[columns[name]]
+            for node in holding.held_to(holding.chain()):
+                for name in node.limit.resources:
+                    free = node.free(name)
                     room[name] = min(free, room.get(name, free))
             return Resource(room) if room else None
 
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
         with self._lock:
-            return not self._found(queue_path, application_id, user).violations({})
+            return not self._found(queue_path, application_id, user).violations(self._in_force.epoch.layout.row(_NOTHING))
 
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
         """Return the group that the application is charged to, or would be: ``*`` for a group wildcard, None for none."""
@@ -312,10 +321,10 @@ class Manager:
         """
         with self._lock:
             if application_id is None:
-                holding = self._new(canonical_path(queue_path), "", user_of(user))
+                holding = self._new(self._in_force.path(queue_path), "", user_of(user))
             else:
                 holding = self._found(queue_path, application_id, user)
-            return tuple(_effective(link) for link in holding.held_to(holding.links()))
+            return tuple(_effective(node) for node in holding.held_to(holding.chain()))
 
     # Limits
 
@@ -343,7 +352,7 @@ class Manager:
                 violation
                 for tracker in self._trackers()
                 for path in sorted(tracker.nodes, key=lambda path: (-path.count("."), path))
-                for violation in Link(tracker, path, tracker.nodes[path]).over()
+                for violation in over(tracker.nodes[path])
             )
 
     def _trackers(self) -> Iterator[QueueTracker]:
@@ -423,10 +432,7 @@ class Manager:
 
         Somebody who only asks about the application of another user is told how one of that name would fare.
         """
-        holding = self._at_hand(queue_path, application_id, user)
-        if holding is not None:
-            return holding
-        path = canonical_path(queue_path)
+        path = self._in_force.path(queue_path)
         first = self._holdings.get(application_of(application_id))
         if first is None:
             return self._new(path, application_id, user_of(user))
@@ -444,18 +450,17 @@ class Manager:
     def _new(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         tracker = self._users.get(user.name) or UserTracker(user.name, self._in_force)
         if tracker.has_group_for_app(application_id):
-            group = tracker.group_name_for_app(application_id)
+            name = tracker.group_name_for_app(application_id)
         else:
-            group = self._in_force.limits.books[TrackingType.GROUP].select(queue_path, user.groups)
-        if group is None:
-            return Holding(application_id, queue_path, tracker.queue)
-        known = self._groups.get(group)
-        group_queue = known.queue if known else QueueTracker(group, TrackingType.GROUP, self._in_force)
-        return Holding(application_id, queue_path, tracker.queue, group_queue)
+            name = self._in_force.limits.groups.select(queue_path, user.groups)
+        group = None if name is None else self._groups.get(name) or GroupTracker(name, self._in_force)
+        holding = Holding(application_id, queue_path, tracker.queue, group and group.queue)
+        holding.user = user
+        return holding
 
-    def _charge(self, holding: Holding, usage: Resource, row: Row) -> None:
+    def _charge(self, holding: Holding, row: Row) -> None:
         is_new = holding.epoch is None
-        holding.add(usage, row)
+        holding.add(row)
         if is_new:
             self._enter(holding)
 
@@ -476,18 +481,16 @@ class Manager:
             del self._groups[holding.group.name]
 
 
-def _effective(link: Link) -> EffectiveLimit:
-    tracker, node = link.tracker, link.node
-    columns = tracker.in_force.epoch.layout.columns
-    limit = node.limit
+def _effective(node: QuotaNode) -> EffectiveLimit:
+    tracker, limit, used = node.owner, node.limit, node.used()
     return EffectiveLimit(
         tracker=tracker.kind,
         name=tracker.name,
-        queue_path=link.queue_path,
+        queue_path=node.queue_path,
         limit_name=WILDCARD if limit.wildcard else tracker.name,
         place=limit.place,
         max_resources=limit.resources or None,
         max_applications=limit.applications,
-        usage=Resource({name: node.used(columns[name]) for name in limit.resources}),
-        running_applications=node.used(APPLICATIONS),
+        usage=Resource({name: used[name] for name in limit.resources}),
+        running_applications=node.running,
     )

@@ -14,19 +14,21 @@ tracking" and "Configuration updates and storage".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, final
 
-from ugm.decision import TrackingType
 from ugm.errors import NotTrackedError, RequestError
-from ugm.hierarchy import ONE_APPLICATION, Layout, Limit, Node, charge
-from ugm.identity import ancestors, canonical_path
+from ugm.hierarchy import Layout, Limit, Node, charge
+from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
-from ugm.tracking._arguments import application_of, count_of, path_or_root, row_of
-from ugm.tracking.holding import Holding, Link, every, is_below, siblings_from
+from ugm.tracking._arguments import application_of, count_of, row_of
+from ugm.tracking.holding import Holding, every, is_below, siblings_from
 from ugm.tracking.limits import Epoch, Level, Limits, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
+
+#: Looking up a member of an enumeration costs more than comparing with it.
+_USER: Final = TrackingType.USER
 
 
 @final
@@ -59,11 +61,11 @@ class QueueTracker:
     #: Application to what it holds; in several queues, to the first of what it holds.
     holdings: dict[str, Holding]
     #: Canonical queue path to its counter. Invariant: a node stands exactly where a limit holds and something runs.
-    nodes: dict[str, Node]
+    nodes: dict[str, Node[QueueTracker]]
     #: When `nodes` was last brought in line.
     _epoch: Epoch
     #: Limits set by hand, with the configuration that they were set under; they end with it.
-    _by_hand: tuple[Limits, dict[str, Limit]] | None
+    _by_hand: tuple[Limits, dict[str, Level]] | None
 
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         self.name = name
@@ -92,7 +94,7 @@ class QueueTracker:
         """Return `usage`, for callers that hold the lock."""
         total: dict[str, int] = {}
         for holding in every(self.holdings):
-            for name, amount in holding.used.items():
+            for name, amount in holding.held().items():
                 total[name] = total.get(name, 0) + amount
         return Resource(total).without_zeros()
 
@@ -115,15 +117,15 @@ class QueueTracker:
         self, group: QueueTracker | None, queue_path: str, application_id: str, usage: Resource
     ) -> bool:
         """Do what `increase_resource` does, charging an application that is new to *group* as well."""
-        path, application_id = canonical_path(queue_path), application_of(application_id)
+        path, application_id = self.in_force.path(queue_path), application_of(application_id)
         with self.in_force.lock:
             row = row_of("usage", usage, self.in_force.epoch.layout)
             holding = self.find(application_id, path)
             if holding is None:
-                return Holding(application_id, path, self, group).start(usage, row)
+                return not Holding(application_id, path, self, group).start(row)
             self._require_own(holding)
             holding.align()
-            return holding.grow(usage, row)
+            return holding.grow(row)
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -135,16 +137,15 @@ class QueueTracker:
             NotTrackedError: the application does not run in that queue.
             ReleaseError: it holds less than *usage*, or would end with something left.
         """
-        path, application_id = canonical_path(queue_path), application_of(application_id)
+        path, application_id = self.in_force.path(queue_path), application_of(application_id)
         with self.in_force.lock:
             row = row_of("usage", usage, self.in_force.epoch.layout)
             holding = self.find(application_id, path)
             if holding is None:
                 raise NotTrackedError(application_id, path, self.name, "it does not run in that queue")
             self._require_own(holding)
-            holding.require(usage, everything=remove_app)
             holding.align()
-            holding.take(usage, row)
+            holding.take(row, everything=remove_app)
             if remove_app:
                 holding.detach()
 
@@ -165,7 +166,7 @@ class QueueTracker:
         Raises:
             RequestError: the count is no count, or the path not well formed.
         """
-        path, applications = path_or_root(queue_path), count_of("count", count)
+        path, applications = self.in_force.path(queue_path or ROOT), count_of("count", count)
         with self.in_force.lock:
             self._set(path, lambda old: Limit(old.resources, applications, place="set_max_applications"))
 
@@ -181,7 +182,7 @@ class QueueTracker:
         Raises:
             RequestError: the vector is no limit (negative, or nothing but zeros), or the path is not well formed.
         """
-        path, resources = path_or_root(queue_path), checked_limit("resource", resource)
+        path, resources = self.in_force.path(queue_path or ROOT), checked_limit("resource", resource)
         with self.in_force.lock:
             self.in_force.count(resources)
             self._set(path, lambda old: Limit(resources, old.applications, place="set_max_resources"))
@@ -193,7 +194,9 @@ class QueueTracker:
         node = self.nodes.get(queue_path)
         if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
             self._by_hand = (self.in_force.limits, {})
-        self._by_hand[1][queue_path] = change(node.limit if node else Limit(Resource()))
+        limit = change(node.limit if node else Limit(Resource()))
+        named = {self.name: limit} if limit.resources or limit.applications else {}
+        self._by_hand[1][queue_path] = Level(named, None)
         self._recount()
         for holding in every(self.holdings):
             holding.invalidate()
@@ -207,19 +210,33 @@ class QueueTracker:
                 return holding
         return None
 
-    def links(self, queue_path: str) -> list[Link]:
-        """Return every limit from a queue to the root, leaf to root; those that nothing runs below with a new node."""
-        self.refresh()
-        nodes, found = self.nodes, []
-        for path, level in self.in_force.limits.books[self.kind].chain(queue_path):
+    def chain(self, queue_path: str) -> list[Node[QueueTracker]]:
+        """Return every limit from a queue to the root, leaf to root.
+
+        Where nothing runs below a limit yet, the node is a new one, which the tracker does not know.
+        """
+        if self._epoch is not self.in_force.epoch:
+            self._recount()
+        nodes, name, chain = self.nodes, self.name, []
+        for path, level in self._levels(queue_path):
             node = nodes.get(path)
             if node is None:
-                limit = self._limit_at(path, level)
+                limit = level.named.get(name, level.fallback)
                 if limit is None:
                     continue
-                node = Node(limit, self._epoch.layout)
-            found.append(Link(self, path, node))
-        return found
+                node = Node(self, path, limit, self._epoch.layout)
+            chain.append(node)
+        return chain
+
+    def _levels(self, queue_path: str) -> Iterable[tuple[str, Level]]:
+        """Return what is set from a queue to the root, leaf to root."""
+        limits = self.in_force.limits
+        book = limits.users if self.kind is _USER else limits.groups
+        if self._by_hand is None or self._by_hand[0] is not limits:
+            return book.chain(queue_path)
+        by_hand = self._by_hand[1]
+        paths = [path for path in ancestors(queue_path) if path in by_hand or path in book.levels]
+        return [(path, by_hand.get(path) or book.levels[path]) for path in paths]
 
     def refresh(self) -> None:
         """Bring the counters in line with the limits in force."""
@@ -231,49 +248,38 @@ class QueueTracker:
         # Counters have other columns under another layout: nothing can be carried over, so everything is summed up.
         old = self.nodes if self._epoch.layout is epoch.layout else {}
         self.nodes, uncounted = {}, {}
-        for path, limit in self._limits_needed():
+        for path, limit in self._limits_needed().items():
             node = old.get(path)
             if node is None:
-                node = uncounted[path] = Node(limit, epoch.layout)
+                node = uncounted[path] = Node(self, path, limit, epoch.layout)
             else:
-                node.replace_limit(limit, epoch.layout)
+                node.replace_limit(limit)
             self.nodes[path] = node
         self._epoch = epoch
         if uncounted:
             self._sum_up(uncounted)
 
-    def _limits_needed(self) -> Iterator[tuple[str, Limit]]:
-        """Yield every limited queue in or below which something runs."""
-        chain, seen = self.in_force.limits.books[self.kind].chain, set()
-        for queue_path in dict.fromkeys(holding.queue_path for holding in every(self.holdings)):
-            for path, level in chain(queue_path):
-                if path not in seen:
-                    seen.add(path)
-                    limit = self._limit_at(path, level)
-                    if limit is not None:
-                        yield path, limit
+    def _limits_needed(self) -> dict[str, Limit]:
+        """Return the limit of every limited queue in or below which something runs."""
+        paths = dict.fromkeys(holding.queue_path for holding in every(self.holdings))
+        levels = {path: level for queue_path in paths for path, level in self._levels(queue_path)}
+        limits = {path: level.named.get(self.name, level.fallback) for path, level in levels.items()}
+        return {path: limit for path, limit in limits.items() if limit is not None}
 
-    def _limit_at(self, queue_path: str, level: Level) -> Limit | None:
-        if self._by_hand is not None and self._by_hand[0] is self.in_force.limits:
-            limit = self._by_hand[1].get(queue_path)
-            if limit is not None:
-                return limit if limit.resources or limit.applications else None
-        return level.named.get(self.name, level.fallback)
-
-    def _sum_up(self, nodes: Mapping[str, Node]) -> None:
+    def _sum_up(self, nodes: Mapping[str, Node[QueueTracker]]) -> None:
         """Charge to *nodes*, which are new, all that is held below them."""
-        row_of = self._epoch.layout.row_of
+        row_of = self._epoch.layout.row
         for first in self.holdings.values():
             counted: set[str] = set()
             for holding in siblings_from(first):
-                row = row_of(holding.used)
+                row = row_of(Resource(holding.held()))
                 for path in ancestors(holding.queue_path):
                     node = nodes.get(path)
                     if node is not None:
-                        charge([node.free], row)
+                        charge([node], row)
                         if path not in counted:
                             counted.add(path)
-                            charge([node.free], ONE_APPLICATION)
+                            node.running += 1
 
     @property
     def layout(self) -> Layout:
@@ -284,7 +290,7 @@ class QueueTracker:
         """Return the limited queues that have no counter though something runs there, of which there must be none."""
         if self._epoch is not self.in_force.epoch:
             return []
-        return [path for path, _ in self._limits_needed() if path not in self.nodes]
+        return [path for path in self._limits_needed() if path not in self.nodes]
 
     def expected(self) -> dict[str, dict[str | None, int]]:
         """Return for every queue what its applications add up to, recomputed; None counts the applications."""
@@ -293,7 +299,7 @@ class QueueTracker:
             for holding in siblings_from(first):
                 for path in ancestors(holding.queue_path):
                     queue = sums.setdefault(path, {})
-                    for name, amount in holding.used.items():
+                    for name, amount in holding.held().items():
                         queue[name] = queue.get(name, 0) + amount
             for path in {path for holding in siblings_from(first) for path in ancestors(holding.queue_path)}:
                 sums[path][None] = sums[path].get(None, 0) + 1

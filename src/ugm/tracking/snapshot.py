@@ -127,7 +127,7 @@ class TrackerCopy(NamedTuple):
                 holding.queue_path,
                 holding.owner.name,
                 holding.group.name if holding.group else None,
-                dict(holding.used),
+                holding.held(),
             )
             for holding in every(tracker.holdings)
         ]

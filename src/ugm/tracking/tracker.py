@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ugm.decision import TrackingType
+from ugm.identity import TrackingType
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 from ugm.tracking.snapshot import GroupUsage, UserUsage

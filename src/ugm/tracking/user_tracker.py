@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Self, final
 
-from ugm.decision import TrackingType
+from ugm.identity import TrackingType
 from ugm.errors import RequestError
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of

@@ -1,0 +1,139 @@
+"""The rules that a configuration must keep as a whole, and how they are applied.
+
+Each rule is one function whose docstring says the rule and where it comes from. The rules of queues, of limits and of
+placement live in their own modules; here are those of the document and of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ugm.config.findings import Finding, PartitionSpot
+from ugm.config.scalars import quote
+from ugm.config.schema import SchedulerConfig
+from ugm.config.validation_limits import LIMIT_RULES
+from ugm.config.validation_placement import PLACEMENT_RULES
+from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
+
+__all__ = ["find_problems"]
+
+_NODE_SORT_POLICIES: Final = ("", "fair", "binpacking")
+
+
+def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
+    """Apply every rule to a configuration."""
+    yield from partitions_exist(config)
+    yield from partition_names_differ(config)
+    for index, partition in enumerate(config.partitions):
+        spot = PartitionSpot(partition, ("partitions", index))
+        for rule in PARTITION_RULES:
+            yield from rule(spot)
+        for queue in spot.root.walk():
+            for queue_rule in (*QUEUE_RULES, *LIMIT_RULES):
+                yield from queue_rule(queue)
+
+
+def partitions_exist(config: SchedulerConfig) -> Iterator[Finding]:
+    """There is at least one partition.
+
+    A document without any configures nothing, and is more likely the wrong file than the wish to lift all limits; the
+    peer accepts it.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Partitions".
+    """
+    if not config.partitions:
+        yield Finding(("partitions",), "partitions-missing", "there is no partition")
+
+
+def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
+    """No two partitions have the same name, in any case.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Partitions".
+    """
+    first: dict[str, int] = {}
+    for index, partition in enumerate(config.partitions):
+        earlier = first.setdefault(partition.name, index)
+        if earlier != index:
+            message = f"the partition {quote(partition.name)} is there already (partitions[{earlier}])"
+            yield Finding(
+                ("partitions", index, "name"), "partition-name-duplicate", message, (("partitions", earlier),)
+            )
+
+
+def partition_has_queues(spot: PartitionSpot) -> Iterator[Finding]:
+    """A partition says what its queues are, even if there are none below the root.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Queues".
+    """
+    if spot.partition.queues is None:
+        yield Finding((*spot.path, "queues"), "queues-missing", "the partition does not say what its queues are")
+
+
+def root_has_no_resources(spot: PartitionSpot) -> Iterator[Finding]:
+    """The root queue sets no resources: the nodes do. An empty mapping counts as setting some.
+
+    Source: Apache YuniKorn, resource quota management, on the quota of the root queue.
+    """
+    if spot.partition.root_inserted:
+        return
+    resources = spot.partition.root.resources
+    path = (*spot.path, "queues", 0, "resources")
+    message = "the root queue has the resources of the nodes and sets none itself"
+    for name, amounts in (("guaranteed", resources.guaranteed), ("max", resources.max)):
+        if amounts is not None:
+            yield Finding((*path, name), "root-has-resources", message)
+
+
+def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
+    """Limits of the partition and of the root queue mean the same, and are equal where both are given.
+
+    Quantities are compared by amount, so 1Gi equals 1024Mi; order and descriptions count.
+
+    Source: Apache YuniKorn, user based quota enforcement, "Generic behaviour".
+    """
+    if spot.partition.root_inserted:
+        return
+    limits, root_limits = spot.partition.limits, spot.partition.root.limits
+    if limits and limits != root_limits:
+        path = (*spot.path, "queues", 0, "limits")
+        message = "the limits of the partition and those of its root queue are both given and differ"
+        yield Finding((*spot.path, "limits"), "partition-limits-differ", message, (path,))
+
+
+def guaranteed_fits(spot: PartitionSpot) -> Iterator[Finding]:
+    """What queues are guaranteed fits what is guaranteed, and allowed, above them; see `guaranteed_fits_above`."""
+    yield from guaranteed_fits_above(spot.root)
+
+
+def node_sort_policy_is_known(spot: PartitionSpot) -> Iterator[Finding]:
+    """Nodes are sorted ``fair`` or ``binpacking``.
+
+    Source: Apache YuniKorn, sorting policies, "Node sorting".
+    """
+    policy = spot.partition.node_sort_policy.type
+    if policy not in _NODE_SORT_POLICIES:
+        message = f"the node sort policy {quote(policy)} is neither 'fair' nor 'binpacking'"
+        yield Finding((*spot.path, "nodesortpolicy", "type"), "node-sort-policy-unknown", message)
+
+
+def node_sort_weights_are_not_negative(spot: PartitionSpot) -> Iterator[Finding]:
+    """The weight of a resource is 0 or more.
+
+    Source: Apache YuniKorn, sorting policies, "Node sorting".
+    """
+    for name, weight in spot.partition.node_sort_policy.resource_weights.items():
+        if weight < 0:
+            path = (*spot.path, "nodesortpolicy", "resourceweights", name)
+            yield Finding(path, "node-sort-weight-negative", f"{quote(name)} weighs {weight:g}, less than 0")
+
+
+PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+    partition_has_queues,
+    root_has_no_resources,
+    partition_limits_are_root_limits,
+    guaranteed_fits,
+    node_sort_policy_is_known,
+    node_sort_weights_are_not_negative,
+    *PLACEMENT_RULES,
+)

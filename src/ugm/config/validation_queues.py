@@ -1,0 +1,199 @@
+"""The rules of queues: names, access, maxima and guarantees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from typing import Final
+
+from ugm.config.findings import Finding, QueueSpot
+from ugm.config.places import Path
+from ugm.config.scalars import quote
+from ugm.identity import ROOT
+from ugm.resources import Resource, format_amount
+
+__all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
+
+_QUEUE_NAME: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
+#: Users, a blank, groups.
+_MOST_ACL_PARTS: Final = 2
+
+
+def queue_name_is_valid(spot: QueueSpot) -> Iterator[Finding]:
+    """A queue name has 1 to 64 letters, digits or characters of ``_:#/@-``; no dots, which separate names in a path.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Queues".
+    """
+    if spot.parent and not _QUEUE_NAME.fullmatch(spot.queue.name):
+        message = f"{quote(spot.queue.name)} is no queue name: 1 to 64 letters, digits and characters of _:#/@-"
+        yield Finding((*spot.path, "name"), "queue-name-invalid", message)
+
+
+def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
+    """Only the queue above all others is called ``root``; the peer accepts the name anywhere, and then confuses them.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Queues".
+    """
+    if spot.parent and spot.queue.name == ROOT:
+        message = f"a queue below {spot.parent.queue_path} is called root, which is the queue above all others"
+        yield Finding((*spot.path, "name"), "queue-name-reserved", message)
+
+
+def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
+    """No two queues side by side have the same name, in any case.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Queues".
+    """
+    first: dict[str, int] = {}
+    for index, child in enumerate(spot.children):
+        earlier = first.setdefault(child.queue.name, index)
+        if earlier != index:
+            other = (*child.path[:-1], earlier)
+            message = f"the queue {child.queue_path} is there already (queues[{earlier}])"
+            yield Finding((*child.path, "name"), "queue-name-duplicate", message, (other,))
+
+
+def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
+    """An access control list has users and, after one blank, groups; names are separated by commas alone.
+
+    Source: Apache YuniKorn, access control lists, "Syntax".
+    """
+    for field, acl in (("adminacl", spot.queue.admin_acl), ("submitacl", spot.queue.submit_acl)):
+        if len(acl.split()) > _MOST_ACL_PARTS:
+            message = f"{quote(acl)} has more parts than users and groups: names are separated by commas without blanks"
+            yield Finding((*spot.path, field), "acl-too-many-parts", message)
+
+
+def max_fits_above(spot: QueueSpot) -> Iterator[Finding]:
+    """A queue's maximum is at most that of the nearest queue above that sets one, for each resource.
+
+    Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
+    """
+    for name, amount in (spot.queue.max_resources or {}).items():
+        above = _nearest_max(spot.parent, name)
+        if above and amount > above[1]:
+            message = f"{spot.queue_path} may use {_text(name, amount)} at most, but {_owner(above, name)}"
+            yield Finding((*spot.path, "resources", "max", name), "queue-max-above-parent", message)
+
+
+def guaranteed_fits_max(spot: QueueSpot) -> Iterator[Finding]:
+    """A queue is guaranteed no more than its own maximum.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Resources".
+    """
+    path = (*spot.path, "resources")
+    yield from _guaranteed_within(path, spot.queue_path, spot.queue.guaranteed, spot.queue.max_resources)
+
+
+def _guaranteed_within(
+    path: Path, owner: str, guaranteed: Resource | None, most: Resource | None, code: str = "queue-guaranteed-above-max"
+) -> Iterator[Finding]:
+    for name, amount in (guaranteed or {}).items():
+        if most and amount > most.get(name, amount):
+            message = (
+                f"{owner} is guaranteed {_text(name, amount)}, but may use {format_amount(name, most[name])} at most"
+            )
+            yield Finding((*path, "guaranteed", name), code, message, ((*path, "max"),))
+
+
+def guaranteed_fits_above(spot: QueueSpot) -> Generator[Finding, None, dict[str, int]]:
+    """The sum of what queues are guaranteed is within the guarantee, and within the maximum, of the queue above them.
+
+    A queue without a guarantee passes on what those below it are guaranteed. Sums are exact.
+
+    Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
+
+    Returns:
+        What the queue claims of the one above it.
+    """
+    claimed: dict[str, int] = {}
+    for child in spot.children:
+        claim = yield from guaranteed_fits_above(child)
+        for name, amount in claim.items():
+            claimed[name] = claimed.get(name, 0) + amount
+    guaranteed = spot.queue.guaranteed or Resource()
+    path, related = (*spot.path, "resources"), ((*spot.path, "queues"),)
+    for name, amount in claimed.items():
+        together = f"the queues below {spot.queue_path} are guaranteed {_text(name, amount)} together"
+        if amount > guaranteed.get(name, amount):
+            message = f"{together}, but {spot.queue_path} only {format_amount(name, guaranteed[name])}"
+            yield Finding((*path, "guaranteed", name), "queue-guaranteed-sum-above-guaranteed", message, related)
+        above = _nearest_max(spot, name)
+        if above and amount > above[1]:
+            message = f"{together}, but {_owner(above, name)}"
+            yield Finding((*path, "max", name), "queue-guaranteed-sum-above-max", message, related)
+    return dict(guaranteed) if any(guaranteed.values()) else claimed
+
+
+def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
+    """Below a queue with a maximum of applications every queue has one, and none is larger.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Queues".
+    """
+    if not spot.parent or not spot.parent.queue.max_applications:
+        return
+    count, most = spot.queue.max_applications, spot.parent.queue.max_applications
+    if not count:
+        message = f"{spot.queue_path} has no maximum of applications, but {spot.parent.queue_path} has one of {most}"
+        related = ((*spot.path, "maxapplications"),)
+        yield Finding(spot.path, "queue-applications-missing", message, related)
+    elif count > most:
+        message = f"{spot.queue_path} may run {count} applications, but {spot.parent.queue_path} only {most}"
+        yield Finding((*spot.path, "maxapplications"), "queue-applications-above-parent", message)
+
+
+def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
+    """A queue made from the template could also stand in the file; the peer does not look at templates.
+
+    Its guarantee is within its maximum, and all that it sets within the maximum of the queue that has the template.
+
+    Source: Apache YuniKorn, partition and queue configuration, "Child Template".
+    """
+    template = spot.queue.child_template
+    if template is None:
+        return
+    path, owner = (*spot.path, "childtemplate"), f"the child template of {spot.queue_path}"
+    guaranteed, most = template.resources.guaranteed, template.resources.max
+    resources = (*path, "resources")
+    yield from _guaranteed_within(resources, owner, guaranteed, most, "template-guaranteed-above-max")
+    for field, amounts, gives in (("guaranteed", guaranteed, "guarantees"), ("max", most, "allows")):
+        for name, amount in (amounts or {}).items():
+            above = _nearest_max(spot, name)
+            if above and amount > above[1]:
+                message = f"{owner} {gives} {_text(name, amount)}, but {_owner(above, name)}"
+                yield Finding((*resources, field, name), "template-above-queue", message)
+    count, applications = template.max_applications, spot.queue.max_applications
+    if applications and count > applications:
+        message = f"{owner} allows {count} applications, but {spot.queue_path} may run only {applications}"
+        yield Finding((*path, "maxapplications"), "template-above-queue", message)
+
+
+def _nearest_max(spot: QueueSpot | None, name: str) -> tuple[QueueSpot, int] | None:
+    """Find the nearest maximum of a resource, from a queue upward."""
+    while spot is not None:
+        most = spot.queue.max_resources
+        if most is not None and name in most:
+            return spot, most[name]
+        spot = spot.parent
+    return None
+
+
+def _owner(above: tuple[QueueSpot, int], name: str) -> str:
+    spot, most = above
+    return f"{spot.queue_path} only {format_amount(name, most)}"
+
+
+def _text(name: str, amount: int) -> str:
+    return f"{name} {format_amount(name, amount)}"
+
+
+QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
+    queue_name_is_valid,
+    queue_name_is_not_root,
+    child_names_differ,
+    acls_have_two_parts,
+    max_fits_above,
+    guaranteed_fits_max,
+    applications_fit_above,
+    template_fits_queue,
+)

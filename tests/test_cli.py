@@ -1,0 +1,293 @@
+"""The command: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from ugm import InvariantError, Manager, cli
+from ugm.cli import commands, progress
+
+#: User 1 may run one job at a time.
+CONFIG = """\
+partitions:
+  - name: default
+    queues: [{name: other}]
+    limits:
+      - limit: one at a time
+        users: [user1]
+        maxapplications: 1
+"""
+
+#: Two jobs of 100 s of user 1 in group 2 at site 3, 40 s apart.
+WORKLOAD = """\
+; Version: 2.2
+1 0 -1 100 1 -1 -1 1 100 -1 1 1 2 -1 -1 3 -1 -1
+2 40 -1 100 1 -1 -1 1 100 -1 1 1 2 -1 -1 3 -1 -1
+"""
+
+
+@pytest.fixture(name="files")
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("limits.yaml").write_text(CONFIG)
+    Path("jobs.swf").write_text(WORKLOAD)
+    return tmp_path
+
+
+def run(*arguments: str) -> Result:
+    """Run the command as a user would."""
+    return CliRunner().invoke(commands.ugm, arguments)
+
+
+def simulate(*options: str) -> Result:
+    """Run the replay of the two jobs."""
+    return run("simulate", "jobs.swf", "--config", "limits.yaml", *options)
+
+
+@pytest.mark.usefixtures("files")
+def test_simulate() -> None:
+    """The replay ends with a report, names both files, and succeeds."""
+    result = simulate()
+
+    assert result.exit_code == 0
+    assert "jobs.swf under limits.yaml" in result.stdout
+    assert "2 read: 2 started, 0 rejected, 0 still waiting" in result.stdout
+    assert "mean 30s, p95 1m 00s, longest 1m 00s" in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("files")
+def test_simulate_json() -> None:
+    """As JSON there are the figures of the report, the names of the files, and the time it took."""
+    figures = json.loads(simulate("--json").stdout)
+
+    assert (figures["workload"], figures["config"]) == ("jobs.swf", "limits.yaml")
+    assert figures["waiting"] == {"jobs": 2, "delayed": 1, "total": 60, "p95": 60, "max": 60, "mean": 30.0}
+    assert figures["limits"][0]["users"] == [{"user": "user1", "jobs": 1, "seconds": 60}]
+    assert set(figures["timing"]) == {"seconds", "decisions_per_second"}
+
+
+@pytest.mark.usefixtures("files")
+def test_mapping_options() -> None:
+    """Options say how users, queues and sizes are read from the log."""
+    options = ("--queue-levels", "group, queue", "--prefix", "user=u", "--prefix", "group=team", "--until", "50")
+    Path("limits.yaml").write_text(
+        "partitions: [{name: default, queues: [{name: team2, limits: "
+        "[{limit: small, users: [u1], maxresources: {vcore: 500m, memory: 3Gi}}]}]}]"
+    )
+
+    figures = json.loads(simulate(*options, "--vcore", "500m", "--memory", "3Gi", "--json").stdout)
+
+    assert figures["jobs"] == {"read": 2, "started": 1, "rejected": 0, "held": 1, "most_held": 1}
+    assert {limit["queue_path"] for limit in figures["limits"]} == {"root.team2"}
+    assert {limit["resource"]: limit["peak"] for limit in figures["limits"]} == {"vcore": 500, "memory": 3 * 2**30}
+
+
+@pytest.mark.usefixtures("files")
+def test_group_limits_option() -> None:
+    """Users with a limit of their own can be exempt from those of groups."""
+    Path("limits.yaml").write_text(
+        CONFIG.replace("maxapplications: 1", "maxapplications: 2")
+        + "      - limit: group\n        groups: [group2]\n        maxapplications: 1\n"
+    )
+
+    delayed = [
+        json.loads(simulate("--group-limits", which, "--json").stdout)["waiting"]["delayed"]
+        for which in ("always", "unless-user-limited")
+    ]
+
+    assert delayed == [1, 0]
+
+
+@pytest.mark.usefixtures("files")
+def test_default_queue_option() -> None:
+    """Jobs without a known queue level are in the queue that an option names."""
+    Path("jobs.swf").write_text(WORKLOAD.replace("-1 3 -1 -1", "-1 -1 -1 -1"))
+    Path("limits.yaml").write_text(
+        "partitions: [{name: default, queues: [{name: other, limits: "
+        "[{limit: one, users: [user1], maxapplications: 1}]}]}]"
+    )
+
+    (limit,) = json.loads(simulate("--default-queue", "other", "--json").stdout)["limits"]
+
+    assert (limit["queue_path"], limit["held_jobs"]) == ("root.other", 1)
+
+
+@pytest.mark.usefixtures("files")
+def test_partition_option() -> None:
+    """Of several partitions one is chosen by name; a wrong name is wrong usage."""
+    Path("limits.yaml").write_text(CONFIG + CONFIG.replace("partitions:\n", "").replace("default", "free", 1))
+
+    assert simulate("--partition", "free").exit_code == 0
+    wrong = simulate("--partition", "none")
+    assert wrong.exit_code == 2
+    assert "no partition 'none'; there are default, free" in wrong.stderr
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--queue-levels", "site"), "'site' is none of user, group, executable, queue, partition"),
+        (("--prefix", "partition"), "'partition' is not FIELD=TEXT"),
+        (("--prefix", "site=s"), "'site' is none of user, group, executable, queue, partition"),
+        (("--vcore", "1Z"), "'1Z' is not a quantity: unknown suffix 'Z'"),
+        (("--memory", "500m"), "'500m' is not a quantity: unknown suffix 'm'"),
+        (("--until", "-1"), "-1 is not in the range x>=0"),
+        (("--top", "0"), "0 is not in the range x>=1"),
+        (("--unknown",), "No such option"),
+    ],
+)
+def test_wrong_usage(options: tuple[str, ...], said: str) -> None:
+    """Wrong usage is told on the standard error, with exit status 2."""
+    result = simulate(*options)
+
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert result.stdout == ""
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("arguments", ["simulate", "simulate jobs.swf", "simulate no.swf --config limits.yaml"])
+def test_missing_arguments(arguments: str) -> None:
+    """There are no defaults for the workload and the configuration, and both must exist."""
+    assert run(*arguments.split()).exit_code == 2
+
+
+@pytest.mark.usefixtures("files")
+def test_bad_workload() -> None:
+    """A workload that cannot be read is told with its line, with exit status 1."""
+    Path("jobs.swf").write_text(WORKLOAD + "3 50\n")
+
+    result = simulate()
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "jobs.swf:4: expected 18 fields, found 2\n"
+
+
+@pytest.mark.usefixtures("files")
+def test_bad_configuration() -> None:
+    """A configuration with problems is not replayed; all of them are told, with exit status 1."""
+    Path("limits.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: one\n        users: [a]"))
+
+    result = simulate()
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert all(line.startswith("limits.yaml:") for line in result.stderr.splitlines())
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("files")
+def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the self-check finds something, the report says so and the exit status is 1."""
+
+    def damaged(_manager: Manager) -> None:
+        raise InvariantError(("user 'user1' in root: 3 counted, 2 found",))
+
+    monkeypatch.setattr(Manager, "verify", damaged)
+
+    result = simulate()
+
+    assert result.exit_code == 1
+    assert "user 'user1' in root: 3 counted, 2 found" in result.stdout
+
+
+@pytest.mark.usefixtures("files")
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal the standard error shows how far the replay is, and the report stays on the standard output."""
+    monkeypatch.setattr(progress, "_STRIDE", 1)
+    monkeypatch.setattr(progress, "Console", lambda *, stderr: Console(stderr=stderr, force_terminal=True, width=100))
+
+    result = simulate()
+
+    assert "replaying" in result.stderr
+    assert "2 jobs read, 0 waiting" in result.stderr
+    assert "replaying" not in result.stdout
+
+
+@pytest.mark.usefixtures("files")
+def test_validate() -> None:
+    """Configurations without problems print nothing but a count on the standard error."""
+    result = run("validate", "limits.yaml")
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "0 problems in 1 file\n")
+
+
+@pytest.mark.usefixtures("files")
+def test_validate_prints_all_problems() -> None:
+    """Every problem of every file is a line with its place, its path, a sentence and a code."""
+    Path("bad.yaml").write_text(CONFIG.replace("[user1]", '["*", user1, user1]').replace(": 1", ": one"))
+
+    result = run("validate", "bad.yaml", "limits.yaml", "absent.yaml")
+
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 1
+    assert result.stderr == f"{len(lines)} problems in 3 files\n"
+    assert len(lines) > 2
+    assert all(re.fullmatch(r"bad\.yaml:\d+:\d+: partitions\[0\]\S*: .+ \[[a-z-]+\]", line) for line in lines[:-1])
+    assert re.fullmatch(r"absent\.yaml:0:0: .+ \[[a-z-]+\]", lines[-1])
+
+
+@pytest.mark.usefixtures("files")
+def test_validate_json() -> None:
+    """As JSON each file has its problems, each with its place, path, code and message."""
+    Path("bad.yaml").write_text(CONFIG.replace(": 1", ": one"))
+
+    result = run("validate", "limits.yaml", "bad.yaml", "--json")
+
+    said = json.loads(result.stdout)
+    (problem,) = said["files"][1].pop("problems")
+    assert result.exit_code == 1
+    assert said == {"valid": False, "files": [{"file": "limits.yaml", "problems": []}, {"file": "bad.yaml"}]}
+    assert set(problem) == {"line", "column", "path", "code", "message"}
+    assert problem["line"] == 7
+
+
+def test_validate_needs_files() -> None:
+    """Nothing to validate is wrong usage."""
+    assert run("validate").exit_code == 2
+
+
+def test_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The version is that of the installed distribution."""
+    monkeypatch.setattr("importlib.metadata.version", {"ugm": "1.2.3"}.__getitem__)
+
+    assert run("--version").stdout == "ugm 1.2.3\n"
+
+
+@pytest.mark.parametrize("missing", ["click", "rich"])
+def test_without_the_extra(missing: str) -> None:
+    """Without click or rich the command says in one line which extra to install, with exit status 2."""
+    program = f"import sys; sys.modules[{missing!r}] = None; from ugm.cli import main; main()"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603 - ours
+
+    assert done.returncode == 2
+    assert done.stderr == f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n"
+
+
+def test_defects_are_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another module that cannot be found is an error like any other."""
+    monkeypatch.setitem(sys.modules, "ugm.cli.commands", None)
+
+    with pytest.raises(ModuleNotFoundError):
+        cli.main()
+
+
+def test_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The entry point runs the command with the arguments of the process."""
+    monkeypatch.setattr(sys, "argv", ["ugm", "--help"])
+
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+
+    assert caught.value.code == 0
+    assert "simulate" in capsys.readouterr().out

@@ -1,0 +1,107 @@
+"""The examples run, and show what they say they show."""
+
+from __future__ import annotations
+
+import gzip
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ugm import load_config
+from ugm.identity import TrackingType
+from ugm.simulation import JobMapping, Report, read_swf, simulate
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
+    """The scheduler starts, denies with the reason, refuses for good, survives a bad reload and follows a good one."""
+    runpy.run_path(str(EXAMPLES / "scheduler.py"), run_name="__main__")
+
+    said = capsys.readouterr().out.splitlines()
+    assert said[3:7] == [
+        "sue-4 waits; denied, waiting can help:",
+        "  user 'sue' in root.batch: 3 of 3 applications running, 1 more requested (limit for 'sue')",
+        "bob-1 is refused for good; denied, waiting can never help:",
+        "  user 'bob' in root.batch: 9 vcore requested, never more than 8500m allowed (limit for '*')",
+    ]
+    assert said.index("sue-1 ends") + 1 == said.index("sue-4 starts with memory 8Gi, vcore 5")
+    assert said.index("the new limits are not used;") < said.index("the new limits are in force")
+    assert said.index("the new limits are in force") + 1 == said.index("sue-5 starts with memory 8Gi, vcore 5")
+    assert said[-1] == "sue-5 ends"
+
+
+def test_every_kind_of_limit() -> None:
+    """The commented configuration has named and wildcard limits of users and groups, at the root and below."""
+    root = load_config(str(EXAMPLES / "limits.yaml")).partition().root
+    limits = [limit for queue in (root, *root.queues) for limit in queue.limits]
+
+    names = [set(limit.users) | {f"group {group}" for group in limit.groups} for limit in limits]
+    assert {"sue", "bob"} in names
+    assert {"*"} in names
+    assert {"group development", "group test"} in names
+    assert {"group *"} in names
+    assert any(limit.max_applications for limit in limits)
+    assert any(not limit.max_applications for limit in limits)
+
+
+def test_workload_is_reproducible(tmp_path: Path) -> None:
+    """The generator makes the bundled workload, byte for byte, in a process of its own."""
+    made = tmp_path / "grid.swf.gz"
+    subprocess.run([sys.executable, EXAMPLES / "make_workload.py", made], check=True)  # noqa: S603 - ours
+
+    bundled = (EXAMPLES / "grid.swf.gz").read_bytes()
+    # How well zlib packs differs between its makes; what is packed does not, nor the header without a time.
+    assert gzip.decompress(made.read_bytes()) == gzip.decompress(bundled)
+    assert made.read_bytes()[:10] == bundled[:10]
+
+
+def test_workload_is_small() -> None:
+    """The bundled workload stays below 300 kB."""
+    assert (EXAMPLES / "grid.swf.gz").stat().st_size <= 300_000
+
+
+def test_workload_is_a_grid() -> None:
+    """A few hundred users in some dozens of groups, of whom a few send most of the jobs."""
+    records = list(read_swf(EXAMPLES / "grid.swf.gz"))
+    jobs_of = Counter(record.user for record in records)
+
+    assert len(records) == 20_000
+    assert 200 <= len(jobs_of) <= 400
+    assert 24 <= len({record.group for record in records}) <= 60
+    assert sum(count for _, count in jobs_of.most_common(30)) > len(records) / 2
+
+
+@pytest.fixture(name="report", scope="module")
+def _report() -> Report:
+    config = load_config(str(EXAMPLES / "grid.yaml"))
+    return simulate(JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz")), config.partition())
+
+
+def test_limits_bite(report: Report) -> None:
+    """Under the bundled configuration some jobs wait for long, most not at all, and none is lost."""
+    assert report.read == report.started == 20_000
+    assert 0.05 < report.waiting.delayed / report.started < 0.25
+    assert report.waiting.max > 24 * 3600
+    assert report.is_clean
+
+
+def test_limits_of_every_kind_bite(report: Report) -> None:
+    """Named and wildcard limits, of users and groups, on resources and on applications, hold jobs."""
+    holding = [limit for limit in report.limits if limit.held_jobs]
+
+    assert {limit.tracker for limit in holding} == {TrackingType.USER, TrackingType.GROUP}
+    assert {limit.limit_name == "*" for limit in holding} == {True, False}
+    assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
+    assert any(limit.limit_name == "*" for limit in holding if limit.tracker is TrackingType.GROUP)
+
+
+def test_most_users_do_not_wait(report: Report) -> None:
+    """Limits that bite concern few users."""
+    delayed = sum(1 for _, waiting in report.users if waiting.delayed)
+
+    assert 0 < delayed < len(report.users) / 4

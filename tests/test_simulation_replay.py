@@ -1,0 +1,330 @@
+"""Which job the replay starts when: by hand, and against asking for every held job each time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Manager, RequestError, Resource, UserGroup
+from ugm.simulation import Hit, Job, LimitFigures, Progress, Report, Waiting, simulate
+
+Mode = Literal["always", "unless-user-limited"]
+
+SUE = UserGroup("sue", ("dev",))
+BOB = UserGroup("bob", ("dev", "test"))
+EVE = UserGroup("eve")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One entry in the limits of a queue."""
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    max_resources: Resource | None = None
+    max_applications: int = 0
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue with limits."""
+
+    name: str
+    limits: tuple[Limit, ...] = ()
+    queues: tuple[Queue, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition of queues."""
+
+    root: Queue
+
+
+def limited(*limits: Limit, queues: tuple[Queue, ...] = ()) -> Partition:
+    """Return a partition with limits at the root."""
+    return Partition(Queue("root", limits, queues))
+
+
+def job(number: int, submit: int, run: int, vcore: int = 1, queue: str = "root.a") -> Job:
+    """Return a job of Sue that takes some thousandths of a core."""
+    return Job(number, submit, run, queue, SUE, Resource(vcore=vcore))
+
+
+def by(user: UserGroup, of_sue: Job) -> Job:
+    """Return the same job of somebody else."""
+    return replace(of_sue, user=user)
+
+
+def two_for_sue() -> Partition:
+    """Return a partition that gives Sue two thousandths of a core."""
+    return limited(Limit(users=("sue",), max_resources=Resource(vcore=2)))
+
+
+def test_without_limits() -> None:
+    """Without limits every job starts when it comes."""
+    report = simulate([job(1, 0, 100, 50), job(2, 0, 100, 50)], None)
+
+    assert (report.started, report.waiting.delayed, len(report.limits)) == (2, 0, 0)
+
+
+def test_a_release_starts_the_oldest_job_that_fits() -> None:
+    """Jobs that do not fit are skipped, and keep later ones of their queue from nothing."""
+    # Job 1 leaves at 10: job 2 needs both and is skipped, job 3 starts, and job 4 waits for 3 and 2.
+    jobs = [job(1, 0, 10), job(5, 0, 20), job(2, 1, 5, 2), job(3, 2, 30), job(4, 3, 5)]
+
+    report = simulate(jobs, two_for_sue())
+
+    # Job 3 starts at 10, job 4 at 20 when 5 ends, and job 2 at 40 when 3 ends.
+    assert Waiting(5, 3, 8 + 17 + 39, 39, 39) == report.waiting
+
+
+def test_the_oldest_job_goes_first_across_queues() -> None:
+    """What is released at a common limit goes to the oldest job, whatever its queue."""
+    jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2, queue="root.z"), job(3, 2, 10, 2, queue="root.b")]
+
+    assert Waiting(3, 2, 9 + 18, 18, 18) == simulate(jobs, two_for_sue()).waiting
+
+
+def test_a_later_job_that_fits_overtakes() -> None:
+    """A job is started when it comes if it fits, whoever is held."""
+    report = simulate([job(1, 0, 10), job(2, 1, 10, 2), job(3, 2, 3)], two_for_sue())
+
+    assert Waiting(3, 1, 9, 9, 9) == report.waiting
+
+
+def test_release_and_submission_in_the_same_second() -> None:
+    """What ends at a second is given back, then held jobs are asked for, then those that come at that second."""
+    report = simulate([job(1, 0, 10, 2), job(2, 5, 10, 2), job(3, 10, 1, 2)], two_for_sue())
+
+    assert Waiting(3, 2, 5 + 10, 10, 10) == report.waiting
+
+
+def test_a_job_without_run_time() -> None:
+    """A job of 0 seconds needs room, and gives it back at the same second."""
+    report = simulate([job(1, 0, 10, 2), job(2, 1, 0, 2), job(3, 2, 5, 2)], two_for_sue())
+
+    assert (Waiting(3, 2, 9 + 8, 9, 9), 15) == (report.waiting, report.end_time)
+
+
+def test_what_can_never_fit_is_rejected() -> None:
+    """A job that asks for more than a limit is not held; it is reported with the reason, equal ones together."""
+    report = simulate([job(1, 0, 10, 3), job(2, 1, 10, 3), job(3, 1, 10, 1)], two_for_sue())
+
+    (rejection,) = report.rejections
+    assert (report.started, report.rejected, report.waiting.delayed) == (1, 2, 0)
+    assert (rejection.jobs, rejection.first_job, rejection.user, rejection.queue_path) == (2, 1, "sue", "root.a")
+    assert rejection.reason == "user 'sue' in root: 3m vcore requested, never more than 2m allowed (limit for 'sue')"
+    assert report.limits[0].rejected == 2
+
+
+def test_running_applications_are_limited() -> None:
+    """Every job is an application of its own."""
+    partition = limited(Limit(users=("*",), max_applications=1))
+
+    report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], partition)
+
+    assert (Waiting(3, 1, 9, 9, 9), None) == (report.waiting, report.limits[0].resource)
+
+
+def test_figures_of_a_limit() -> None:
+    """A limit is told what it held, for how long, whom, and how near the usage came to it."""
+    partition = limited(Limit(groups=("dev",), max_resources=Resource(vcore=4)))
+    jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 10, 2)), job(3, 2, 10, 2), by(EVE, job(4, 2, 1, 9))]
+
+    (figures,) = simulate(jobs, partition).limits
+
+    # The key of the limit, where it is set, the limit, peak and whose, names held to it, jobs, seconds, rejected, whom.
+    whom = (Hit("bob", 1, 9), Hit("sue", 1, 8))
+    key = ("group", "root", "dev", "vcore", "root limits[0]")
+    assert LimitFigures(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures  # type: ignore[arg-type] # the enum equals its text
+
+
+def test_a_wildcard_is_one_limit_of_many_users() -> None:
+    """A user wildcard holds for each user alone: the peak is that of the user who came nearest."""
+    partition = limited(Limit(users=("*",), max_resources=Resource(vcore=5)))
+
+    (figures,) = simulate([job(1, 0, 10, 3), by(BOB, job(2, 0, 10, 4))], partition).limits
+
+    assert (figures.limit_name, figures.peak, figures.peak_name, figures.names) == ("*", 4, "bob", 2)
+
+
+def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
+    """When one limit has room and another has not, the waiting goes on at the cost of the other."""
+    below = Queue("a", (Limit(users=("sue",), max_applications=1),))
+    partition = limited(Limit(groups=("dev",), max_applications=2), queues=(below,))
+    jobs = [job(1, 0, 10), by(BOB, job(2, 1, 50)), job(3, 2, 5), by(BOB, job(4, 3, 50, queue="root.b"))]
+
+    report = simulate(jobs, partition)
+
+    # Job 3 waits for 1 in root.a until 10, and then starts; job 4 waits for the group until 15, when 3 ends.
+    held = {figures.queue_path: (figures.held_jobs, figures.held_seconds) for figures in report.limits}
+    assert held == {"root.a": (1, 8), "root": (1, 12)}
+
+
+def test_stopping_the_clock() -> None:
+    """Stopped in the middle, the replay says what is still held, and books the waiting so far."""
+    jobs = [job(1, 0, 100, 2), job(2, 10, 100, 2), job(3, 60, 1, 2)]
+
+    report = simulate(jobs, two_for_sue(), until=50)
+
+    assert (
+        report.read,
+        report.started,
+        report.held,
+        report.end_time,
+        report.limits[0].held_seconds,
+    ) == (2, 1, 1, 50, 40)
+
+
+def test_stopping_after_the_end() -> None:
+    """A clock that stops later than everything has ended changes nothing but the end."""
+    report = simulate([job(1, 0, 10)], two_for_sue(), until=50)
+
+    assert (report.started, report.held, report.end_time) == (1, 0, 50)
+
+
+def test_observer() -> None:
+    """The observer sees the clock and the counts after each event."""
+    seen: list[Progress] = []
+
+    simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), observer=seen.append)
+
+    assert seen == [(0, 1, 1, 0), (1, 2, 1, 1), (10, 2, 1, 0), (15, 2, 0, 0)]
+
+
+def test_decisions_are_counted() -> None:
+    """Jobs that stand behind one of their kind are not asked for until it has started."""
+    report = simulate([job(number, 0, 10, 2) for number in range(1, 5)], two_for_sue())
+
+    # Job 1 is granted and 2 denied; 3 and 4 are not asked for. Each end grants the next.
+    assert report.decisions == 5
+
+
+def test_jobs_out_of_order() -> None:
+    """The jobs of a workload come in the order of their submission."""
+    with pytest.raises(RequestError) as caught:
+        simulate([job(1, 10, 1), job(2, 9, 1)], None)
+
+    assert str(caught.value) == "jobs 2: submitted at 9, after a job of 10"
+
+
+def test_a_number_twice() -> None:
+    """The number of a job names its application, and cannot be used again before that has ended."""
+    assert simulate([job(1, 0, 5), job(1, 5, 5)], None).started == 2
+    with pytest.raises(RequestError) as caught:
+        simulate([job(1, 0, 5), job(1, 4, 5)], None)
+
+    assert str(caught.value) == "jobs 1: submitted again before the job of that number has ended"
+
+
+NAMES = st.sampled_from(["sue", "bob", "eve"])
+RESOURCES = st.fixed_dictionaries({}, optional={"vcore": st.integers(1, 6), "gpu": st.integers(0, 2)}).map(Resource)
+LIMITS = st.builds(
+    Limit,
+    users=st.lists(st.sampled_from(["sue", "bob", "*"]), max_size=2, unique=True).map(tuple),
+    groups=st.lists(st.sampled_from(["dev", "test", "*"]), max_size=2, unique=True).map(tuple),
+    max_resources=RESOURCES.filter(lambda amounts: not amounts or any(amounts.values())),
+    max_applications=st.sampled_from([0, 0, 1, 2, 3]),
+)
+PARTITIONS = st.builds(
+    lambda top, one, two: limited(*top, queues=(Queue("a", tuple(one)), Queue("b", tuple(two)))),
+    *[st.lists(LIMITS, max_size=3)] * 3,
+)
+ARRIVALS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(0, 6),
+        st.sampled_from(["root.a", "root.b", "root.a.c"]),
+        st.sampled_from([SUE, BOB, EVE]),
+        RESOURCES,
+    ),
+    max_size=30,
+)
+MODES = st.sampled_from(["always", "unless-user-limited"])
+
+
+def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[Job]:
+    """Return jobs with some seconds between them."""
+    jobs: list[Job] = []
+    for number, (gap, run, queue, user, usage) in enumerate(arrivals, start=1):
+        jobs.append(Job(number, (jobs[-1].submit_time if jobs else 0) + gap, run, queue, user, usage))
+    return jobs
+
+
+def naive_waits(jobs: list[Job], partition: Partition, mode: Mode) -> dict[int, int]:
+    """Return the wait of every job that starts, from asking for every held job after each release."""
+    manager = Manager(partition, group_limits=mode)
+    held: list[Job] = []
+    running: list[tuple[int, int, Job]] = []
+    waits: dict[int, int] = {}
+
+    def starts(one: Job, now: int) -> bool:
+        if manager.increase(one.queue_path, one.application_id, one.usage, one.user):
+            running.append((now + one.run_time, len(waits), one))
+            waits[one.number] = now - one.submit_time
+            return True
+        return False
+
+    def end_until(time: int | None) -> None:
+        while running and (time is None or min(running)[0] <= time):
+            now = min(running)[0]
+            for event in sorted(event for event in running if event[0] == now):
+                running.remove(event)
+                one = event[2]
+                manager.decrease_tracked_resource(
+                    one.queue_path, one.application_id, one.usage, one.user, remove_app=True
+                )
+            held[:] = [one for one in held if not starts(one, now)]
+
+    for one in jobs:
+        end_until(one.submit_time)
+        if not starts(one, one.submit_time):
+            held.append(one)
+    end_until(None)
+    return waits
+
+
+@given(ARRIVALS.map(workload), PARTITIONS, MODES)
+def test_equals_the_naive_replay(jobs: list[Job], partition: Partition, mode: Mode) -> None:
+    """The outcome is that of asking for every held job, oldest first, after each release."""
+    report = simulate(jobs, partition, group_limits=mode)
+
+    waits = naive_waits(jobs, partition, mode)
+    by_user: dict[str, list[int]] = {}
+    for one in jobs:
+        if one.number in waits:
+            by_user.setdefault(one.user.name, []).append(waits[one.number])
+    assert {user: Waiting.of(own) for user, own in by_user.items()} == dict(report.users)
+    assert Waiting.of(list(waits.values())) == report.waiting
+
+
+@given(ARRIVALS.map(workload), PARTITIONS, MODES)
+def test_accounts_balance(jobs: list[Job], partition: Partition, mode: Mode) -> None:
+    """Every job has one fate, the seconds of the limits are all the waiting there was, and the self-check is clean."""
+    report = simulate(jobs, partition, group_limits=mode)
+
+    assert len(jobs) == report.read == report.started + report.rejected
+    assert report.waiting.total == sum(figures.held_seconds for figures in report.limits)
+    assert report.is_clean
+
+
+@given(ARRIVALS.map(workload), PARTITIONS)
+def test_limits_hold(jobs: list[Job], partition: Partition) -> None:
+    """No usage is ever above its limit."""
+    for figures in simulate(jobs, partition).limits:
+        assert figures.peak <= figures.limit
+
+
+@given(ARRIVALS.map(workload), PARTITIONS, MODES, st.integers(0, 40))
+def test_deterministic(jobs: list[Job], partition: Partition, mode: Mode, until: int) -> None:
+    """The same workload and configuration give an equal report."""
+
+    def again() -> Report:
+        return simulate(jobs, partition, group_limits=mode, until=until)
+
+    assert again() == again()

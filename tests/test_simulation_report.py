@@ -1,0 +1,235 @@
+"""The figures of a replay, their JSON, and how they look."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from ugm import Resource
+from ugm.identity import TrackingType
+from ugm.simulation import Hit, LimitFigures, Rejection, Report, Waiting
+from ugm.simulation.render import brief_amount, brief_time, render
+
+LIMIT = LimitFigures(
+    tracker=TrackingType.USER,
+    queue_path="root.prod",
+    limit_name="*",
+    resource="memory",
+    place="root.prod limits[1]",
+    limit=4 * 2**30,
+    peak=3 * 2**30,
+    peak_name="sue",
+    names=2,
+    held_jobs=3,
+    held_seconds=90,
+    rejected=1,
+    users=(Hit("sue", 2, 80), Hit("bob", 1, 10)),
+)
+
+REPORT = Report(
+    read=6,
+    started=4,
+    rejected=1,
+    held=1,
+    most_held=2,
+    decisions=9,
+    end_time=500,
+    waiting=Waiting.of([0, 0, 30, 50]),
+    users=(("sue", Waiting.of([0, 30, 50])), ("eve", Waiting.of([0]))),
+    groups=(("dev", Waiting.of([0, 30, 50])),),
+    limits=(LIMIT,),
+    rejections=(Rejection("bob", "root.prod", Resource(memory=5 * 2**30), "too much", 1, 17),),
+    findings=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("waits", "figures"),
+    [
+        ([], Waiting(0, 0, 0, 0, 0)),
+        ([7], Waiting(1, 1, 7, 7, 7)),
+        ([0] * 19 + [9], Waiting(20, 1, 9, 0, 9)),
+        ([0] * 18 + [8, 9], Waiting(20, 2, 17, 8, 9)),
+        (list(range(100, 0, -1)), Waiting(100, 100, 5050, 95, 100)),
+    ],
+)
+def test_waiting(waits: list[int], figures: Waiting) -> None:
+    """The 95th percentile is the shortest wait that 95 of 100 jobs do not exceed."""
+    assert Waiting.of(waits) == figures
+
+
+def test_mean() -> None:
+    """The mean is over all jobs that started; without any it is 0."""
+    assert Waiting.of([0, 0, 0, 6]).mean == 1.5
+    assert Waiting.of([]).mean == 0.0
+
+
+def test_json() -> None:
+    """The JSON of a report has these names, which programs rely on."""
+    waiting = {"jobs": 3, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 26.667}
+    assert json.loads(json.dumps(REPORT.to_dict())) == {
+        "jobs": {"read": 6, "started": 4, "rejected": 1, "held": 1, "most_held": 2},
+        "decisions": 9,
+        "end_time": 500,
+        "waiting": {"jobs": 4, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 20.0},
+        "users": [
+            {"user": "sue", **waiting},
+            {"user": "eve", "jobs": 1, "delayed": 0, "total": 0, "p95": 0, "max": 0, "mean": 0.0},
+        ],
+        "groups": [{"group": "dev", **waiting}],
+        "limits": [LIMIT_JSON],
+        "rejections": [REJECTION_JSON],
+        "verify": {"clean": True, "findings": []},
+    }
+
+
+LIMIT_JSON = {
+    "tracker": "user",
+    "queue_path": "root.prod",
+    "limit_name": "*",
+    "resource": "memory",
+    "place": "root.prod limits[1]",
+    "limit": 4294967296,
+    "peak": 3221225472,
+    "peak_name": "sue",
+    "names": 2,
+    "held_jobs": 3,
+    "held_seconds": 90,
+    "rejected": 1,
+    "users": [{"user": "sue", "jobs": 2, "seconds": 80}, {"user": "bob", "jobs": 1, "seconds": 10}],
+}
+
+REJECTION_JSON = {
+    "user": "bob",
+    "queue_path": "root.prod",
+    "usage": {"memory": 5368709120},
+    "reason": "too much",
+    "jobs": 1,
+    "first_job": 17,
+}
+
+
+def rendered(report: Report, *, top: int = 8, width: int = 80, encoding: str = "utf-8") -> list[str]:
+    """Return the lines of a report without the blanks at their ends."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    render(report, Console(file=file, width=width), title="jobs under limits", seconds=0.5, top=top)
+    file.seek(0)
+    return [line.rstrip() for line in file.read().splitlines()]
+
+
+def test_rendered() -> None:
+    """The report of a terminal has the summary, the limits, the bars, users, groups and rejections."""
+    assert rendered(REPORT) == EXPECTED.splitlines()
+
+
+EXPECTED = """
+jobs under limits
+
+jobs       6 read: 4 started, 1 rejected, 1 still waiting
+delayed    2 jobs, 50% of those started; at most 2 at one time
+waiting    mean 20s, p95 50s, longest 50s
+replay     9 decisions in 0.5 s, 18 a second
+verify     clean
+
+Limits that held jobs
+queue      limit for  most  jobs  share  held for  whom most
+root.prod  user *      4Gi     3   100%    1m 30s  sue +1
+
+Peak usage against limit
+queue      limit for                     share  peak  of
+root.prod  user * (sue)  ██████████░░░░    75%   3Gi  4Gi
+
+Waiting by user
+user  jobs  delayed  mean  p95  longest  in total
+sue      3        2   27s  50s      50s    1m 20s
+  1 user without waiting
+
+Waiting by group
+group  jobs  delayed  mean  p95  longest  in total
+dev       3        2   27s  50s      50s    1m 20s
+
+Rejected, because no waiting can help
+jobs  first  why
+   1     17  too much
+
+"""
+
+
+def test_plain_bars() -> None:
+    """Where the terminal knows ASCII alone, so does the report."""
+    (bar,) = [line for line in rendered(REPORT, encoding="ascii") if "(sue)" in line]
+
+    assert "##########----" in bar
+
+
+def test_top() -> None:
+    """Each table has at most so many lines, and says how many are left."""
+    report = rendered(replace(REPORT, users=tuple((f"user{n}", Waiting.of([9])) for n in range(5))), top=2)
+
+    assert "  3 users more" in report
+
+
+def test_findings() -> None:
+    """What the self-check found is shown."""
+    report = replace(REPORT, findings=("user 'sue' in root: 3 counted, 2 found",))
+
+    assert not report.is_clean
+    assert "verify     user 'sue' in root: 3 counted, 2 found" in rendered(report)
+
+
+def test_nothing_to_show() -> None:
+    """A replay of nothing has a report, too."""
+    empty = Report(
+        read=0,
+        started=0,
+        rejected=0,
+        held=0,
+        most_held=0,
+        decisions=0,
+        end_time=0,
+        waiting=Waiting.of([]),
+        users=(),
+        groups=(),
+        limits=(),
+        rejections=(),
+        findings=(),
+    )
+
+    assert "jobs       0 read: 0 started, 0 rejected, 0 still waiting" in rendered(empty)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_fits_the_terminal(width: int) -> None:
+    """No line is longer than the terminal is wide."""
+    assert max(map(len, rendered(REPORT, width=width))) <= width
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.4, "59s"), (59.6, "1m 00s"), (3599, "59m 59s"), (3600, "1h 00m"), (86399, "23h 59m")],
+)
+def test_brief_time(seconds: float, text: str) -> None:
+    """A time has at most two units."""
+    assert brief_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"),
+    [
+        ("vcore", 0, "0"),
+        ("vcore", 1_500_000, "1,500"),
+        ("vcore", 1, "0.001"),
+        ("memory", 0, "0"),
+        ("memory", 1023, "1,023"),
+        ("memory", 1500 * 2**30, "1.46Ti"),
+        ("memory", 2**80, "1,048,576Ei"),
+        ("nvidia.com/gpu", 12_000, "12,000"),
+    ],
+)
+def test_brief_amount(resource: str, amount: int, text: str) -> None:
+    """Amounts are written for reading: cores, bytes with a suffix, or counts."""
+    assert brief_amount(resource, amount) == text

@@ -1,0 +1,157 @@
+"""The reader of the Standard Workload Format."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from ugm.simulation import SwfRecord, WorkloadError, parse_swf, read_swf
+
+#: Job 7: submitted at 10, ran 60 s on 4 processors, user 12 of group 3 in queue 2 at site 40.
+LINE = "7 10 -1 60 4 -1 2048 8 90 1024 1 12 3 5 2 40 -1 -1"
+
+RECORD = SwfRecord(7, 10, -1, 60, 4, -1, 2048, 8, 90, 1024, 1, 12, 3, 5, 2, 40, -1, -1)
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> Path:
+    return tmp_path / "log.swf"
+
+
+def reason(file: Path, text: str) -> str:
+    """Return what the reader says to a file with *text*, without the name of the file."""
+    file.write_text(text)
+    with pytest.raises(WorkloadError) as caught:
+        list(read_swf(file))
+    return str(caught.value).removeprefix(str(file))
+
+
+def test_plain(file: Path) -> None:
+    """A line becomes a record, field by field."""
+    file.write_text(LINE + "\n")
+
+    assert list(read_swf(file)) == [RECORD]
+
+
+def test_gzipped_whatever_the_name(file: Path) -> None:
+    """Compressed files are told by their content, not by their name."""
+    file.write_bytes(gzip.compress(LINE.encode()))
+
+    assert list(read_swf(str(file))) == [RECORD]
+
+
+def test_comments_and_blank_lines(file: Path) -> None:
+    """Comments, indented ones too, and blank lines are no jobs; they may be in any encoding."""
+    file.write_bytes("; Version: 2.2\n  ; Acknowledge: Zoë\n\n \t\n".encode("latin-1") + LINE.encode())
+
+    assert list(read_swf(file)) == [RECORD]
+
+
+def test_empty_file(file: Path) -> None:
+    """A log without jobs is a log."""
+    file.write_text("; nothing happened\n")
+
+    assert list(read_swf(file)) == []
+
+
+def test_decimal_cpu_time(file: Path) -> None:
+    """The processor time may have decimals."""
+    file.write_text(LINE.replace("4 -1 2048", "4 59.5 2048"))
+
+    assert [RECORD._replace(cpu_time=59.5)] == list(read_swf(file))
+
+
+@pytest.mark.parametrize("status", [2, 3, 4])
+def test_partial_executions(file: Path, status: int) -> None:
+    """Parts of a job that was stopped in between are left out; the job has a line of its own."""
+    file.write_text(f"{LINE}\n{LINE.replace('1024 1', f'1024 {status}')}\n")
+
+    assert list(read_swf(file)) == [RECORD]
+
+
+def test_streams(file: Path) -> None:
+    """Records come one by one: what is wrong further down is found when it is reached."""
+    file.write_text(f"{LINE}\nwrong\n")
+    records = read_swf(file)
+
+    assert next(records) == RECORD
+    with pytest.raises(WorkloadError):
+        next(records)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("7 10 -1", "expected 18 fields, found 3"),
+        (LINE + " 0", "expected 18 fields, found 19"),
+        (LINE.replace("60", "1e3"), "'1e3' is not a number"),
+        (LINE.replace("60", "6_0"), "'6_0' is not a number"),
+        (LINE.replace("60", "٦٠"), "'\ufffd\ufffd\ufffd\ufffd' is not a number"),
+        (LINE.replace("60", "6.5"), "run_time is '6.5', expected a whole number"),
+        (LINE.replace("4 -1 2048", "4 1.2.3 2048"), "cpu_time is '1.2.3', expected a whole number"),
+        (LINE.replace("60", "-2"), "run_time is -2, and only -1 may stand for unknown"),
+        (LINE.replace("7 10", "7 -1"), "submit_time is unknown"),
+        (LINE.replace("7 10", "-1 10"), "number is unknown"),
+        ("1" * 5000, "a line of 4096 characters or more"),
+    ],
+)
+def test_malformed(file: Path, line: str, said: str) -> None:
+    """A line that is not of the format ends the reading with its number and what is wrong with it."""
+    assert f":3: {said}" == reason(file, f"; a comment\n{LINE}\n{line}\n")
+
+
+def test_out_of_order(file: Path) -> None:
+    """Lines are in the order of their submit times, as the format asks."""
+    assert reason(file, f"{LINE}\n8 9{LINE[4:]}\n") == ":2: submitted at 9, but an earlier line is from 10"
+
+
+def test_truncated_gzip(file: Path) -> None:
+    """Compressed data that end early are an error, after the jobs that could be read."""
+    lines = "".join(f"{number} 10{LINE[4:]}\n" for number in range(1, 5001))
+    file.write_bytes(gzip.compress(lines.encode())[:-20])
+    records = read_swf(file)
+
+    assert next(records).number == 1
+    with pytest.raises(WorkloadError, match=r":\d+: the compressed data are damaged or end early$"):
+        list(records)
+
+
+def test_damaged_gzip(file: Path) -> None:
+    """Compressed data that are none are an error."""
+    file.write_bytes(gzip.compress(LINE.encode())[:10] + b"rubbish")
+
+    with pytest.raises(WorkloadError, match=r":1: the compressed data are damaged or end early$"):
+        list(read_swf(file))
+
+
+def test_wrong_checksum(file: Path) -> None:
+    """Compressed data whose checksum does not fit are an error."""
+    data = bytearray(gzip.compress(LINE.encode()))
+    data[-6] ^= 1
+    file.write_bytes(data)
+
+    with pytest.raises(WorkloadError, match=r"the compressed data are damaged or end early$"):
+        list(read_swf(file))
+
+
+def test_missing_file(file: Path) -> None:
+    """A file that cannot be read is an error without a line."""
+    with pytest.raises(WorkloadError) as caught:
+        list(read_swf(file))
+
+    assert f"{file}: cannot be read: No such file or directory" == str(caught.value)
+    assert caught.value.line == 0
+
+
+def test_open_file(file: Path) -> None:
+    """An open file is read under the name it is given, and closed."""
+    file.write_text("wrong")
+    stream = file.open("rb")
+
+    with pytest.raises(WorkloadError) as caught:
+        list(parse_swf(stream, "month.swf"))
+
+    assert (caught.value.file, caught.value.line) == ("month.swf", 1)
+    assert stream.closed
