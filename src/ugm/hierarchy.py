@@ -45,6 +45,12 @@ UNLIMITED: Final = 1 << 128
 #: What to compare a count with if nothing is asked of it: no count is ever as low, so that it cannot deny.
 _NOTHING: Final = -(1 << 256)
 
+#: What is counted in attributes of a node.
+_IN_ATTRIBUTES: Final = (VCORE, MEMORY)
+
+#: What is free of no resources; shared, and never changed.
+_NO_OTHERS: Final[list[int]] = []
+
 #: What a request asks: the least ``vcore`` and ``memory`` that a node must leave; how much of either is taken; of other
 #: resources that are counted, (position, amount); and of all other resources, counted or not, (name, amount).
 Row = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
@@ -68,7 +74,7 @@ class Layout:
     positions: Mapping[str, int]
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self.names = tuple(sorted(set(names).difference((VCORE, MEMORY))))
+        self.names = tuple(sorted(set(names).difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
     def row(self, usage: Resource) -> Row:
@@ -81,9 +87,10 @@ class Layout:
             if amount < 0:
                 raise RequestError("usage", usage, f"the amount of {name} is negative")
         vcore, memory = usage.amounts.get(VCORE, 0), usage.amounts.get(MEMORY, 0)
-        named = tuple((name, amount) for name, amount in usage.amounts.items() if amount and name not in (VCORE, MEMORY))
-        counted = tuple((self.positions[name], amount) for name, amount in named if name in self.positions)
-        row = (vcore or _NOTHING, memory or _NOTHING, vcore, memory, counted, named)
+        asked = usage.without_zeros().amounts.items()
+        others = tuple((name, amount) for name, amount in asked if name not in _IN_ATTRIBUTES)
+        counted = tuple((self.positions[name], amount) for name, amount in others if name in self.positions)
+        row = (vcore or _NOTHING, memory or _NOTHING, vcore, memory, counted, others)
         usage.compiled = (self, row)
         return row
 
@@ -101,9 +108,7 @@ class Limit:
 
     __slots__ = ("_others", "applications", "memory", "place", "resources", "vcore", "wildcard")
 
-    def __init__(
-        self, resources: Resource, applications: int = 0, *, wildcard: bool = False, place: str = ""
-    ) -> None:
+    def __init__(self, resources: Resource, applications: int = 0, *, wildcard: bool = False, place: str = "") -> None:
         self.resources: Final = resources
         self.applications: Final = applications
         self.wildcard: Final = wildcard
@@ -156,8 +161,8 @@ class Node(Generic[OwnerT]):
     running: int
     free_vcore: int
     free_memory: int
-    #: What is free of all other resources, in the order of the layout; one empty tuple for all nodes if there are none.
-    free_others: list[int] | tuple[()]
+    #: What is free of all other resources, in the order of the layout; one empty list for all nodes if there are none.
+    free_others: list[int]
     layout: Layout
 
     def __init__(self, owner: OwnerT, queue_path: str, limit: Limit, layout: Layout) -> None:
@@ -168,7 +173,7 @@ class Node(Generic[OwnerT]):
         self.running = 0
         self.free_vcore = limit.vcore
         self.free_memory = limit.memory
-        self.free_others = list(limit.others(layout)) if layout.names else ()
+        self.free_others = list(limit.others(layout)) if layout.names else _NO_OTHERS
 
     def free(self, name: str) -> int:
         """Return what is free of a resource that the limit names."""

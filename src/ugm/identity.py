@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, final
@@ -51,9 +51,10 @@ class UserGroup:
     groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.groups, str):
-            raise RequestError("groups", self.groups, "expected several names, not one text")
-        object.__setattr__(self, "groups", tuple(self.groups))
+        groups: object = self.groups
+        if not isinstance(groups, Iterable) or isinstance(groups, str):
+            raise RequestError("groups", groups, "expected several names")
+        object.__setattr__(self, "groups", tuple(groups))
         _check_name("user", self.name)
         for group in self.groups:
             _check_name("group", group)

@@ -31,7 +31,7 @@ _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**5
 _MULTIPLIERS: Final = _DECIMAL | _BINARY
 
 #: Unicode white space, which is not what `str.strip` removes: that also takes the separators U+001C to U+001F.
-_BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+_BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
 
 

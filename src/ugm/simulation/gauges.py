@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from heapq import heappush
 from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.identity import TrackingType, UserGroup
 from ugm.resources import Resource
+from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.report import Hit, LimitFigures
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit, Manager
@@ -80,7 +80,7 @@ class Rule:
 class Gauge:
     """The usage of one user or group under one limit.
 
-    Invariant, outside of a round of retries: the gauge has no room for any amount in `waiting`.
+    Invariant, outside of a round of retries: the gauge has no room for any kind that is waiting for it.
     """
 
     __slots__ = ("limit", "name", "peak", "rule", "used", "waiting")
@@ -91,15 +91,19 @@ class Gauge:
     limit: int
     used: int
     peak: int
-    #: Amount asked to a heap of (order of the first held job, kind). Those that ask the same have room together.
-    waiting: dict[int, list[tuple[int, Kind]]]
+    #: Kinds with held jobs, in the order in which the first of these came.
+    waiting: FirstFit[Kind]
 
     def __init__(self, rule: Rule, name: str) -> None:
         self.rule = rule
         self.name = name
         self.limit = rule.limit
         self.used = self.peak = 0
-        self.waiting = {}
+        self.waiting = FirstFit()
+
+    def next_in_line(self) -> int | None:
+        """Return the position of the first kind that the gauge has room for."""
+        return self.waiting.first(self.limit - self.used)
 
 
 @final
@@ -151,7 +155,7 @@ class Kind:
     def wait_for(self, gauge: Gauge, amount: int) -> None:
         """Stand before a gauge until it has room for *amount*; there must be a held job."""
         self.watched = gauge, amount
-        heappush(gauge.waiting.setdefault(amount, []), (self.held[0][0], self))
+        gauge.waiting.add(self.held[0][0], amount, self)
 
 
 @final

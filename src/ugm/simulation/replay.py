@@ -20,7 +20,7 @@ that of asking for every held job each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Final, Literal, NamedTuple, final
 
 from ugm.decision import Decision
@@ -91,6 +91,13 @@ def simulate(
 
 def _ignore(progress: Progress) -> None:
     """Observe nothing."""
+
+
+def _nominate(gauge: Gauge, candidates: list[tuple[int, Gauge]]) -> None:
+    """Add the first in line before a gauge to a heap of candidates, if it has room for anybody."""
+    order = gauge.next_in_line()
+    if order is not None:
+        heappush(candidates, (order, gauge))
 
 
 @final
@@ -196,22 +203,18 @@ class _Replay:
     def _retry(self, relieved: Iterable[Gauge]) -> None:
         """Start the held jobs that fit now, the oldest first.
 
-        During a round usage only grows. So kinds that need more than a gauge has left can be passed over together, and
-        those that find another limit in their way are done with for this round.
+        During a round usage only grows: who does not fit a gauge once will not fit it later, and those that find another
+        limit in their way are done with for this round.
         """
-        # Of the kinds that need the same of the same gauge, only the one with the oldest job is a candidate.
-        candidates = [(heap[0][0], gauge, amount) for gauge in relieved for amount, heap in gauge.waiting.items()]
-        heapify(candidates)
+        candidates: list[tuple[int, Gauge]] = []
+        for gauge in relieved:
+            _nominate(gauge, candidates)
         while candidates:
-            _, gauge, amount = heappop(candidates)
-            if gauge.used + amount > gauge.limit:
-                continue
-            heap = gauge.waiting[amount]
-            self._retry_kind(heappop(heap)[1])
-            if heap:
-                heappush(candidates, (heap[0][0], gauge, amount))
-            else:
-                del gauge.waiting[amount]
+            order, gauge = heappop(candidates)
+            # Others may have taken the room since.
+            if gauge.next_in_line() == order:
+                self._retry_kind(gauge.waiting.take(order))
+            _nominate(gauge, candidates)
 
     def _retry_kind(self, kind: Kind) -> None:
         """Ask for the oldest job of a kind that waits nowhere now; let the kind wait again if it has to."""

@@ -10,23 +10,25 @@ from collections.abc import Iterator, Mapping
 
 from ugm.errors import InvariantError
 from ugm.tracking.holding import Holding, every, siblings_from
+from ugm.tracking.ledger import Ledger
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["verify"]
 
 
-def verify(
-    users: Mapping[str, QueueTracker], groups: Mapping[str, QueueTracker], holdings: Mapping[str, Holding]
-) -> None:
+def verify(ledger: Ledger) -> None:
     """Compare all counters and indexes of a partition with its holdings.
 
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    findings = [finding for tracker in (*users.values(), *groups.values()) for finding in _counters(tracker)]
-    findings += _indexes("user", users, [(holding.owner, holding) for holding in every(holdings)])
-    findings += _indexes("group", groups, [(holding.group, holding) for holding in every(holdings)])
-    findings += _holdings(holdings)
+    users = {name: tracker.queue for name, tracker in ledger.users.items()}
+    groups = {name: tracker.queue for name, tracker in ledger.groups.items()}
+    holdings = list(every(ledger.holdings))
+    findings = [finding for tracker in ledger.trackers() for finding in _counters(tracker)]
+    findings += _indexes("user", users, [(holding.owner, holding) for holding in holdings])
+    findings += _indexes("group", groups, [(holding.group, holding) for holding in holdings])
+    findings += _holdings(ledger.holdings)
     if findings:
         raise InvariantError(tuple(findings))
 
@@ -38,7 +40,7 @@ def _counters(tracker: QueueTracker) -> Iterator[str]:
         if path not in expected:
             yield f"{whose} counts {path}, where nothing runs"
             continue
-        for name, used in {None: node.running, **node.used()}.items():
+        for name, used in [(None, node.running), *node.used().items()]:
             due = expected[path].get(name, 0)
             if used != due:
                 yield f"{whose} counts {used} {name or 'applications'} in {path}, but its applications hold {due}"

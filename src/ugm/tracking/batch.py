@@ -1,12 +1,14 @@
-"""What several requests ask together, limit by limit."""
+"""Several requests as one: charged together, looked at together, and taken back together."""
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from ugm.decision import Violation, over
+from ugm.hierarchy import Row
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
+from ugm.tracking.ledger import Ledger
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["Demand"]
@@ -14,35 +16,52 @@ __all__ = ["Demand"]
 
 @final
 class Demand:
-    """The sum of requests at every limit that holds for them.
+    """What several requests ask together of every limit that holds for them.
 
-    Each request is added before it is charged, so that an application counts as new only where it is.
+    Everything is charged first and looked at afterwards, under the one lock of the partition, so that nobody sees it;
+    what does not fit is taken back in reverse order, which leaves no trace. That way the second request of a batch
+    meets the applications, groups and counts that the first has made.
     """
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_asked", "_charged", "_ledger")
 
     #: Tracker and queue path to what is asked there, by resource name; None counts the applications.
     _asked: dict[tuple[QueueTracker, str], dict[str | None, int]]
+    #: What has been charged, and whether that started the application in its queue.
+    _charged: list[tuple[Holding, Row, bool]]
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger: Final = ledger
         self._asked = {}
+        self._charged = []
 
-    def add(self, holding: Holding, usage: Resource) -> None:
-        """Add one request."""
+    def charge(self, holding: Holding, usage: Resource, row: Row) -> None:
+        """Charge one more request without checking, and note what it asks of whom."""
+        is_new = holding.epoch is None
         chain = holding.chain()
-        starting = [] if holding.epoch is not None else holding.starting(chain)
+        starting = holding.starting(chain) if is_new else ()
         for node in holding.held_to(chain):
             asked = self._asked.setdefault((node.owner, node.queue_path), {})
             for name, amount in usage.amounts.items():
                 asked[name] = asked.get(name, 0) + amount
             if node in starting:
                 asked[None] = asked.get(None, 0) + 1
+        self._ledger.charge(holding, row)
+        self._charged.append((holding, row, is_new))
 
     def exceeded(self) -> tuple[Violation, ...]:
-        """Return every limit that is exceeded now that all of it is charged, with what was asked of it in all."""
-        found = []
-        for (tracker, path), asked in self._asked.items():
-            for violation in over(tracker.nodes[path]):
-                if requested := asked.get(violation.resource, 0):
-                    found.append(violation._replace(used=violation.used - requested, requested=requested))
-        return tuple(found)
+        """Return every limit that is exceeded now, with what all requests together ask of it."""
+        return tuple(
+            violation._replace(used=violation.used - asked[violation.resource], requested=asked[violation.resource])
+            for (tracker, path), asked in self._asked.items()
+            for violation in over(tracker.nodes[path])
+            # What was over its limit before, and of which nothing is asked, is in nobody's way.
+            if asked.get(violation.resource)
+        )
+
+    def take_back(self) -> None:
+        """Undo everything that was charged."""
+        for holding, row, is_new in reversed(self._charged):
+            holding.take(row)
+            if is_new:
+                self._ledger.end(holding)

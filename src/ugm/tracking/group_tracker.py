@@ -19,8 +19,8 @@ __all__ = ["GroupTracker"]
 class GroupTracker:
     """What the members of one group use together; the group named ``*`` is everybody who falls under a group wildcard.
 
-    Applications that are charged through their users (`ugm.UserTracker.set_group_for_app`) appear here by themselves and
-    cannot be charged a second time.
+    Applications that are charged through their users (`ugm.UserTracker.set_group_for_app`) appear here by themselves
+    and cannot be charged a second time.
 
     Args:
         group_name: the group.
@@ -38,7 +38,7 @@ class GroupTracker:
     @classmethod
     def of(cls, queue: QueueTracker) -> Self:
         """Return a group tracker that keeps its usage in *queue*."""
-        tracker = cls.__new__(cls)
+        tracker = cls(queue.name, queue.in_force)
         tracker.queue = queue
         return tracker
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 from ugm.decision import Violation, crowded, exceeded
 from ugm.errors import ReleaseError
 from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, refund
-from ugm.resources import MEMORY, VCORE, Resource
+from ugm.identity import UserGroup
+from ugm.resources import MEMORY, VCORE
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Holding:
         queue_path: the canonical path of the queue.
         owner: the tracker of the user, or the only tracker that is charged.
         group: the tracker of the group, if the application is charged to one.
+        user: who owns the application, where the owner is a user.
     """
 
     __slots__ = (
@@ -69,7 +71,7 @@ class Holding:
     owner: QueueTracker
     group: QueueTracker | None
     #: The user as the last caller passed it; comparing identities is how the hot path proves ownership.
-    user: object
+    user: UserGroup | None
     #: What is held: the one figure that nothing else can be derived from.
     vcore: int
     memory: int
@@ -85,13 +87,18 @@ class Holding:
     sibling: Holding | None
 
     def __init__(
-        self, application_id: str, queue_path: str, owner: QueueTracker, group: QueueTracker | None = None
+        self,
+        application_id: str,
+        queue_path: str,
+        owner: QueueTracker,
+        group: QueueTracker | None = None,
+        user: UserGroup | None = None,
     ) -> None:
         self.application_id = application_id
         self.queue_path = queue_path
         self.owner = owner
         self.group = group
-        self.user = None
+        self.user = user
         self.vcore = self.memory = 0
         self.others = _NONE
         self.checked = self.charged = ()
@@ -195,13 +202,18 @@ class Holding:
         _, _, vcore, memory, _, others = row
         vcore, memory = self.vcore - vcore, self.memory - memory
         if vcore < 0 or memory < 0 or others or everything:
-            self._require(row, everything=everything)
+            self.require(row, everything=everything)
         refund(self.charged, row)
         self.vcore, self.memory = vcore, memory
         if others:
             self._hold(others, -1)
 
-    def _require(self, row: Row, *, everything: bool) -> None:
+    def require(self, row: Row, *, everything: bool = False) -> None:
+        """Make sure that *row* is held and, if so said, that nothing else is.
+
+        Raises:
+            ReleaseError: it is not.
+        """
         _, _, vcore, memory, _, others = row
         released = {VCORE: vcore, MEMORY: memory, **dict(others)}
         held = self.held()
@@ -229,9 +241,7 @@ class Holding:
         self.checked = self.charged if held_to is chain else tuple(held_to)
         self.epoch = self.owner.in_force.epoch
 
-    def _attach(
-        self, chain: list[QuotaNode], held_to: list[QuotaNode], starting: Sequence[QuotaNode]
-    ) -> None:
+    def _attach(self, chain: list[QuotaNode], held_to: list[QuotaNode], starting: Sequence[QuotaNode]) -> None:
         for node in starting:
             node.running += 1
             if node.running == 1:

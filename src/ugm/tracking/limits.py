@@ -1,10 +1,11 @@
 """The limits of a configuration, compiled for looking up, and which of them are in force.
 
 A configuration is compiled once, without any lock, into two `LimitBook` objects: what each queue sets for users and
-what it sets for groups. Trackers ask a book for the chain of a queue path and find, level by level, the limit of the one
-name that they count. What is compiled never changes; `LimitsInForce` says which of it holds now.
+what it sets for groups. Trackers ask a book for the chain of a queue path and find, level by level, the limit of the
+one name that they count. What is compiled never changes; `LimitsInForce` says which of it holds now.
 
-Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard interpretation".
+Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard
+interpretation".
 """
 
 from __future__ import annotations
@@ -29,31 +30,52 @@ class LimitEntry(Protocol):
     """One entry in the limits of a queue, as a configuration has it."""
 
     @property
-    def users(self) -> Sequence[str]: ...
+    def users(self) -> Sequence[str]:
+        """Whom it limits, each alone; the last may be the wildcard."""
+        ...
+
     @property
-    def groups(self) -> Sequence[str]: ...
+    def groups(self) -> Sequence[str]:
+        """Which groups it limits, each as a whole; the last may be the wildcard."""
+        ...
+
     @property
-    def max_resources(self) -> Resource | None: ...
+    def max_resources(self) -> Resource | None:
+        """The most that each may use; None for no limit."""
+        ...
+
     @property
-    def max_applications(self) -> int: ...
+    def max_applications(self) -> int:
+        """How many applications of each may run; 0 for no limit."""
+        ...
 
 
 class QueueLimits(Protocol):
     """A queue of a configuration: its limits and the queues below it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The last part of its path."""
+        ...
+
     @property
-    def limits(self) -> Sequence[LimitEntry]: ...
+    def limits(self) -> Sequence[LimitEntry]:
+        """What it sets, in the order that chooses between the groups of a user."""
+        ...
+
     @property
-    def queues(self) -> Sequence[QueueLimits]: ...
+    def queues(self) -> Sequence[QueueLimits]:
+        """The queues directly below."""
+        ...
 
 
 class PartitionLimits(Protocol):
     """A partition of a configuration: the root of its queues."""
 
     @property
-    def root(self) -> QueueLimits: ...
+    def root(self) -> QueueLimits:
+        """The queue above all others."""
+        ...
 
 
 class Level(NamedTuple):

@@ -1,8 +1,7 @@
 """The users and groups of one partition: tracked, enforced and explained.
 
-A `Manager` is what a scheduler embeds. It finds the tracker of a user, chooses the group that a new application is
-charged to, and lets the holding of the application do the rest. All figures live in the trackers; the manager only knows
-where to find them.
+A `Manager` is what a scheduler embeds. It finds what an application holds, or opens a new line for it in the ledger,
+and lets the holding and its trackers do the rest. All figures live there; the manager keeps none of its own.
 
 One lock guards everything; every public operation holds it once, for the whole of its work. Nothing is resolved, read
 from a file, timed or logged under it, except that a manager which is not strict logs what it would have raised.
@@ -13,21 +12,21 @@ Source: Apache YuniKorn, user based resource usage tracking; user based quota en
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, Literal, final
 
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import Row, fits
+from ugm.hierarchy import fits
 from ugm.identity import WILDCARD, UserGroup
 from ugm.resources import Resource
-from ugm.tracking._arguments import application_of, row_of, user_of
+from ugm.tracking._arguments import row_of, user_of
 from ugm.tracking.audit import verify
 from ugm.tracking.batch import Demand
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import Holding, QuotaNode, enter, leave, siblings_from
+from ugm.tracking.holding import QuotaNode
+from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
-from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
 from ugm.tracking.tracker import EffectiveLimit, Request
 from ugm.tracking.user_tracker import UserTracker
@@ -47,8 +46,8 @@ class Manager:
     Any number of threads may call any operation at any time.
 
     Args:
-        config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not name
-            may be used like all others.
+        config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not
+            name may be used like all others.
         group_limits: ``always`` holds an application to the limits of its user and of its group;
             ``unless-user-limited`` holds a user with a limit of its own on the path of the queue to that alone, and
             still counts the group's usage.
@@ -79,10 +78,9 @@ class Manager:
         )
         self._lock: Final = self._in_force.lock
         self._strict: Final = strict
-        self._users: dict[str, UserTracker] = {}
-        self._groups: dict[str, GroupTracker] = {}
-        #: Every application, to what it holds; the same holdings that the trackers list.
-        self._holdings: dict[str, Holding] = {}
+        self._ledger: Final = Ledger(self._in_force)
+        #: The ledger's own index, close at hand.
+        self._holdings: Final = self._ledger.holdings
 
     # Growing
 
@@ -122,11 +120,12 @@ class Manager:
             return self._increase_locked(queue_path, application_id, usage, user)
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
-        holding, row = self._prepared(queue_path, application_id, usage, user)
+        row = row_of("usage", usage, self._in_force.epoch.layout)
+        holding = self._ledger.find(queue_path, application_id, user)
         if holding.epoch is None:
             violations = holding.start(row)
             if not violations:
-                self._enter(holding)
+                self._ledger.list(holding)
                 return ALLOWED
         elif holding.grow(row):
             return ALLOWED
@@ -138,47 +137,35 @@ class Manager:
                 return ALLOWED
         return Decision(violations)
 
-    def increase_tracked_resource(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
-    ) -> bool:
+    def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
         """Do what `increase` does, and return whether it was allowed."""
         return self.increase(queue_path, application_id, usage, user) is ALLOWED
 
     def increase_all(self, requests: Iterable[Request]) -> Decision:
         """Grant several increases together, or none of them: a gang.
 
-        Each request is a `ugm.Request`; a tuple of its four parts will do. They may be of one application or of many,
+        Each request is a `ugm.Request`, or a tuple of its four parts. They may be of one application or of many,
         in any queues. A denial names every limit that all of them together would exceed, with what all of them
         together ask of it.
 
         Raises:
             RequestError: as for `increase`, for any of the requests; nothing has changed.
         """
-        demand, done = Demand(), []
+        demand = Demand(self._ledger)
         with self._lock:
             try:
-                for request in requests:
-                    holding, row = self._prepared(*request)
-                    done.append((holding, row, holding.epoch is None))
-                    demand.add(holding, request[2])
-                    self._charge(holding, row)
-                decision = Decision(demand.exceeded())
+                for queue_path, application_id, usage, user in requests:
+                    row = row_of("usage", usage, self._in_force.epoch.layout)
+                    demand.charge(self._ledger.find(queue_path, application_id, user), usage, row)
+                violations = demand.exceeded()
             except BaseException:
-                self._undo(done)
+                demand.take_back()
                 raise
-            if not decision:
-                self._undo(done)
-        return decision
+            if violations:
+                demand.take_back()
+        return Decision(violations) if violations else ALLOWED
 
-    def _undo(self, done: list[tuple[Holding, Row, bool]]) -> None:
-        for holding, row, is_new in reversed(done):
-            holding.take(row)
-            if is_new:
-                self._end(holding)
-
-    def adopt(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
-    ) -> tuple[Violation, ...]:
+    def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Charge what is running already without checking: recovery after a restart.
 
         Returns:
@@ -188,8 +175,9 @@ class Manager:
             RequestError: as for `increase`.
         """
         with self._lock:
-            holding, row = self._prepared(queue_path, application_id, usage, user)
-            self._charge(holding, row)
+            row = row_of("usage", usage, self._in_force.epoch.layout)
+            holding = self._ledger.find(queue_path, application_id, user)
+            self._ledger.charge(holding, row)
             return tuple(violation for node in holding.chain() for violation in over(node))
 
     def replace(
@@ -206,8 +194,9 @@ class Manager:
         """
         with self._lock:
             layout = self._in_force.epoch.layout
-            holding, row = self._held(queue_path, application_id, placeholder, user)
-            real_row = row_of("real", real, layout)
+            row, real_row = row_of("placeholder", placeholder, layout), row_of("real", real, layout)
+            holding = self._ledger.find_held(queue_path, application_id, user)
+            holding.require(row)
             growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
             violations = holding.violations(layout.row(growth))
             if violations:
@@ -224,7 +213,7 @@ class Manager:
         application_id: str,
         usage: Resource,
         user: UserGroup,
-        remove_app: bool = False,  # noqa: FBT001, FBT002 - the documents' signature
+        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
         """Give *usage* of an application back to its user and its group. This is never denied.
 
@@ -242,21 +231,18 @@ class Manager:
         try:
             force = self._in_force
             with force.lock:
+                row = row_of("usage", usage, force.epoch.layout)
                 holding = self._holdings.get(application_id)
                 if (
-                    holding is not None
-                    and holding.user is user
-                    and holding.queue_path == queue_path
-                    and holding.epoch is force.epoch
-                    and type(usage) is Resource
-                    and usage.compiled[0] is force.epoch.layout
+                    holding is None
+                    or holding.user is not user
+                    or holding.queue_path != queue_path
+                    or holding.epoch is not force.epoch
                 ):
-                    row = usage.compiled[1]
-                else:
-                    holding, row = self._held(queue_path, application_id, usage, user)
+                    holding = self._ledger.find_held(queue_path, application_id, user)
                 holding.take(row, everything=remove_app)
                 if remove_app:
-                    self._end(holding)
+                    self._ledger.end(holding)
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
@@ -270,7 +256,8 @@ class Manager:
         Another thread may be granted the room in between; only `increase` itself is binding.
         """
         with self._lock:
-            holding, row = self._prepared(queue_path, application_id, usage, user)
+            row = row_of("usage", usage, self._in_force.epoch.layout)
+            holding = self._ledger.find(queue_path, application_id, user)
             if holding.epoch is not None and fits(holding.checked, row):
                 return ALLOWED
             violations = holding.violations(row)
@@ -286,7 +273,7 @@ class Manager:
         True
         """
         with self._lock:
-            holding = self._found(queue_path, application_id, user)
+            holding = self._ledger.find_for(queue_path, application_id, user)
             room: dict[str, int] = {}
             for node in holding.held_to(holding.chain()):
                 for name in node.limit.resources:
@@ -297,12 +284,13 @@ class Manager:
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
         with self._lock:
-            return not self._found(queue_path, application_id, user).violations(self._in_force.epoch.layout.row(_NOTHING))
+            nothing = self._in_force.epoch.layout.row(_NOTHING)
+            return not self._ledger.find_for(queue_path, application_id, user).violations(nothing)
 
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
-        """Return the group that the application is charged to, or would be: ``*`` for a group wildcard, None for none."""
+        """Return the group that the application is charged to, or would be; ``*`` for a group wildcard."""
         with self._lock:
-            group = self._found(queue_path, application_id, user).group
+            group = self._ledger.find_for(queue_path, application_id, user).group
             return None if group is None else group.name
 
     def effective_limits(
@@ -321,9 +309,9 @@ class Manager:
         """
         with self._lock:
             if application_id is None:
-                holding = self._new(self._in_force.path(queue_path), "", user_of(user))
+                holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
             else:
-                holding = self._found(queue_path, application_id, user)
+                holding = self._ledger.find_for(queue_path, application_id, user)
             return tuple(_effective(node) for node in holding.held_to(holding.chain()))
 
     # Limits
@@ -348,54 +336,44 @@ class Manager:
         Takes time in the number of limited queues of all users and groups, under the lock.
         """
         with self._lock:
-            return tuple(
-                violation
-                for tracker in self._trackers()
-                for path in sorted(tracker.nodes, key=lambda path: (-path.count("."), path))
-                for violation in over(tracker.nodes[path])
-            )
-
-    def _trackers(self) -> Iterator[QueueTracker]:
-        for named in (self._users, self._groups):
-            for name in sorted(named):
-                named[name].queue.refresh()
-                yield named[name].queue
+            nodes = (node for tracker in self._ledger.trackers() for node in tracker.in_line())
+            return tuple(violation for node in nodes for violation in over(node))
 
     # Showing
 
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
         with self._lock:
-            tracker = self._users.get(user_of(user).name)
+            tracker = self._ledger.users.get(user_of(user).name)
             return None if tracker is None else tracker.queue.total()
 
     def get_group_resources(self, group: str) -> Resource | None:
         """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
         with self._lock:
-            tracker = self._groups.get(group)
+            tracker = self._ledger.groups.get(group)
             return None if tracker is None else tracker.queue.total()
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
         """Return what every tracked user uses in which queues, with the limits there, sorted by name."""
         with self._lock:
-            copies = [TrackerCopy.of(self._users[name].queue) for name in sorted(self._users)]
+            copies = [TrackerCopy.of(self._ledger.users[name].queue) for name in sorted(self._ledger.users)]
         return tuple(copy.user_usage() for copy in copies)
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
         """Return what every tracked group uses in which queues, with the limits there, sorted by name."""
         with self._lock:
-            copies = [TrackerCopy.of(self._groups[name].queue) for name in sorted(self._groups)]
+            copies = [TrackerCopy.of(self._ledger.groups[name].queue) for name in sorted(self._ledger.groups)]
         return tuple(copy.group_usage() for copy in copies)
 
     def get_user_tracker(self, user_name: str) -> UserTracker | None:
         """Return the live tracker of a user; it is dropped, and of no use, when the last application has ended."""
         with self._lock:
-            return self._users.get(user_name)
+            return self._ledger.users.get(user_name)
 
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
         """Return the live tracker of a group; it is dropped, and of no use, when the last application has ended."""
         with self._lock:
-            return self._groups.get(group_name)
+            return self._ledger.groups.get(group_name)
 
     def verify(self) -> None:
         """Recompute every counter from what the applications hold, and compare.
@@ -404,81 +382,7 @@ class Manager:
             InvariantError: something differs. That is a bug in ugm, and worth a report.
         """
         with self._lock:
-            users = {name: tracker.queue for name, tracker in self._users.items()}
-            groups = {name: tracker.queue for name, tracker in self._groups.items()}
-            verify(users, groups, self._holdings)
-
-    # Finding holdings; the lock is held.
-
-    def _prepared(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
-    ) -> tuple[Holding, Row]:
-        row = row_of("usage", usage, self._in_force.epoch.layout)
-        return self._found(queue_path, application_id, user, asking=False), row
-
-    def _held(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Holding, Row]:
-        holding, row = self._prepared(queue_path, application_id, usage, user)
-        if holding.epoch is None:
-            reason = "the user is not tracked"
-            if user.name in self._users:
-                reason = "the application holds nothing in that queue"
-                if application_id not in self._holdings: 
-                    reason = "the application is not tracked"
-            raise NotTrackedError(application_id, holding.queue_path, user.name, reason)
-        return holding, row
-
-    def _found(self, queue_path: str, application_id: str, user: UserGroup, *, asking: bool = True) -> Holding:
-        """Return what the application holds in the queue, in line with the epoch; if nothing, a detached holding.
-
-        Somebody who only asks about the application of another user is told how one of that name would fare.
-        """
-        path = self._in_force.path(queue_path)
-        first = self._holdings.get(application_of(application_id))
-        if first is None:
-            return self._new(path, application_id, user_of(user))
-        if first.owner.name != user_of(user).name:
-            if asking:
-                return self._new(path, application_id, user)
-            raise RequestError("user", user.name, f"application {application_id!r} belongs to user {first.owner.name!r}")
-        for holding in siblings_from(first):
-            if holding.queue_path == path:
-                holding.user = user
-                holding.align()
-                return holding
-        return Holding(application_id, path, first.owner, first.group)
-
-    def _new(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
-        tracker = self._users.get(user.name) or UserTracker(user.name, self._in_force)
-        if tracker.has_group_for_app(application_id):
-            name = tracker.group_name_for_app(application_id)
-        else:
-            name = self._in_force.limits.groups.select(queue_path, user.groups)
-        group = None if name is None else self._groups.get(name) or GroupTracker(name, self._in_force)
-        holding = Holding(application_id, queue_path, tracker.queue, group and group.queue)
-        holding.user = user
-        return holding
-
-    def _charge(self, holding: Holding, row: Row) -> None:
-        is_new = holding.epoch is None
-        holding.add(row)
-        if is_new:
-            self._enter(holding)
-
-    def _enter(self, holding: Holding) -> None:
-        enter(self._holdings, holding)
-        owner, group = holding.owner, holding.group
-        if owner.name not in self._users:
-            self._users[owner.name] = UserTracker.of(owner)
-        if group is not None and group.name not in self._groups:
-            self._groups[group.name] = GroupTracker.of(group)
-
-    def _end(self, holding: Holding) -> None:
-        holding.detach()
-        leave(self._holdings, holding)
-        if not holding.owner.holdings:
-            del self._users[holding.owner.name]
-        if holding.group is not None and not holding.group.holdings:
-            del self._groups[holding.group.name]
+            verify(self._ledger)
 
 
 def _effective(node: QuotaNode) -> EffectiveLimit:

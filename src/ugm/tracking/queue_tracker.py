@@ -14,7 +14,7 @@ tracking" and "Configuration updates and storage".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, final
 
 from ugm.errors import NotTrackedError, RequestError
@@ -35,8 +35,8 @@ _USER: Final = TrackingType.USER
 class QueueTracker:
     """What one user or one group uses in which queues, and the counters of its limits.
 
-    A tracker by itself enforces the limits that *in_force* has for its name. Within a `ugm.Manager` it belongs to a user
-    tracker or a group tracker and is changed through them.
+    A tracker by itself enforces the limits that *in_force* has for its name. Within a `ugm.Manager` it belongs to a
+    user tracker or a group tracker.
 
     Args:
         name: the user or the group.
@@ -113,9 +113,7 @@ class QueueTracker:
         """
         return self.increase_for(None, queue_path, application_id, usage)
 
-    def increase_for(
-        self, group: QueueTracker | None, queue_path: str, application_id: str, usage: Resource
-    ) -> bool:
+    def increase_for(self, group: QueueTracker | None, queue_path: str, application_id: str, usage: Resource) -> bool:
         """Do what `increase_resource` does, charging an application that is new to *group* as well."""
         path, application_id = self.in_force.path(queue_path), application_of(application_id)
         with self.in_force.lock:
@@ -242,6 +240,11 @@ class QueueTracker:
         """Bring the counters in line with the limits in force."""
         if self._epoch is not self.in_force.epoch:
             self._recount()
+
+    def in_line(self) -> list[Node[QueueTracker]]:
+        """Return all counters, in line with the limits in force, leaf to root."""
+        self.refresh()
+        return sorted(self.nodes.values(), key=lambda node: (-node.queue_path.count("."), node.queue_path))
 
     def _recount(self) -> None:
         epoch = self.in_force.epoch

@@ -3,8 +3,8 @@
 A snapshot is made in two steps: what it shows is copied while the lock is held, and put in order afterwards.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking"; user based quota enforcement,
-"Exposure of quota details". The JSON is the union of both: limits are always shown, and groups show both their users and
-their applications.
+"Exposure of quota details". The JSON is the union of both: limits are always shown, and groups show both their users
+and their applications.
 """
 
 from __future__ import annotations

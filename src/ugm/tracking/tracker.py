@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ugm.identity import TrackingType
-from ugm.identity import UserGroup
+from ugm.identity import TrackingType, UserGroup
 from ugm.resources import Resource
 from ugm.tracking.snapshot import GroupUsage, UserUsage
 
@@ -20,14 +19,17 @@ __all__ = ["EffectiveLimit", "Request", "Tracker"]
 class Tracker(Protocol):
     """What counts and enforces the usage of users and groups; `ugm.Manager` is one."""
 
-    def increase_tracked_resource(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
-    ) -> bool:
+    def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
         """Charge *usage* to the user and the group of an application, or to neither, and return which."""
         ...
 
     def decrease_tracked_resource(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, remove_app: bool = False
+        self,
+        queue_path: str,
+        application_id: str,
+        usage: Resource,
+        user: UserGroup,
+        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
         """Give *usage* back; with *remove_app*, end the application in that queue."""
         ...

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Self, final
 
-from ugm.identity import TrackingType
 from ugm.errors import RequestError
+from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of
 from ugm.tracking.group_tracker import GroupTracker
@@ -52,8 +52,8 @@ class UserTracker:
     @classmethod
     def of(cls, queue: QueueTracker) -> Self:
         """Return a user tracker that keeps its usage in *queue*."""
-        tracker = cls.__new__(cls)
-        tracker.queue, tracker._chosen = queue, None
+        tracker = cls(queue.name, queue.in_force)
+        tracker.queue = queue
         return tracker
 
     @property

@@ -1,0 +1,136 @@
+"""Who holds what: every application of a partition, with the trackers of its user and of its group.
+
+The ledger finds what an application holds, makes the trackers that a new application needs, and drops those whose last
+application has ended. It decides nothing about limits and takes no lock; a `ugm.Manager` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+from ugm.errors import NotTrackedError, RequestError
+from ugm.hierarchy import Row
+from ugm.identity import UserGroup
+from ugm.tracking._arguments import application_of, user_of
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.holding import Holding, enter, leave, siblings_from
+from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.user_tracker import UserTracker
+
+__all__ = ["Ledger"]
+
+
+@final
+class Ledger:
+    """All holdings of a partition.
+
+    Invariant: a tracker is listed exactly while something is charged to it.
+    """
+
+    __slots__ = ("_in_force", "groups", "holdings", "users")
+
+    #: Every application, to what it holds; the same holdings that the trackers list.
+    holdings: dict[str, Holding]
+    users: dict[str, UserTracker]
+    groups: dict[str, GroupTracker]
+
+    def __init__(self, in_force: LimitsInForce) -> None:
+        self._in_force: Final = in_force
+        self.holdings = {}
+        self.users = {}
+        self.groups = {}
+
+    def find(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+        """Return what an application holds in a queue, in line with the limits in force.
+
+        If it holds nothing there, the answer is a detached holding, which nothing knows of.
+
+        Raises:
+            RequestError: an argument is empty, not well formed or of the wrong kind, or the application belongs to
+                another user.
+        """
+        path = self._in_force.path(queue_path)
+        first = self.holdings.get(application_of(application_id))
+        if first is None:
+            return self.open(path, application_id, user_of(user))
+        if first.owner.name != user_of(user).name:
+            reason = f"application {application_id!r} belongs to user {first.owner.name!r}"
+            raise RequestError("user", user.name, reason)
+        for holding in siblings_from(first):
+            if holding.queue_path == path:
+                holding.user = user
+                holding.align()
+                return holding
+        return Holding(application_id, path, first.owner, first.group, user)
+
+    def find_for(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+        """Return what `find` does, for somebody who only asks.
+
+        Who asks about the application of another user is told how an application of that name would fare.
+        """
+        first = self.holdings.get(application_of(application_id))
+        if first is not None and first.owner.name != user_of(user).name:
+            return self.open(self._in_force.path(queue_path), application_id, user)
+        return self.find(queue_path, application_id, user)
+
+    def find_held(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+        """Return what an application holds in a queue.
+
+        Raises:
+            RequestError: as for `find`.
+            NotTrackedError: it holds nothing there.
+        """
+        holding = self.find(queue_path, application_id, user)
+        if holding.epoch is None:
+            if user.name not in self.users:
+                reason = "the user is not tracked"
+            elif application_id not in self.holdings:
+                reason = "the application is not tracked"
+            else:
+                reason = "the application holds nothing in that queue"
+            raise NotTrackedError(application_id, holding.queue_path, user.name, reason)
+        return holding
+
+    def open(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+        """Return a detached holding for an application that is not tracked, charged to the group that is chosen now."""
+        tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
+        if tracker.has_group_for_app(application_id):
+            name = tracker.group_name_for_app(application_id)
+        else:
+            name = self._in_force.limits.groups.select(queue_path, user.groups)
+        group = None if name is None else self.groups.get(name) or GroupTracker(name, self._in_force)
+        return Holding(application_id, queue_path, tracker.queue, group and group.queue, user)
+
+    def charge(self, holding: Holding, row: Row) -> None:
+        """Charge a holding without checking, and list it if it was detached."""
+        is_new = holding.epoch is None
+        holding.add(row)
+        if is_new:
+            self.list(holding)
+
+    def list(self, holding: Holding) -> None:
+        """List a holding that has been attached, and its trackers."""
+        enter(self.holdings, holding)
+        owner, group = holding.owner, holding.group
+        if owner.name not in self.users:
+            self.users[owner.name] = UserTracker.of(owner)
+        if group is not None and group.name not in self.groups:
+            self.groups[group.name] = GroupTracker.of(group)
+
+    def end(self, holding: Holding) -> None:
+        """End an application in the queue of a holding of which nothing is used any more."""
+        holding.detach()
+        leave(self.holdings, holding)
+        if not holding.owner.holdings:
+            del self.users[holding.owner.name]
+        if holding.group is not None and not holding.group.holdings:
+            del self.groups[holding.group.name]
+
+    def trackers(self) -> Iterator[QueueTracker]:
+        """Yield what keeps the usage of every user, then of every group, sorted by name."""
+        for name in sorted(self.users):
+            yield self.users[name].queue
+        for name in sorted(self.groups):
+            yield self.groups[name].queue
