@@ -205,6 +205,29 @@ def test_decisions_are_counted() -> None:
     assert report.decisions == 5
 
 
+def test_held_jobs_cost_nothing() -> None:
+    """However many different jobs a limit holds, each release asks for no more of them than can start."""
+    partition = limited(Limit(groups=("dev",), max_applications=1))
+    users = [UserGroup(f"user{number}", ("dev",)) for number in range(50)]
+
+    report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], partition)
+
+    # Once for each when it comes, and once more for each that was held.
+    assert report.decisions == 50 + 49
+
+
+def test_a_size_that_fits_is_found_among_many() -> None:
+    """A release that leaves little room passes over all jobs that need more without asking for them."""
+    partition = limited(Limit(users=("sue",), max_resources=Resource(vcore=100)))
+    large = [job(number, 1, 10, 100 - number) for number in range(1, 50)]
+
+    report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], partition, until=500)
+
+    # Job 102 takes what 100 gives back at 5.
+    assert (report.started, report.held, report.waiting.max) == (3, 49, 4)
+    assert report.decisions == 2 + 50 + 1
+
+
 def test_jobs_out_of_order() -> None:
     """The jobs of a workload come in the order of their submission."""
     with pytest.raises(RequestError) as caught:

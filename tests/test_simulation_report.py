@@ -210,7 +210,15 @@ def test_fits_the_terminal(width: int) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0s"), (59.4, "59s"), (59.6, "1m 00s"), (3599, "59m 59s"), (3600, "1h 00m"), (86399, "23h 59m")],
+    [
+        (0, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m 00s"),
+        (3599, "59m 59s"),
+        (3600, "1h 00m"),
+        (86399, "23h 59m"),
+        (10**9, "11,574d"),
+    ],
 )
 def test_brief_time(seconds: float, text: str) -> None:
     """A time has at most two units."""

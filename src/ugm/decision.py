@@ -138,7 +138,7 @@ def crowded(chain: Iterable[Node[OwnerT]]) -> list[Violation]:
     return [
         _violation(node, None, node.limit.applications, node.limit.applications - node.running, 1)
         for node in chain
-        if 0 < node.limit.applications <= node.running
+        if node.running >= node.limit.most_running
     ]
 
 
@@ -147,7 +147,7 @@ def over(node: Node[OwnerT]) -> Iterator[Violation]:
     for name, most in node.limit.resources.amounts.items():
         if node.free(name) < 0:
             yield _violation(node, name, most, node.free(name), 0)
-    if 0 < node.limit.applications < node.running:
+    if node.running > node.limit.most_running:
         yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
 
 

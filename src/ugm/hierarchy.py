@@ -35,6 +35,7 @@ __all__ = [
     "admit",
     "charge",
     "fits",
+    "fits_one_more",
     "refund",
 ]
 
@@ -106,13 +107,15 @@ class Limit:
         place: where it was set, for people: the queue path and the position among its limits.
     """
 
-    __slots__ = ("_others", "applications", "memory", "place", "resources", "vcore", "wildcard")
+    __slots__ = ("_others", "applications", "memory", "most_running", "place", "resources", "vcore", "wildcard")
 
     def __init__(self, resources: Resource, applications: int = 0, *, wildcard: bool = False, place: str = "") -> None:
         self.resources: Final = resources
         self.applications: Final = applications
         self.wildcard: Final = wildcard
         self.place: Final = place
+        #: How many may run, as a number in any case.
+        self.most_running: Final = applications or UNLIMITED
         #: Where the counts of a node start.
         self.vcore: Final = resources.amounts.get(VCORE, UNLIMITED)
         self.memory: Final = resources.amounts.get(MEMORY, UNLIMITED)
@@ -214,6 +217,14 @@ def fits(chain: Chain, row: Row) -> bool:
         for node in chain:
             if node.free_others[position] < amount:
                 return False
+    return True
+
+
+def fits_one_more(chain: Chain) -> bool:
+    """Return whether one more application may run below every node of *chain*; changes nothing."""
+    for node in chain:  # noqa: SIM110 - a loop takes half the time of a generator
+        if node.running >= node.limit.most_running:
+            return False
     return True
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import click
 from rich.console import Console
 
-from ugm import ConfigError, Problem, UgmError, load_config
+from ugm import ConfigError, Problem, RequestError, UgmError, load_config
 from ugm.cli.options import read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
 from ugm.simulation import JobMapping, Report, parse_swf, simulate
@@ -151,7 +151,7 @@ def _partition(file: Path, name: str | None) -> PartitionLimits:
     config = load_config(str(file))
     try:
         return config.partition(name)
-    except LookupError as error:
+    except RequestError as error:
         raise click.BadParameter(str(error), param_hint="--partition") from None
 
 

@@ -1,66 +1,31 @@
 """YAML text to plain data, with the place of every value.
 
-One pass over the events of the parser, without recursion, builds mappings, lists and scalars, and beside them a tree
-of marks. Scalars stay text: `Quoted` where quotes or a tag say that it is one, None for the plain words for nothing.
+What is no text, or too large, is refused here before the parser sees it; what comes out of the parser is put together
+in `ugm.config._builder`. Loading finds as much as it can: it stops only at what is no YAML or too much of it.
 
-What cannot be data, or would be too much of it, is refused before it is built: size, depth, and how much aliases stand
-for. Single keys and values that cannot be used are problems; loading goes on with `UNUSABLE` in their stead, so that
-one reading finds as much as it can.
-
-This module knows nothing of queues and limits.
+Nothing here knows of queues and limits.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, TypeAlias, cast
+from typing import Final, NamedTuple, cast
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
 
-from ugm.config.places import START, ListPlace, MappingPlace, Mark, Place, line_and_column, mark_at, mark_of
-from ugm.config.scalars import Quoted, quote
+from ugm.config._builder import MAX_ALIASED, MAX_DEPTH, MAX_VALUES, UNUSABLE, Builder, Value, mark_in, not_text
+from ugm.config.places import START, Place
 from ugm.errors import ConfigError, Problem
 
 __all__ = ["MAX_ALIASED", "MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "UNUSABLE", "Document", "Value", "load"]
 
 #: The largest text that is read, in bytes.
 MAX_BYTES: Final = 16 * 2**20
-#: How many keys, scalars, lists and mappings a text may have; 100,000 limits have 1.3 million.
-MAX_VALUES: Final = 2_000_000
-#: How many values all aliases together may stand for.
-MAX_ALIASED: Final = 100_000
-#: How deep lists and mappings may be nested; a queue costs two levels.
-MAX_DEPTH: Final = 100
-
-#: Stands where a value cannot be used, for a reason that has been reported.
-UNUSABLE: Final = object()
 
 #: What YAML does not allow in a text, in quotes or out of them.
 _NOT_TEXT: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-_NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
-_TAG: Final = "tag:yaml.org,2002:"
-_PLAIN_TAGS: Final = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
-_TEXT_TAGS: Final = frozenset({_TAG + "str", "!"})
-_LIST_TAGS: Final = frozenset({None, _TAG + "seq", "!"})
-_MAPPING_TAGS: Final = frozenset({None, _TAG + "map", "!"})
-_MERGE: Final = "<<"
 #: Without the library in C the same parser in Python serves, more slowly.
 _Parser: Final = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-#: A mapping, a list, a text, None or `UNUSABLE`.
-Value: TypeAlias = Any
 
 
 class Document(NamedTuple):
@@ -69,18 +34,6 @@ class Document(NamedTuple):
     data: Value
     place: Place
     problems: list[Problem]
-
-
-class _Event(Protocol):
-    """The beginning of a value, or an alias, as the YAML parser announces it."""
-
-    start_mark: yaml.Mark
-    anchor: str | None
-    tag: str | None
-    #: Of a scalar.
-    value: str
-    #: Of a scalar: what quotes it, if anything.
-    style: str | None
 
 
 def load(text: str, file: str) -> Document:
@@ -94,13 +47,13 @@ def load(text: str, file: str) -> Document:
         ConfigError: the text is no YAML, or more than is read; nothing of it can be judged.
     """
     _check_text(text, file)
-    builder = _Builder(file)
+    builder = Builder(file)
     parser = _Parser(text)
     try:
         builder.build(parser.get_event)
-    except yaml.MarkedYAMLError as error:
-        reason = ", ".join(part for part in (error.context, error.problem) if part)
-        builder.refuse(_mark(error.problem_mark or error.context_mark), "yaml-syntax", f"no YAML: {reason}")
+    except yaml.YAMLError as error:
+        reason = ", ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
+        builder.refuse(mark_in(getattr(error, "problem_mark", None)), "yaml-syntax", f"no YAML: {reason}")
     except ConfigError:
         raise
     except (ValueError, OverflowError):
@@ -111,10 +64,6 @@ def load(text: str, file: str) -> Document:
     return Document(builder.data, builder.place, builder.problems)
 
 
-def _mark(mark: yaml.Mark | None) -> Mark:
-    return START if mark is None else mark_at(mark.line, mark.column)
-
-
 def _check_text(text: str, file: str) -> None:
     # Only a text near the bound is encoded to be measured.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
@@ -123,215 +72,4 @@ def _check_text(text: str, file: str) -> None:
     if found := _NOT_TEXT.search(text):
         before = text[: found.start()]
         line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-        raise ConfigError((Problem(file, line, column, "", "text-invalid", _not_text(found[0])),))
-
-
-def _not_text(character: str) -> str:
-    return f"the character U+{ord(character):04X} does not belong in a text"
-
-
-class _Open:
-    """A list or mapping that has begun and not ended."""
-
-    __slots__ = ("anchor", "items", "key", "key_mark", "keys", "mark", "merged", "places", "size")
-
-    def __init__(self, mark: Mark, anchor: str | None, *, mapping: bool) -> None:
-        self.mark = mark
-        self.anchor = anchor
-        #: A dictionary or a list, and beside it the places of what is in it.
-        self.items: Any = {} if mapping else []
-        self.places: Any = {} if mapping else []
-        #: In a mapping: where each key is; None for a list.
-        self.keys: dict[str, Mark] | None = {} if mapping else None
-        #: In a mapping: the key whose value comes next, `UNUSABLE` if that is dropped, None before a key.
-        self.key: Any = None
-        self.key_mark = mark
-        #: What the merge key brings.
-        self.merged: list[tuple[dict[str, Value], MappingPlace]] = []
-        #: How many values it stands for.
-        self.size = 1
-
-
-class _Builder:
-    """Turns events into values."""
-
-    __slots__ = ("aliased", "anchors", "data", "file", "open", "place", "problems", "values")
-
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.problems: list[Problem] = []
-        self.data: Value = None
-        self.place: Place = START
-        #: From the outermost to the innermost.
-        self.open: list[_Open] = []
-        #: Value, place and size; None while the anchored value is not finished.
-        self.anchors: dict[str, tuple[Value, Place, int] | None] = {}
-        #: How many values there have been, and how many the aliases among them stand for.
-        self.values = 0
-        self.aliased = 0
-
-    def report(self, mark: Mark, code: str, message: str) -> None:
-        """Note a problem and go on."""
-        self.problems.append(Problem(self.file, *line_and_column(mark), "", code, message))
-
-    def refuse(self, mark: Mark, code: str, message: str) -> NoReturn:
-        """Give up on the text."""
-        self.report(mark, code, message)
-        raise ConfigError(tuple(sorted(self.problems))) from None
-
-    def build(self, next_event: Callable[[], Value]) -> None:
-        """Read the first document; there must not be a second."""
-        documents = 0
-        while True:
-            event = next_event()
-            kind = type(event)
-            if kind is ScalarEvent:
-                self._scalar(event)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                self._begin(event, mapping=kind is MappingStartEvent)
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._end()
-            elif kind is AliasEvent:
-                self._alias(event)
-            elif kind is DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    message = "a second document begins here; only one is read"
-                    self.report(_mark(event.start_mark), "yaml-second-document", message)
-                    return
-            elif kind is StreamEndEvent:
-                return
-
-    def _scalar(self, event: _Event) -> None:
-        value: Value = event.value
-        at = event.start_mark
-        mark = mark_at(at.line, at.column)
-        if event.tag is not None:
-            value = self._tagged(event, mark)
-        elif event.style:
-            value = self._quoted(value, mark)
-        elif value in _NULLS and not self._expects_key():
-            value = None
-        if event.anchor is not None:
-            self.anchors[event.anchor] = (value, mark, 1)
-        self._add(value, mark, 1)
-
-    def _quoted(self, value: str, mark: Mark) -> Value:
-        # The parser in Python lets escapes of half a character pass; the one in C does not.
-        if found := _SURROGATE.search(value):
-            self.report(mark, "text-invalid", _not_text(found[0]))
-            return UNUSABLE
-        return Quoted(value)
-
-    def _tagged(self, event: _Event, mark: Mark) -> Value:
-        """Obey the tags that say no more than the schema does."""
-        if event.tag in _TEXT_TAGS:
-            return self._quoted(event.value, mark)
-        if event.tag in _PLAIN_TAGS:
-            return None if event.value in _NULLS else event.value
-        self._report_tag(event, mark)
-        return UNUSABLE
-
-    def _report_tag(self, event: _Event, mark: Mark) -> None:
-        self.report(mark, "yaml-tag-unknown", f"the tag {quote(str(event.tag))} means nothing here")
-
-    def _begin(self, event: _Event, *, mapping: bool) -> None:
-        mark = _mark(event.start_mark)
-        if len(self.open) == MAX_DEPTH:
-            self.refuse(mark, "yaml-too-deep", f"lists and mappings are more than {MAX_DEPTH} deep")
-        if event.tag not in (_MAPPING_TAGS if mapping else _LIST_TAGS):
-            self._report_tag(event, mark)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = None
-        self.open.append(_Open(mark, event.anchor, mapping=mapping))
-
-    def _end(self) -> None:
-        closed = self.open.pop()
-        place: Place
-        if closed.keys is None:
-            place = ListPlace(closed.mark, closed.places)
-        else:
-            _merge(closed, closed.keys)
-            place = MappingPlace(closed.mark, closed.keys, closed.places)
-        if closed.anchor is not None:
-            self.anchors[closed.anchor] = (closed.items, place, closed.size)
-        self._add(closed.items, place, closed.size)
-
-    def _alias(self, event: _Event) -> None:
-        name, mark = str(event.anchor), _mark(event.start_mark)
-        anchored = self.anchors.get(name)
-        if anchored is None:
-            if name in self.anchors:
-                self.report(mark, "yaml-alias-recursive", f"the anchor {quote(name)} contains itself")
-            else:
-                self.report(mark, "yaml-alias-unknown", f"no anchor {quote(name)} precedes its alias")
-            anchored = (UNUSABLE, mark, 1)
-        value, place, size = anchored
-        self.aliased += size
-        if self.aliased > MAX_ALIASED:
-            self.refuse(mark, "yaml-aliases-too-large", f"the aliases stand for more than {MAX_ALIASED} values")
-        self._add(value, place, size)
-
-    def _expects_key(self) -> bool:
-        return bool(self.open) and self.open[-1].key is None and self.open[-1].keys is not None
-
-    def _add(self, value: Value, place: Place, size: int) -> None:
-        """Put a finished value where it belongs: it is an item, a key, the value of a key, or the document."""
-        self.values += 1
-        if self.values > MAX_VALUES:
-            self.refuse(mark_of(place), "yaml-too-many-values", f"there are more than {MAX_VALUES} values")
-        if not self.open:
-            self.data, self.place = value, place
-            return
-        inner = self.open[-1]
-        inner.size += size
-        if inner.keys is None:
-            inner.items.append(value)
-            inner.places.append(place)
-        elif inner.key is None:
-            self._add_key(inner, inner.keys, value, mark_of(place))
-        else:
-            self._add_value(inner, inner.keys, value, place)
-
-    def _add_key(self, inner: _Open, keys: dict[str, Mark], key: Value, mark: Mark) -> None:
-        inner.key, inner.key_mark = key, mark
-        if not isinstance(key, str):
-            inner.key = UNUSABLE
-            if key is not UNUSABLE:
-                self.report(mark, "yaml-key-invalid", "a key is a text, not a list, a mapping or nothing")
-        elif key in keys:
-            inner.key = UNUSABLE
-            first, _ = line_and_column(keys[key])
-            message = f"the key {quote(key)} is given twice, first in line {first}"
-            self.report(mark, "yaml-key-duplicate", message)
-
-    def _add_value(self, inner: _Open, keys: dict[str, Mark], value: Value, place: Place) -> None:
-        key, inner.key = inner.key, None
-        if key is UNUSABLE:
-            return
-        keys[key] = inner.key_mark
-        if key == _MERGE and not isinstance(key, Quoted):
-            self._add_merged(inner, value, place)
-        else:
-            inner.items[key] = value
-            inner.places[key] = place
-
-    def _add_merged(self, inner: _Open, value: Value, place: Place) -> None:
-        """Note what the merge key brings: a mapping, or several, the first of which wins."""
-        brought = zip(value, place.items, strict=True) if isinstance(place, ListPlace) else [(value, place)]
-        for mapping, mapping_place in brought:
-            if isinstance(mapping_place, MappingPlace):
-                inner.merged.append((mapping, mapping_place))
-            elif mapping is not UNUSABLE:
-                message = "a merge key takes a mapping, or a list of mappings"
-                self.report(inner.key_mark, "yaml-merge-invalid", message)
-
-
-def _merge(closed: _Open, keys: dict[str, Mark]) -> None:
-    """Take from the merged mappings what a mapping does not say itself."""
-    for items, place in closed.merged:
-        for key, value in items.items():
-            if key not in closed.items:
-                closed.items[key] = value
-                closed.places[key] = place.values[key]
-                keys[key] = place.keys[key]
+        raise ConfigError((Problem(file, line, column, "", "text-invalid", not_text(found[0])),))

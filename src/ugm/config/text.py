@@ -44,27 +44,24 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     """
     file = os.fspath(path)
     try:
-        # A directory, a device or a pipe is no file: reading one might never end.
-        if FilePath(file).exists() and not FilePath(file).is_file():
-            raise IsADirectoryError(None, "not a file")
         with FilePath(file).open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),)) from None
     try:
-        text = content.decode("utf-8-sig")
+        # Of a file that is too large the end may be half a character; the text is refused all the same.
+        text = content.decode("utf-8-sig", errors="strict" if len(content) <= MAX_BYTES else "replace")
     except UnicodeDecodeError as error:
         raise ConfigError((_not_utf8(file, content, error.start),)) from None
     return parse_config(text, file=file)
 
 
 def _not_utf8(file: str, content: bytes, at: int) -> Problem:
-    before = content[:at]
-    if len(content) > MAX_BYTES:
-        # The cut may have gone through a character.
-        return Problem(file, 1, 1, "", "text-too-large", f"the text is larger than {MAX_BYTES} bytes")
-    line, column = before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+    line_start = content.rfind(b"\n", 0, at) + 1
+    # The bytes before the first that is wrong are right; a byte order mark is no character of the line.
+    column = len(content[line_start:at].decode("utf-8-sig")) + 1
+    line = content.count(b"\n", 0, at) + 1
     return Problem(file, line, column, "", "text-invalid", f"the byte 0x{content[at]:02X} is not UTF-8")
 
 
@@ -147,14 +144,14 @@ def _without(data: Value, paths: list[Path]) -> Value:
 
 
 def _pruned(data: Value, tree: _Tree, path: Path) -> Value:
+    if not tree:
+        return "" if path[-2] in _LISTS_OF_TEXTS else {}
     if isinstance(data, dict):
         return {
             key: _pruned(value, tree[key], (*path, key)) if key in tree else value
             for key, value in data.items()
             if tree.get(key) != {}
         }
-    if not tree:
-        return "" if path[-2] in _LISTS_OF_TEXTS else {}
     return [_pruned(item, tree[at], (*path, at)) if at in tree else item for at, item in enumerate(data)]
 
 

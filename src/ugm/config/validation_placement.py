@@ -134,7 +134,7 @@ def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
     related = ((*spot.path, "queues"),)
     for chain in _chains(spot):
         fixed = _fixed_part(chain)
-        if not fixed or not all(rule.value for rule, _ in fixed):
+        if not fixed or not all(rule.value for rule, _ in fixed) or any(_is_qualified(r.value) for r, _ in fixed[1:]):
             continue
         names = ".".join(rule.value.lower() for rule, _ in fixed).split(".")
         if names[0] != ROOT:

@@ -25,7 +25,7 @@ class FirstFit(Generic[Item]):
     >>> line.add(1, 5, "large")
     >>> line.add(2, 3, "small")
     >>> line.first(4), line.first(9), line.first(1)
-    (2, 1, None)
+    ((2, 3), (1, 5), None)
     >>> line.take(2)
     'small'
     """
@@ -52,8 +52,8 @@ class FirstFit(Generic[Item]):
             self._least[node] = amount
             node >>= 1
 
-    def first(self, room: int) -> int | None:
-        """Return the first position whose item needs no more than *room*."""
+    def first(self, room: int) -> tuple[int, int] | None:
+        """Return the first position whose item needs no more than *room*, and what it needs."""
         least = self._least
         if least.get(1, math.inf) > room:
             return None
@@ -62,7 +62,7 @@ class FirstFit(Generic[Item]):
             node *= 2
             if least.get(node, math.inf) > room:
                 node += 1
-        return node - _LEAVES
+        return node - _LEAVES, least[node]
 
     def take(self, position: int) -> Item:
         """Remove and return the item at a position."""

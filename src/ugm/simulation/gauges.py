@@ -101,8 +101,12 @@ class Gauge:
         self.used = self.peak = 0
         self.waiting = FirstFit()
 
-    def next_in_line(self) -> int | None:
-        """Return the position of the first kind that the gauge has room for."""
+    def has_room(self, amount: int) -> bool:
+        """Whether so much more would be within the limit."""
+        return self.used + amount <= self.limit
+
+    def next_in_line(self) -> tuple[int, int] | None:
+        """Return the position of the first kind that the gauge has room for, and the amount that it needs."""
         return self.waiting.first(self.limit - self.used)
 
 
@@ -113,7 +117,7 @@ class Kind:
     If one of them is denied, so are all. The replay asks for the first and lets the others stand behind it.
     """
 
-    __slots__ = ("gauges", "held", "last_booked", "never", "queue_path", "usage", "user", "watched")
+    __slots__ = ("__weakref__", "gauges", "held", "last_booked", "never", "queue_path", "usage", "user", "watched")
 
     #: Every gauge that the usage counts on and the amount that it takes there: the user's, leaf to root, the group's.
     gauges: tuple[tuple[Gauge, int], ...]
@@ -166,7 +170,7 @@ class Gauges:
         manager: asked which limits there are, never for usage.
     """
 
-    __slots__ = ("_gauges", "_manager", "rules")
+    __slots__ = ("_gauges", "_limits", "_manager", "rules")
 
     #: In the order in which jobs met them.
     rules: dict[_RuleKey, Rule]
@@ -174,6 +178,8 @@ class Gauges:
     def __init__(self, manager: Manager) -> None:
         self._manager: Final = manager
         self._gauges: dict[tuple[TrackingType, str, str, str | None], Gauge] = {}
+        #: What the manager said, by queue path and user: limits do not change during a replay.
+        self._limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = {}
         self.rules = {}
 
     def of(self, violation: Violation) -> Gauge:
@@ -182,9 +188,12 @@ class Gauges:
 
     def for_job(self, job: Job) -> list[tuple[Gauge, int]]:
         """Return every gauge that a job counts on, with the amount."""
+        where = (job.queue_path, job.user)
+        if (limits := self._limits.get(where)) is None:
+            limits = self._limits[where] = self._manager.effective_limits(job.user, job.queue_path)
         return [
             (self._gauge(limit, resource, most), 1 if resource is None else job.usage[resource])
-            for limit in self._manager.effective_limits(job.user, job.queue_path)
+            for limit in limits
             for resource, most in _amounts(limit)
             if resource is None or job.usage.get(resource)
         ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal, final, get_args
 
@@ -26,6 +27,9 @@ NameField = Literal["user", "group", "executable", "queue", "partition"]
 DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
     {"user": "user", "group": "group", "executable": "executable", "queue": "queue", "partition": "site"}
 )
+
+#: How many sizes of jobs are kept for sharing; where the log has the memory that was used, each job has its own.
+_REMEMBERED_SIZES: Final = 1024
 
 _KIB: Final = 2**10
 _GIB: Final = 2**30
@@ -76,28 +80,21 @@ class JobMapping:
         Raises:
             RequestError: a prefix makes a name that no queue or user can have.
         """
-        # A log has few users, places and sizes: equal values are made once and shared.
-        users: dict[tuple[int, int], UserGroup] = {}
-        paths: dict[tuple[int, ...], str] = {}
-        usages: dict[tuple[int, int], Resource] = {}
+        # A log has few users and places, and often few sizes: equal values are made once and shared.
+        user_of, path_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue_path)
+        usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
         for record in records:
-            who = (record.user, record.group)
-            if (user := users.get(who)) is None:
-                user = users[who] = self._user(record)
-            where = tuple([getattr(record, level) for level in self.queue_levels])
-            if (path := paths.get(where)) is None:
-                path = paths[where] = self._queue_path(where)
-            size = self._size(record)
-            if (usage := usages.get(size)) is None:
-                usage = usages[size] = self._usage(*size)
+            path = path_of(*[getattr(record, level) for level in self.queue_levels])
+            user = user_of(record.user, record.group)
+            usage = usage_of(*self._size(record))
             yield Job(record.number, record.submit_time, max(record.run_time, 0), path, user, usage)
 
-    def _user(self, record: SwfRecord) -> UserGroup:
-        name = self.unknown_user if record.user == UNKNOWN else self._name("user", record.user)
-        groups = () if record.group == UNKNOWN else (self._name("group", record.group),)
+    def _user(self, user: int, group: int) -> UserGroup:
+        name = self.unknown_user if user == UNKNOWN else self._name("user", user)
+        groups = () if group == UNKNOWN else (self._name("group", group),)
         return UserGroup(name, groups)
 
-    def _queue_path(self, numbers: tuple[int, ...]) -> str:
+    def _queue_path(self, *numbers: int) -> str:
         known = [
             self._name(level, number)
             for level, number in zip(self.queue_levels, numbers, strict=True)

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import Final, Literal, NamedTuple, final
+from weakref import WeakValueDictionary
 
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
@@ -93,11 +94,11 @@ def _ignore(progress: Progress) -> None:
     """Observe nothing."""
 
 
-def _nominate(gauge: Gauge, candidates: list[tuple[int, Gauge]]) -> None:
-    """Add the first in line before a gauge to a heap of candidates, if it has room for anybody."""
-    order = gauge.next_in_line()
-    if order is not None:
-        heappush(candidates, (order, gauge))
+def _nominate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
+    """Add the first in line before a gauge to a heap of (order, amount, gauge), if it has room for anybody."""
+    found = gauge.next_in_line()
+    if found is not None:
+        heappush(candidates, (*found, gauge))
 
 
 @final
@@ -111,7 +112,9 @@ class _Replay:
         self._tally: Final = Tally()
         self._now = 0
         self._decisions = 0
-        self._kinds: dict[tuple[str, UserGroup, Resource], Kind] = {}
+        #: A kind is forgotten with the last of its jobs that is held or runs: where each job has its own size, there
+        #: would be one for each.
+        self._kinds: WeakValueDictionary[tuple[str, UserGroup, Resource], Kind] = WeakValueDictionary()
         #: Numbers of the jobs that are held or running.
         self._alive: set[int] = set()
         #: A heap of (end, order of start, kind, job); the order settles which of two that end together is first.
@@ -145,7 +148,8 @@ class _Replay:
 
     def _kind_of(self, job: Job) -> Kind:
         key = (job.queue_path, job.user, job.usage)
-        if (kind := self._kinds.get(key)) is None:
+        kind = self._kinds.get(key)
+        if kind is None:
             kind = self._kinds[key] = Kind(*key, self._gauges.for_job(job))
         return kind
 
@@ -203,16 +207,16 @@ class _Replay:
     def _retry(self, relieved: Iterable[Gauge]) -> None:
         """Start the held jobs that fit now, the oldest first.
 
-        During a round usage only grows: who does not fit a gauge once will not fit it later, and those that find another
-        limit in their way are done with for this round.
+        During a round usage only grows: who does not fit a gauge once will not fit it later, and those that find
+        another limit in their way are done with for this round.
         """
-        candidates: list[tuple[int, Gauge]] = []
+        candidates: list[tuple[int, int, Gauge]] = []
         for gauge in relieved:
             _nominate(gauge, candidates)
         while candidates:
-            order, gauge = heappop(candidates)
+            order, amount, gauge = heappop(candidates)
             # Others may have taken the room since.
-            if gauge.next_in_line() == order:
+            if gauge.has_room(amount):
                 self._retry_kind(gauge.waiting.take(order))
             _nominate(gauge, candidates)
 

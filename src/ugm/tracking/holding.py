@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 from ugm.decision import Violation, crowded, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, refund
+from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, fits_one_more, refund
 from ugm.identity import UserGroup
 from ugm.resources import MEMORY, VCORE
 from ugm.tracking.limits import Epoch
@@ -146,9 +146,8 @@ class Holding:
     def _in_the_way(
         self, held_to: Sequence[QuotaNode], starting: Sequence[QuotaNode], row: Row
     ) -> tuple[Violation, ...]:
-        found = exceeded(held_to, row)
-        found += crowded(node for node in held_to if node in starting)
-        return tuple(found)
+        full = crowded(starting if held_to is starting else [node for node in starting if node in held_to])
+        return (*exceeded(held_to, row), *full)
 
     # Changes. Whoever calls has checked the arguments.
 
@@ -173,12 +172,15 @@ class Holding:
         """Attach the holding and charge *row* if both fit; otherwise return every limit in the way."""
         chain = self.chain()
         held_to, starting = self.held_to(chain), self.starting(chain)
-        if not fits(held_to, row) or crowded(starting):
+        if not fits(held_to, row) or not fits_one_more(starting):
             violations = self._in_the_way(held_to, starting, row)
             if violations:
                 return violations
         self._attach(chain, held_to, starting)
-        self.add(row)
+        charge(chain, row)
+        _, _, self.vcore, self.memory, _, others = row
+        if others:
+            self._hold(others, 1)
         return ()
 
     def add(self, row: Row) -> None:
@@ -287,11 +289,11 @@ def every(index: Mapping[str, Holding]) -> Iterator[Holding]:
 
 def enter(index: dict[str, Holding], holding: Holding) -> None:
     """Add a holding to an index."""
-    first = index.setdefault(holding.application_id, holding)
-    if first is not holding:
-        *_, last = siblings_from(first)
-        if last is not holding:
+    last = index.setdefault(holding.application_id, holding)
+    while last is not holding:
+        if last.sibling is None:
             last.sibling = holding
+        last = last.sibling
 
 
 def leave(index: dict[str, Holding], holding: Holding) -> None:

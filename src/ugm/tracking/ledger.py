@@ -14,7 +14,7 @@ from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.tracking._arguments import application_of, user_of
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import Holding, enter, leave, siblings_from
+from ugm.tracking.holding import Holding, enter, leave
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.user_tracker import UserTracker
@@ -58,11 +58,13 @@ class Ledger:
         if first.owner.name != user_of(user).name:
             reason = f"application {application_id!r} belongs to user {first.owner.name!r}"
             raise RequestError("user", user.name, reason)
-        for holding in siblings_from(first):
+        holding: Holding | None = first
+        while holding is not None:
             if holding.queue_path == path:
                 holding.user = user
                 holding.align()
                 return holding
+            holding = holding.sibling
         return Holding(application_id, path, first.owner, first.group, user)
 
     def find_for(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:

@@ -23,7 +23,7 @@ from ugm.resources import Resource
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
 
 #: How much a book remembers of what it has worked out; beyond that it works it out again, a microsecond each time.
-_REMEMBERED: Final = 1 << 15
+_REMEMBERED: Final = 1 << 14
 
 
 class LimitEntry(Protocol):
@@ -95,18 +95,24 @@ class LimitBook:
         levels: canonical queue path to what is set there; queues that set nothing are left out.
     """
 
-    __slots__ = ("_orders", "chain", "levels", "select")
+    __slots__ = ("_orders", "levels", "limits_on", "select")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
-        #: Queue path to the (ancestor, level) pairs that set something, leaf to root: what every tracker walks.
-        self.chain: Final = lru_cache(maxsize=_REMEMBERED)(self._chain)
-        #: Queue path and the groups of a user to the group that is charged.
+        #: A queue path and a name to the limits that hold there for it, leaf to root, each with the path of its queue.
+        self.limits_on: Final = lru_cache(maxsize=_REMEMBERED)(self._limits_on)
+        #: A queue path and the groups of a user to the group that is charged.
         self.select: Final = lru_cache(maxsize=_REMEMBERED)(self._select)
 
-    def _chain(self, queue_path: str) -> tuple[tuple[str, Level], ...]:
-        return tuple((path, self.levels[path]) for path in ancestors(queue_path) if path in self.levels)
+    def _limits_on(self, queue_path: str, name: str) -> tuple[tuple[str, Limit], ...]:
+        limits = ((path, self.limit_at(path, name)) for path in ancestors(queue_path))
+        return tuple((path, limit) for path, limit in limits if limit is not None)
+
+    def limit_at(self, queue_path: str, name: str) -> Limit | None:
+        """Return what a queue itself sets for a name: the limit that names it, else the wildcard's, else none."""
+        level = self.levels.get(queue_path)
+        return None if level is None else level.named.get(name, level.fallback)
 
     def _select(self, queue_path: str, groups: tuple[str, ...]) -> str | None:
         """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
@@ -119,8 +125,8 @@ class LimitBook:
         """
         if not groups:
             return None
-        for path, _ in self.chain(queue_path):
-            order = self._orders[path]
+        for path in ancestors(queue_path):
+            order = self._orders.get(path, {})
             members = [group for group in groups if group in order]
             if members:
                 return min(members, key=order.__getitem__)

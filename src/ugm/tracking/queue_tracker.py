@@ -23,7 +23,7 @@ from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, count_of, row_of
 from ugm.tracking.holding import Holding, every, is_below, siblings_from
-from ugm.tracking.limits import Epoch, Level, Limits, LimitsInForce, checked_limit
+from ugm.tracking.limits import Epoch, Limits, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
 
@@ -65,7 +65,7 @@ class QueueTracker:
     #: When `nodes` was last brought in line.
     _epoch: Epoch
     #: Limits set by hand, with the configuration that they were set under; they end with it.
-    _by_hand: tuple[Limits, dict[str, Level]] | None
+    _by_hand: tuple[Limits, dict[str, Limit]] | None
 
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         self.name = name
@@ -192,9 +192,7 @@ class QueueTracker:
         node = self.nodes.get(queue_path)
         if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
             self._by_hand = (self.in_force.limits, {})
-        limit = change(node.limit if node else Limit(Resource()))
-        named = {self.name: limit} if limit.resources or limit.applications else {}
-        self._by_hand[1][queue_path] = Level(named, None)
+        self._by_hand[1][queue_path] = change(node.limit if node else Limit(Resource()))
         self._recount()
         for holding in every(self.holdings):
             holding.invalidate()
@@ -215,26 +213,20 @@ class QueueTracker:
         """
         if self._epoch is not self.in_force.epoch:
             self._recount()
-        nodes, name, chain = self.nodes, self.name, []
-        for path, level in self._levels(queue_path):
-            node = nodes.get(path)
-            if node is None:
-                limit = level.named.get(name, level.fallback)
-                if limit is None:
-                    continue
-                node = Node(self, path, limit, self._epoch.layout)
-            chain.append(node)
+        nodes, chain = self.nodes, []
+        for path, limit in self._limits_on(queue_path):
+            chain.append(nodes.get(path) or Node(self, path, limit, self._epoch.layout))
         return chain
 
-    def _levels(self, queue_path: str) -> Iterable[tuple[str, Level]]:
-        """Return what is set from a queue to the root, leaf to root."""
+    def _limits_on(self, queue_path: str) -> Iterable[tuple[str, Limit]]:
+        """Return the limits that hold from a queue to the root, leaf to root."""
         limits = self.in_force.limits
         book = limits.users if self.kind is _USER else limits.groups
         if self._by_hand is None or self._by_hand[0] is not limits:
-            return book.chain(queue_path)
+            return book.limits_on(queue_path, self.name)
         by_hand = self._by_hand[1]
-        paths = [path for path in ancestors(queue_path) if path in by_hand or path in book.levels]
-        return [(path, by_hand.get(path) or book.levels[path]) for path in paths]
+        found = ((path, by_hand.get(path) or book.limit_at(path, self.name)) for path in ancestors(queue_path))
+        return [(path, limit) for path, limit in found if limit and (limit.resources or limit.applications)]
 
     def refresh(self) -> None:
         """Bring the counters in line with the limits in force."""
@@ -265,9 +257,7 @@ class QueueTracker:
     def _limits_needed(self) -> dict[str, Limit]:
         """Return the limit of every limited queue in or below which something runs."""
         paths = dict.fromkeys(holding.queue_path for holding in every(self.holdings))
-        levels = {path: level for queue_path in paths for path, level in self._levels(queue_path)}
-        limits = {path: level.named.get(self.name, level.fallback) for path, level in levels.items()}
-        return {path: limit for path, limit in limits.items() if limit is not None}
+        return {path: limit for queue_path in paths for path, limit in self._limits_on(queue_path)}
 
     def _sum_up(self, nodes: Mapping[str, Node[QueueTracker]]) -> None:
         """Charge to *nodes*, which are new, all that is held below them."""

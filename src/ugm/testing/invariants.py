@@ -1,0 +1,189 @@
+"""What is true of every tracker at every moment, as functions that raise `ugm.InvariantError`.
+
+They read what a tracker shows, so they work on anything with the methods of `ugm.Tracker`, from the outside and from any
+thread. `verify_all` also has a `ugm.Manager` recompute its counters.
+
+>>> tracker = Manager()
+>>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
+True
+>>> check_sums(tracker)
+>>> check_never_above(tracker)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from ugm import (
+    GroupUsage,
+    InvariantError,
+    Manager,
+    QueueUsage,
+    Resource,
+    Tracker,
+    TrackingType,
+    UserGroup,
+    UserUsage,
+)
+
+__all__ = ["check_never_above", "check_sums", "exposed", "verify_all"]
+
+_BOTH: Final = frozenset(TrackingType)
+
+
+def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
+    """Return everything that a tracker shows as plain dictionaries, for comparing one moment with another.
+
+    Returns:
+        ``users`` and ``groups`` by name; in each, ``queues`` by path.
+    """
+    return {
+        "users": {
+            user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)}
+            for user in tracker.get_users_resources()
+        },
+        "groups": {
+            group.group_name: {
+                "users": list(group.users),
+                "applications": list(group.applications),
+                "queues": _by_path(group.queues),
+            }
+            for group in tracker.get_groups_resources()
+        },
+    }
+
+
+def _by_path(root: QueueUsage) -> dict[str, dict[str, Any]]:
+    return {
+        queue.queue_path: {
+            "usage": dict(queue.usage),
+            "running_applications": list(queue.running_applications),
+            "max_resources": None if queue.max_resources is None else dict(queue.max_resources),
+            "max_applications": queue.max_applications,
+        }
+        for queue in _walk(root)
+    }
+
+
+def _walk(queue: QueueUsage) -> Iterator[QueueUsage]:
+    yield queue
+    for child in queue.children:
+        yield from _walk(child)
+
+
+def _raise(findings: list[str]) -> None:
+    if findings:
+        raise InvariantError(tuple(findings))
+
+
+def check_sums(tracker: Tracker) -> None:
+    """Check that what a tracker shows adds up.
+
+    No usage is negative. What a queue uses is what the queues below it use and what runs in the queue itself, so never
+    less, and exactly as much where each of its applications runs in one queue below. The running applications of a
+    queue include those of the queues below. A group has the applications, users and usage that its users say it has.
+
+    Raises:
+        InvariantError: with a sentence for each difference.
+    """
+    users, groups = tracker.get_users_resources(), tracker.get_groups_resources()
+    findings: list[str] = []
+    for user in users:
+        findings += _sums(f"user {user.user_name!r}", user.queues)
+        total = tracker.get_user_resources(UserGroup(user.user_name))
+        findings += _totals(f"user {user.user_name!r}", user.queues.usage, total)
+    for group in groups:
+        findings += _sums(f"group {group.group_name!r}", group.queues)
+        total = tracker.get_group_resources(group.group_name)
+        findings += _totals(f"group {group.group_name!r}", group.queues.usage, total)
+    _raise(findings + list(_members(users, groups)))
+
+
+def _sums(whose: str, root: QueueUsage) -> Iterator[str]:
+    for queue in _walk(root):
+        for name, used in queue.usage.items():
+            if used < 0:
+                yield f"{whose} uses {used} {name} in {queue.queue_path}"
+        below = sum((child.usage for child in queue.children), Resource())
+        for name, rest in (queue.usage - below).items():
+            if rest < 0:
+                yield f"{whose} uses {-rest} {name} more below {queue.queue_path} than in it"
+        running = {application for child in queue.children for application in child.running_applications}
+        for application in sorted(running.difference(queue.running_applications)):
+            yield f"{whose} runs {application!r} below {queue.queue_path} but not in it"
+        if not queue.running_applications:
+            yield f"{whose} is shown in {queue.queue_path}, where nothing runs"
+
+
+def _totals(whose: str, shown: Resource, total: Resource | None) -> Iterator[str]:
+    if total != shown:
+        yield f"{whose} uses {shown} according to its queues, and {total} in all"
+
+
+def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> Iterator[str]:
+    due: dict[str, set[tuple[str, str]]] = {}
+    for user in users:
+        for application, group_name in user.groups.items():
+            due.setdefault(group_name, set()).add((user.user_name, application))
+    shown = {group.group_name: group for group in groups}
+    for name in sorted(due.keys() | shown.keys()):
+        members = due.get(name, set())
+        group = shown.get(name)
+        if group is None:
+            yield f"group {name!r} is not tracked, but users are charged to it"
+            continue
+        if set(group.users) != {user for user, _ in members}:
+            yield f"group {name!r} shows other users than are charged to it"
+        if set(group.applications) != {application for _, application in members}:
+            yield f"group {name!r} shows other applications than are charged to it"
+    everything = sum((user.queues.usage for user in users), Resource())
+    grouped = sum((group.queues.usage for group in groups), Resource())
+    for name, ungrouped in (everything - grouped).items():
+        if ungrouped < 0:
+            yield f"the groups use {-ungrouped} {name} more than the users"
+
+
+def check_never_above(tracker: Tracker, kinds: Collection[TrackingType] = _BOTH) -> None:
+    """Check that nobody uses more, or runs more, than is allowed.
+
+    That is true as long as nothing was adopted and no limit lowered. With ``group_limits="unless-user-limited"`` it is
+    true of users only.
+
+    Args:
+        tracker: what to check.
+        kinds: whether to look at users, at groups, or at both.
+
+    Raises:
+        InvariantError: with a sentence for each limit that is exceeded.
+    """
+    findings: list[str] = []
+    if TrackingType.USER in kinds:
+        for user in tracker.get_users_resources():
+            findings += _above(f"user {user.user_name!r}", user.queues)
+    if TrackingType.GROUP in kinds:
+        for group in tracker.get_groups_resources():
+            findings += _above(f"group {group.group_name!r}", group.queues)
+    _raise(findings)
+
+
+def _above(whose: str, root: QueueUsage) -> Iterator[str]:
+    for queue in _walk(root):
+        for name, most in (queue.max_resources or Resource()).items():
+            used = queue.usage.get(name, 0)
+            if used > most:
+                yield f"{whose} uses {used} {name} in {queue.queue_path}, where {most} is allowed"
+        running = len(queue.running_applications)
+        if 0 < queue.max_applications < running:
+            yield f"{whose} runs {running} applications in {queue.queue_path}, where {queue.max_applications} may run"
+
+
+def verify_all(tracker: Tracker) -> None:
+    """Check everything that is true of a tracker in any state: `check_sums`, and the self-check of a `ugm.Manager`.
+
+    Raises:
+        InvariantError: with a sentence for each difference.
+    """
+    if isinstance(tracker, Manager):
+        tracker.verify()
+    check_sums(tracker)

@@ -1,0 +1,273 @@
+"""A state machine that drives a tracker and the naive model side by side.
+
+Override `TrackerMachine.make_tracker` to test a tracker of one's own, or a wrapper around `ugm.Manager`, and hand the
+class to pytest as hypothesis does::
+
+    class MyMachine(TrackerMachine):
+        def make_tracker(self, config):
+            return MyTracker(config)
+
+    TestMyTracker = MyMachine.TestCase
+
+Whatever has the methods of `ugm.Tracker` can be driven. Operations that only `ugm.Manager` has (``check``, ``headroom``,
+``adopt``, ``replace``, ``increase_all``, ``update_config`` and so on) are used if the object has them, each by itself.
+After every step the tracker must show what the model shows, and pass `ugm.testing.verify_all`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ugm import Manager, Request, RequestError, Resource, Tracker, TrackingType, UgmError, UserGroup, Violation
+from ugm.testing.invariants import exposed, verify_all
+from ugm.testing.model import Model, Place
+from ugm.testing.strategies import USERS, PartitionSpec, partitions, request_streams, requests, resources, users
+
+__all__ = ["TrackerMachine"]
+
+#: What `st.runner` draws is the machine itself, so that requests fit its configuration and name what runs.
+_REQUESTS = st.runner().flatmap(lambda machine: requests(machine.config))
+_GANGS = st.runner().flatmap(lambda machine: request_streams(machine.config, longest=4))
+_RUNNING = st.runner().flatmap(lambda machine: st.sampled_from(machine.model.running()))
+
+_NO_REQUESTS: tuple[Request, ...] = (
+    Request("", "app", Resource(), UserGroup("ana")),
+    Request("elsewhere", "app", Resource(), UserGroup("ana")),
+    Request("root..a", "app", Resource(), UserGroup("ana")),
+    Request("root", "", Resource(), UserGroup("ana")),
+    Request("root", "app", Resource(memory=-1), UserGroup("ana")),
+)
+
+
+def _has(name: str) -> Callable[[TrackerMachine], bool]:
+    return lambda machine: hasattr(machine.tracker, name)
+
+
+def _something_runs(machine: TrackerMachine) -> bool:
+    return bool(machine.model.grants)
+
+
+def _by_value(violations: tuple[Violation, ...]) -> list[tuple[Any, ...]]:
+    """Return violations in one order, whatever the order in which they were found."""
+    return sorted(violations, key=repr)
+
+
+class TrackerMachine(RuleBasedStateMachine):
+    """Any tracker against the naive model.
+
+    Attributes:
+        group_limits: how the tracker, and so the model, treats users with limits of their own; see `ugm.Manager`.
+        tracker: what is tested.
+        model: what is believed.
+        config: the configuration in force.
+    """
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
+    tracker: Tracker
+    model: Model
+    config: PartitionSpec
+
+    def make_tracker(self, config: PartitionSpec) -> Tracker:
+        """Return the tracker to be tested, with nothing running and the limits of *config* in force."""
+        return Manager(config, group_limits=self.group_limits)
+
+    @property
+    def more(self) -> Any:  # noqa: ANN401 - has whatever operations the preconditions found
+        """The tracker, for operations that not every tracker has."""
+        return self.tracker
+
+    @initialize(config=partitions())
+    def start(self, config: PartitionSpec) -> None:
+        """Begin with a configuration and nothing running."""
+        self.config = config
+        self.model = Model(config, self.group_limits)
+        self.tracker = self.make_tracker(config)
+
+    @contextmanager
+    def nothing_changes(self) -> Iterator[None]:
+        """Expect the block to leave what the tracker shows alone."""
+        before = exposed(self.tracker)
+        yield
+        assert exposed(self.tracker) == before, "a call that must change nothing has changed something"  # noqa: S101 - a test
+
+    # What every tracker has
+
+    @rule(request=_REQUESTS)
+    def increase_tracked_resource(self, request: Request) -> None:
+        """An increase is allowed exactly if it fits every limit."""
+        allowed = self.tracker.increase_tracked_resource(*request)
+        assert allowed is (not self.model.increase(*request))  # noqa: S101 - a test
+
+    @precondition(_something_runs)
+    @rule(running=_RUNNING, data=st.data(), remove_app=st.booleans())
+    def decrease_tracked_resource(self, running: tuple[str, str, str], data: st.DataObject, *, remove_app: bool) -> None:
+        """Any part of what an application holds can be given back, and all of it if it ends."""
+        path, application_id, name = running
+        held = self.model.held(application_id, path)
+        back = {name: most if remove_app else data.draw(st.integers(0, most)) for name, most in held.items()}
+        request = (path, application_id, Resource(back), UserGroup(name))
+        self.model.decrease(*request, remove_app=remove_app)
+        self.tracker.decrease_tracked_resource(*request, remove_app)
+
+    @rule(request=_REQUESTS, remove_app=st.booleans())
+    def decrease_of_anything(self, request: Request, *, remove_app: bool) -> None:
+        """What is not held cannot be given back; the error is of the kind that the model expects."""
+        try:
+            self.model.decrease(*request, remove_app=remove_app)
+        except UgmError as expected:
+            with self.nothing_changes():
+                self._expect(type(expected), *request, remove_app)
+        else:
+            self.tracker.decrease_tracked_resource(*request, remove_app)
+
+    def _expect(self, kind: type[UgmError], *request: Any) -> None:
+        try:
+            self.tracker.decrease_tracked_resource(*request)
+        except kind:
+            return
+        raise AssertionError(f"{request!r} should have raised {kind.__name__}")
+
+    @rule(request=st.sampled_from(_NO_REQUESTS))
+    def misuse(self, request: Request) -> None:
+        """What is no request raises and changes nothing."""
+        with self.nothing_changes():
+            for call in (self.tracker.increase_tracked_resource, self.tracker.decrease_tracked_resource):
+                try:
+                    call(*request)
+                except RequestError:
+                    continue
+                raise AssertionError(f"{request!r} should have raised RequestError")
+
+    @precondition(_something_runs)
+    @rule(running=_RUNNING, usage=resources(), user=users())
+    def second_user(self, running: tuple[str, str, str], usage: Resource, user: UserGroup) -> None:
+        """An application belongs to one user."""
+        path, application_id, name = running
+        if user.name != name:
+            with self.nothing_changes():
+                try:
+                    self.tracker.increase_tracked_resource(path, application_id, usage, user)
+                except RequestError:
+                    return
+                raise AssertionError(f"application {application_id!r} of {name!r} was taken over by {user.name!r}")
+
+    # What a manager has besides
+
+    @precondition(_has("increase"))
+    @rule(request=_REQUESTS)
+    def increase(self, request: Request) -> None:
+        """A denial names every limit in the way, and changes nothing."""
+        before = exposed(self.tracker)
+        decision = self.more.increase(*request)
+        assert _by_value(decision.violations) == _by_value(self.model.increase(*request))  # noqa: S101 - a test
+        assert decision.allowed or exposed(self.tracker) == before  # noqa: S101 - a test
+
+    @precondition(_has("check"))
+    @rule(request=_REQUESTS)
+    def check(self, request: Request) -> None:
+        """Asking tells what an increase would answer, and changes nothing."""
+        with self.nothing_changes():
+            decision = self.more.check(*request)
+        assert _by_value(decision.violations) == _by_value(self.model.check(*request))  # noqa: S101 - a test
+
+    @precondition(_has("headroom"))
+    @rule(request=_REQUESTS)
+    def headroom(self, request: Request) -> None:
+        """The headroom is the least that any limit leaves."""
+        path, application_id, _, user = request
+        with self.nothing_changes():
+            assert self.more.headroom(path, application_id, user) == self.model.headroom(path, application_id, user)  # noqa: S101 - a test
+
+    @precondition(_has("can_run_app"))
+    @rule(request=_REQUESTS)
+    def can_run_app(self, request: Request) -> None:
+        """Whether an application may run depends on counts of applications alone."""
+        path, application_id, _, user = request
+        with self.nothing_changes():
+            assert self.more.can_run_app(path, application_id, user) is self.model.can_run_app(path, application_id, user)  # noqa: S101 - a test
+
+    @precondition(_has("group_for"))
+    @rule(request=_REQUESTS)
+    def group_for(self, request: Request) -> None:
+        """The group is the one that was chosen, or would be."""
+        path, application_id, _, user = request
+        with self.nothing_changes():
+            assert self.more.group_for(path, application_id, user) == self.model.group_for(path, application_id, user)  # noqa: S101 - a test
+
+    @precondition(_has("adopt"))
+    @rule(request=_REQUESTS)
+    def adopt(self, request: Request) -> None:
+        """What runs already is counted, whatever the limits."""
+        self.more.adopt(*request)
+        self.model.adopt(*request)
+
+    @precondition(_has("replace"))
+    @precondition(_something_runs)
+    @rule(running=_RUNNING, data=st.data(), real=resources())
+    def replace(self, running: tuple[str, str, str], data: st.DataObject, real: Resource) -> None:
+        """Of a replacement only the growth is checked."""
+        path, application_id, name = running
+        held = self.model.held(application_id, path)
+        placeholder = Resource({name: data.draw(st.integers(0, most)) for name, most in held.items()})
+        request = (path, application_id, placeholder, real, UserGroup(name))
+        decision = self.more.replace(*request)
+        assert _by_value(decision.violations) == _by_value(self.model.replace(*request))  # noqa: S101 - a test
+
+    @precondition(_has("increase_all"))
+    @rule(gang=_GANGS)
+    def increase_all(self, gang: list[Request]) -> None:
+        """Several requests are granted together exactly if each fits after those before it."""
+        before = exposed(self.tracker)
+        decision = self.more.increase_all(gang)
+        assert decision.allowed is self.model.increase_all(gang)  # noqa: S101 - a test
+        assert decision.allowed or exposed(self.tracker) == before  # noqa: S101 - a test
+
+    @precondition(_has("update_config"))
+    @rule(config=partitions())
+    def update_config(self, config: PartitionSpec) -> None:
+        """Another configuration changes limits, never usage."""
+        self.config = config
+        self.more.update_config(config)
+        self.model.update_config(config)
+
+    @precondition(_has("over_limit"))
+    @rule()
+    def over_limit(self) -> None:
+        """Whoever is over a limit is named, with the limit and what is used."""
+        found = {(Place(*told[:3]), told.resource, told.limit, told.used) for told in self.more.over_limit()}
+        assert found == self.model.over_limit()  # noqa: S101 - a test
+
+    @precondition(_has("get_user_tracker"))
+    @rule(name=st.sampled_from(USERS), path=st.sampled_from(["root", "root.a", "root.b"]), count=st.integers(0, 2))
+    def set_max_applications(self, name: str, path: str, count: int) -> None:
+        """A limit set by hand holds where something runs, until the next configuration."""
+        tracker = self.more.get_user_tracker(name)
+        if tracker is not None:
+            tracker.set_max_applications(count, path)
+            self.model.set_by_hand(Place(TrackingType.USER, name, path), applications=count)
+
+    @precondition(_has("get_user_tracker"))
+    @rule(name=st.sampled_from(USERS), path=st.sampled_from(["", "root.a", "root.b"]), most=st.integers(0, 20))
+    def set_max_resources(self, name: str, path: str, most: int) -> None:
+        """The same for resources; an empty path is the root, and an empty vector lifts the limit."""
+        tracker, limit = self.more.get_user_tracker(name), Resource(memory=most) if most else Resource()
+        if tracker is not None:
+            tracker.set_max_resources(limit, path)
+            self.model.set_by_hand(Place(TrackingType.USER, name, path or "root"), resources=limit)
+
+    # At every moment
+
+    @invariant()
+    def shows_what_the_model_shows(self) -> None:
+        """Usage, applications, groups and limits are those of the model."""
+        assert exposed(self.tracker) == self.model.exposed()  # noqa: S101 - a test
+
+    @invariant()
+    def adds_up(self) -> None:
+        """Counters follow from what applications hold."""
+        verify_all(self.tracker)

@@ -1,0 +1,345 @@
+"""A naive model of users, groups and limits: a list of grants, from which every answer is worked out anew.
+
+Nothing is cached, indexed or counted, and no code is shared with the trackers of ugm: what the model knows about limits
+it finds by walking the configuration from the root. That makes it slow and easy to check by eye, and so a fair judge.
+
+The model expects arguments that are well formed. What it refuses, it refuses with the errors of `ugm.errors`.
+
+Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+
+from ugm.decision import Violation
+from ugm.errors import NotTrackedError, ReleaseError, RequestError
+from ugm.identity import WILDCARD, TrackingType, UserGroup
+from ugm.resources import Resource
+
+if TYPE_CHECKING:
+    from ugm.tracking.limits import LimitEntry, PartitionLimits, QueueLimits
+    from ugm.tracking.tracker import Request
+
+__all__ = ["Grant", "Model", "Place"]
+
+
+class Grant(NamedTuple):
+    """One change of usage: what was granted, or, below zero, given back."""
+
+    queue_path: str
+    application_id: str
+    usage: Resource
+    user_name: str
+    #: The group that the application is charged to, or None.
+    group_name: str | None
+
+
+class Place(NamedTuple):
+    """One queue as one user, or one group, sees it."""
+
+    tracker: TrackingType
+    name: str
+    queue_path: str
+
+
+class _Most(NamedTuple):
+    """The limit at a place."""
+
+    limit_name: str
+    resources: Resource
+    applications: int
+
+
+_NO_LIMIT = _Most("", Resource(), 0)
+
+
+@final
+@dataclass
+class Model:
+    """Users and groups of one partition, by the book.
+
+    Attributes:
+        config: the limits in force; None for none.
+        group_limits: as for `ugm.Manager`.
+        grants: everything that was granted and not ended since, in order.
+        by_hand: limits that were set by hand since the configuration came into force.
+
+    >>> model = Model()
+    >>> model.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
+    ()
+    >>> model.usage(Place(TrackingType.USER, "sue", "root"))
+    Resource(memory=4)
+    """
+
+    config: PartitionLimits | None = None
+    group_limits: Literal["always", "unless-user-limited"] = "always"
+    grants: list[Grant] = field(default_factory=list)
+    by_hand: dict[Place, _Most] = field(default_factory=dict)
+
+    # What follows from the grants.
+
+    def grants_at(self, place: Place) -> list[Grant]:
+        """Return what was granted to a user or group in and below a queue."""
+        return [grant for grant in self.grants if place in _places(grant)]
+
+    def usage(self, place: Place) -> Resource:
+        """Return what a user or group uses in and below a queue, without zeros."""
+        return _total(grant.usage for grant in self.grants_at(place))
+
+    def applications(self, place: Place) -> set[str]:
+        """Return the applications of a user or group that run in or below a queue."""
+        return {grant.application_id for grant in self.grants_at(place)}
+
+    def held(self, application_id: str, queue_path: str) -> Resource:
+        """Return what an application holds in one queue, without zeros."""
+        return _total(grant.usage for grant in self.grants if grant[:2] == (queue_path.lower(), application_id))
+
+    def running(self) -> list[tuple[str, str, str]]:
+        """Return the queue, application and user of everything that runs, sorted."""
+        return sorted({(grant.queue_path, grant.application_id, grant.user_name) for grant in self.grants})
+
+    def owner(self, application_id: str) -> str | None:
+        """Return the user that an application belongs to while it runs anywhere."""
+        return next((grant.user_name for grant in self.grants if grant.application_id == application_id), None)
+
+    # What follows from the configuration.
+
+    def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
+        """Return the group that an application is charged to, or would be with its first usage."""
+        for grant in self.grants:
+            if (grant.application_id, grant.user_name) == (application_id, user.name):
+                return grant.group_name
+        for path in _upward(queue_path.lower()):
+            named = [group for entry in self._entries(path) for group in entry.groups]
+            for group in named:
+                if group in user.groups:
+                    return group
+            if user.groups and WILDCARD in named:
+                return WILDCARD
+        return None
+
+    def limit(self, place: Place) -> _Most:
+        """Return the limit in force for a user or group at one queue."""
+        if place in self.by_hand:
+            return self.by_hand[place]
+        is_user = place.tracker is TrackingType.USER
+        for wanted in (place.name, WILDCARD) if is_user else (place.name,):
+            for entry in self._entries(place.queue_path):
+                if wanted in (entry.users if is_user else entry.groups):
+                    return _Most(wanted, entry.max_resources or Resource(), entry.max_applications)
+        return _NO_LIMIT
+
+    def _entries(self, queue_path: str) -> Sequence[LimitEntry]:
+        queue: QueueLimits | None = None if self.config is None else self.config.root
+        for name in queue_path.split(".")[1:]:
+            queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
+        return queue.limits if queue else ()
+
+    def _held_to(self, queue_path: str, application_id: str, user: UserGroup) -> list[Place]:
+        """Return the places whose limits a request must fit, the user's before the group's, each leaf to root."""
+        path, group = queue_path.lower(), self.group_for(queue_path, application_id, user)
+        users = [Place(TrackingType.USER, user.name, above) for above in _upward(path)]
+        groups = [Place(TrackingType.GROUP, group, above) for above in _upward(path) if group is not None]
+        user_limited = any(self.limit(place).limit_name == user.name for place in users)
+        return users if user_limited and self.group_limits == "unless-user-limited" else users + groups
+
+    # Asking.
+
+    def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
+        """Return every limit that an increase would exceed."""
+        self._require_own(application_id, user)
+        return self._exceeded(self._held_to(queue_path, application_id, user), application_id, usage)
+
+    def _require_own(self, application_id: str, user: UserGroup) -> None:
+        owner = self.owner(application_id)
+        if owner not in (None, user.name):
+            raise RequestError("user", user.name, f"application {application_id!r} belongs to user {owner!r}")
+
+    def _exceeded(self, places: list[Place], application_id: str, usage: Resource) -> tuple[Violation, ...]:
+        return tuple(
+            violation
+            for place in places
+            for violation in self._over(
+                place,
+                usage,
+                0 if application_id in self.applications(place) else 1,
+            )
+        )
+
+    def _over(self, place: Place, asked: Resource, starting: int) -> Iterator[Violation]:
+        """Yield what is exceeded at a place if *asked* and *starting* applications are added to it."""
+        most, used, running = self.limit(place), self.usage(place), len(self.applications(place))
+        for name, amount in most.resources.items():
+            more = asked.get(name, 0)
+            if more > 0 and used.get(name, 0) + more > amount:
+                yield Violation(*place[:2], place.queue_path, most.limit_name, name, amount, used.get(name, 0), more)
+        if most.applications and starting and running + starting > most.applications:
+            yield Violation(
+                *place[:2], place.queue_path, most.limit_name, None, most.applications, running, starting
+            )
+
+    def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
+        """Return the least that any limit leaves of each limited resource; None where nothing limits resources."""
+        room: dict[str, int] = {}
+        for place in self._held_to(queue_path, application_id, user):
+            used = self.usage(place)
+            for name, most in self.limit(place).resources.items():
+                free = most - used.get(name, 0)
+                room[name] = min(free, room.get(name, free))
+        return Resource(room) if room else None
+
+    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
+        """Return whether an application runs in a queue or may start there."""
+        places = self._held_to(queue_path, application_id, user)
+        return not self._exceeded(places, application_id, Resource())
+
+    def over_limit(self) -> set[tuple[Place, str | None, int, int]]:
+        """Return every limit that is exceeded now: the place, the resource, the limit, and what is used."""
+        found: set[tuple[Place, str | None, int, int]] = set()
+        for place in {place for grant in self.grants for place in _places(grant)}:
+            most, used, running = self.limit(place), self.usage(place), len(self.applications(place))
+            for name, amount in most.resources.items():
+                if used.get(name, 0) > amount:
+                    found.add((place, name, amount, used[name]))
+            if 0 < most.applications < running:
+                found.add((place, None, most.applications, running))
+        return found
+
+    # Changing.
+
+    def increase(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
+    ) -> tuple[Violation, ...]:
+        """Grant *usage* if it fits, and return every limit in the way if not."""
+        violations = self.check(queue_path, application_id, usage, user)
+        if not violations:
+            self.adopt(queue_path, application_id, usage, user)
+        return violations
+
+    def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> None:
+        """Grant *usage* whether or not it fits."""
+        self._require_own(application_id, user)
+        group = self.group_for(queue_path, application_id, user)
+        self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
+
+    def increase_all(self, requests: Iterable[Request]) -> bool:
+        """Grant several increases, or none if one of them does not fit after those before it."""
+        before = list(self.grants)
+        for request in requests:
+            try:
+                violations = self.increase(*request)
+            except RequestError:
+                self.grants = before
+                raise
+            if violations:
+                self.grants = before
+                return False
+        return True
+
+    def decrease(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, remove_app: bool = False
+    ) -> None:
+        """Give *usage* back."""
+        self._require_holding(queue_path, application_id, usage, user, everything=remove_app)
+        path = queue_path.lower()
+        back = Resource({name: -amount for name, amount in usage.items()})
+        group = self.group_for(queue_path, application_id, user)
+        self.grants.append(Grant(path, application_id, back, user.name, group))
+        if remove_app:
+            self.grants = [grant for grant in self.grants if grant[:2] != (path, application_id)]
+            tracked = {place[:2] for grant in self.grants for place in _places(grant)}
+            self.by_hand = {place: most for place, most in self.by_hand.items() if place[:2] in tracked}
+
+    def _require_holding(
+        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, everything: bool = False
+    ) -> None:
+        self._require_own(application_id, user)
+        path = queue_path.lower()
+        if (path, application_id, user.name) not in self.running():
+            raise NotTrackedError(application_id, path, user.name, "it does not run there")
+        held = self.held(application_id, path)
+        for name in {**held, **usage}:
+            had, back = held.get(name, 0), usage.get(name, 0)
+            if back > had or (everything and back < had):
+                raise ReleaseError(application_id, path, name, had, back)
+
+    def replace(
+        self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
+    ) -> tuple[Violation, ...]:
+        """Swap *placeholder* for *real* if what grows fits, and return every limit in the way if not."""
+        self._require_holding(queue_path, application_id, placeholder, user)
+        growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
+        violations = self.check(queue_path, application_id, growth, user)
+        if not violations:
+            self.decrease(queue_path, application_id, placeholder, user)
+            self.adopt(queue_path, application_id, real, user)
+        return violations
+
+    def update_config(self, config: PartitionLimits | None) -> None:
+        """Put other limits in force; what was set by hand ends."""
+        self.config, self.by_hand = config, {}
+
+    def set_by_hand(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
+        """Set one part of a limit by hand, at a place where something runs; an empty vector or a 0 lifts it."""
+        if not self.grants_at(place):
+            return
+        now = self.limit(place)
+        self.by_hand[place] = _Most(
+            place.name,
+            now.resources if resources is None else resources,
+            now.applications if applications is None else applications,
+        )
+        if not self.by_hand[place].resources and not self.by_hand[place].applications:
+            self.by_hand[place] = _NO_LIMIT
+
+    # Showing.
+
+    def exposed(self) -> dict[str, dict[str, Any]]:
+        """Return all usage and limits in the form of `ugm.testing.exposed`."""
+        shown: dict[str, dict[str, Any]] = {"users": {}, "groups": {}}
+        for name in sorted({grant.user_name for grant in self.grants}):
+            mine = [grant for grant in self.grants if grant.user_name == name]
+            groups = {grant.application_id: grant.group_name for grant in mine if grant.group_name is not None}
+            shown["users"][name] = {"groups": groups, "queues": self._queues(TrackingType.USER, name, mine)}
+        for group in sorted({grant.group_name for grant in self.grants if grant.group_name is not None}):
+            mine = [grant for grant in self.grants if grant.group_name == group]
+            shown["groups"][group] = {
+                "users": sorted({grant.user_name for grant in mine}),
+                "applications": sorted({grant.application_id for grant in mine}),
+                "queues": self._queues(TrackingType.GROUP, group, mine),
+            }
+        return shown
+
+    def _queues(self, tracker: TrackingType, name: str, grants: list[Grant]) -> dict[str, Any]:
+        paths = sorted({path for grant in grants for path in _upward(grant.queue_path)})
+        return {path: self._queue(Place(tracker, name, path)) for path in paths}
+
+    def _queue(self, place: Place) -> dict[str, Any]:
+        most = self.limit(place)
+        return {
+            "usage": dict(self.usage(place)),
+            "running_applications": sorted(self.applications(place)),
+            "max_resources": dict(most.resources) or None,
+            "max_applications": most.applications,
+        }
+
+
+def _upward(queue_path: str) -> list[str]:
+    """Return a path and all above it, leaf to root."""
+    names = queue_path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
+
+
+def _places(grant: Grant) -> list[Place]:
+    """Return every place that a grant counts at."""
+    places = [Place(TrackingType.USER, grant.user_name, path) for path in _upward(grant.queue_path)]
+    if grant.group_name is not None:
+        places += [Place(TrackingType.GROUP, grant.group_name, path) for path in _upward(grant.queue_path)]
+    return places
+
+
+def _total(usages: Iterable[Resource]) -> Resource:
+    return sum(usages, Resource()).without_zeros()

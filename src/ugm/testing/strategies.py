@@ -1,0 +1,189 @@
+"""Hypothesis strategies for what goes into a tracker: resources, users, queue paths, configurations, requests.
+
+Everything is drawn from a small world, so that the same users, groups, queues and applications meet again and again and
+limits bite: amounts are one-digit numbers, and there are three users, four groups and a handful of queue names.
+
+The configurations are plain frozen values with the attributes that a tracker reads; they look like those of
+`ugm.load_config` to it, and need no file. They keep the rules of one queue: a wildcard is the last name of its kind, a
+group wildcard stands beside a named group, no name is given twice, and every entry limits something. Rules between a
+queue and the queues above it are not kept; no tracker relies on them.
+
+>>> prod = QueueSpec("prod", limits=(LimitSpec(users=("sue",), max_applications=1),))
+>>> manager = Manager(PartitionSpec(QueueSpec("root", queues=(prod,))))
+>>> manager.increase("root.prod", "app-1", Resource(), UserGroup("sue")).allowed
+True
+>>> manager.increase("root.prod", "app-2", Resource(), UserGroup("sue")).allowed
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from hypothesis import strategies as st
+
+from ugm import Manager, Request, Resource, UserGroup
+from ugm.identity import ROOT, WILDCARD
+
+__all__ = [
+    "APPLICATIONS",
+    "GROUPS",
+    "RESOURCES",
+    "USERS",
+    "LimitSpec",
+    "PartitionSpec",
+    "QueueSpec",
+    "limits",
+    "partitions",
+    "queue_paths",
+    "request_streams",
+    "requests",
+    "resource_names",
+    "resources",
+    "users",
+]
+
+#: The resources that requests ask for and limits name.
+RESOURCES: Final = ("memory", "vcore", "nvidia.com/gpu")
+
+#: Who asks.
+USERS: Final = ("ana", "bob", "cleo")
+
+#: What they are members of.
+GROUPS: Final = ("dev", "ops", "science", "test")
+
+#: How many applications each user has in `requests`.
+APPLICATIONS: Final = 3
+
+#: The most of a resource that one request asks.
+_LARGEST: Final = 9
+
+_QUEUES: Final = ("a", "b", "c")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LimitSpec:
+    """One entry in the limits of a queue.
+
+    Attributes:
+        users: whom it limits, each by itself; a wildcard ``*`` comes last.
+        groups: likewise.
+        max_resources: what each may use; None does not limit resources.
+        max_applications: how many applications each may run; 0 does not limit them.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    max_resources: Resource | None = None
+    max_applications: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue with its limits and the queues below it."""
+
+    name: str
+    limits: tuple[LimitSpec, ...] = ()
+    queues: tuple[QueueSpec, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PartitionSpec:
+    """A partition: the root of its queues."""
+
+    root: QueueSpec = QueueSpec(ROOT)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The full path of every queue, parents before their children."""
+        return tuple(_paths(self.root, ROOT))
+
+
+def _paths(queue: QueueSpec, path: str) -> Iterator[str]:
+    yield path
+    for child in queue.queues:
+        yield from _paths(child, f"{path}.{child.name}")
+
+
+def resource_names() -> st.SearchStrategy[str]:
+    """Draw the name of a resource: one of the usual ones, or any text that may be one."""
+    return st.sampled_from(RESOURCES) | st.text(min_size=1, max_size=8)
+
+
+def resources(
+    names: Sequence[str] = RESOURCES, *, smallest: int = 0, largest: int = _LARGEST
+) -> st.SearchStrategy[Resource]:
+    """Draw a vector that has some of *names*; a name may be missing, and an amount may be 0."""
+    return st.dictionaries(st.sampled_from(names), st.integers(smallest, largest)).map(Resource)
+
+
+def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.SearchStrategy[UserGroup]:
+    """Draw a user with none, some or all of *groups*, in any order."""
+    return st.builds(UserGroup, st.sampled_from(names), st.lists(st.sampled_from(groups), unique=True).map(tuple))
+
+
+def limits() -> st.SearchStrategy[tuple[LimitSpec, ...]]:
+    """Draw the limits of one queue, which keep the rules of one queue."""
+    return _limits()
+
+
+@st.composite
+def _limits(draw: st.DrawFn) -> tuple[LimitSpec, ...]:
+    named = draw(st.permutations([("users", name) for name in USERS] + [("groups", name) for name in GROUPS]))
+    named = named[: draw(st.integers(0, 5))]
+    entries = [draw(_entry(kind, (name,))) for kind, name in named]
+    if draw(st.booleans()):
+        entries.append(draw(_entry("users", (WILDCARD,))))
+    if any(entry.groups for entry in entries) and draw(st.booleans()):
+        entries.append(draw(_entry("groups", (WILDCARD,))))
+    return tuple(entries)
+
+
+def _entry(kind: str, names: tuple[str, ...]) -> st.SearchStrategy[LimitSpec]:
+    limited = resources(largest=3 * _LARGEST).filter(lambda vector: any(vector.values()))
+    counts = st.integers(1, 3)
+    what = st.tuples(st.none(), counts) | st.tuples(limited, st.just(0)) | st.tuples(limited, counts)
+    if kind == "users":
+        return what.map(lambda most: LimitSpec(users=names, max_resources=most[0], max_applications=most[1]))
+    return what.map(lambda most: LimitSpec(groups=names, max_resources=most[0], max_applications=most[1]))
+
+
+def partitions(depth: int = 3) -> st.SearchStrategy[PartitionSpec]:
+    """Draw a configuration whose queues are at most *depth* levels deep, the root among them."""
+    return _queues(ROOT, depth).map(PartitionSpec)
+
+
+@st.composite
+def _queues(draw: st.DrawFn, name: str, depth: int) -> QueueSpec:
+    below = draw(st.lists(st.sampled_from(_QUEUES), unique=True, max_size=2)) if depth > 1 else []
+    children = tuple(draw(_queues(child, depth - 1)) for child in below)
+    return QueueSpec(name, draw(_limits()), children)
+
+
+def queue_paths(partition: PartitionSpec | None = None) -> st.SearchStrategy[str]:
+    """Draw a well-formed queue path: mostly of a queue of *partition*, if one is given, in small letters or not."""
+    anywhere = st.lists(st.sampled_from(_QUEUES), max_size=3).map(lambda names: ".".join((ROOT, *names)))
+    known = st.sampled_from(partition.paths) if partition is not None else anywhere
+    return st.one_of(known, known, anywhere, anywhere.map(str.title))
+
+
+def requests(partition: PartitionSpec | None = None) -> st.SearchStrategy[Request]:
+    """Draw an increase: an application keeps to one user, but not to one queue, nor the user to the same groups."""
+    return _requests(queue_paths(partition))
+
+
+@st.composite
+def _requests(draw: st.DrawFn, paths: st.SearchStrategy[str]) -> Request:
+    user = draw(users())
+    application_id = f"{user.name}-{draw(st.integers(1, APPLICATIONS))}"
+    return Request(draw(paths), application_id, draw(resources()), user)
+
+
+def request_streams(partition: PartitionSpec | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
+    """Draw up to *longest* increases, one after the other."""
+    return st.lists(requests(partition), max_size=longest)

@@ -1,0 +1,193 @@
+"""The rules of placement rules: each with its place, its code and its sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from config_cases import problems_of, table
+from ugm.config import parse_config
+
+PLACEMENT = table(r"""
+rules whose name is no identifier
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - name: my-rule
+  - {name: user, parent: {name: 1st}}
+  - create: true
+----
+6:11 placement-rule-name-invalid
+partitions[0].placementrules[0].name
+'my-rule' is no name of a placement rule: letters, digits and _
+7:33 placement-rule-name-invalid
+partitions[0].placementrules[1].parent.name
+'1st' is no name of a placement rule: letters, digits and _
+8:5 placement-rule-name-invalid
+partitions[0].placementrules[2].name
+'' is no name of a placement rule: letters, digits and _
+====
+rules without the value that they need
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - name: fixed
+  - {name: tag, value: ''}
+----
+6:5 placement-value-missing
+partitions[0].placementrules[0]
+the placement rule fixed needs a value
+7:5 placement-value-missing
+partitions[0].placementrules[1]
+the placement rule tag needs a value
+====
+an unknown type of filter
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: user, filter: {type: Denied}}
+----
+6:33 placement-filter-type-invalid
+partitions[0].placementrules[0].filter.type
+the filter type 'Denied' is neither 'allow' nor 'deny'
+====
+filters that are neither a name nor a pattern
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: user, filter: {users: ['[a'], groups: ['g h']}}
+----
+6:35 placement-filter-users-invalid
+partitions[0].placementrules[0].filter.users[0]
+'[a' is neither a name of a user nor a regular expression
+6:51 placement-filter-groups-invalid
+partitions[0].placementrules[0].filter.groups[0]
+'g h' is neither a name of a group nor a regular expression
+====
+patterns that the peer does not read, or reads in another way
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: user, filter: {users: ['(?=a).*']}}
+  - {name: user, filter: {users: ['(a)\1']}}
+  - {name: user, filter: {users: ['[[:alpha:]]+']}}
+  - {name: user, filter: {users: ['a{99999999999}']}}
+----
+6:35 placement-filter-users-invalid
+partitions[0].placementrules[0].filter.users[0]
+'(?=a).*' is neither a name of a user nor a regular expression
+7:35 placement-filter-users-invalid
+partitions[0].placementrules[1].filter.users[0]
+'(a)\\1' is neither a name of a user nor a regular expression
+8:35 placement-filter-users-invalid
+partitions[0].placementrules[2].filter.users[0]
+'[[:alpha:]]+' is neither a name of a user nor a regular expression
+9:35 placement-filter-users-invalid
+partitions[0].placementrules[3].filter.users[0]
+'a{99999999999}' is neither a name of a user nor a regular expression
+====
+a second path from the root in a chain
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: fixed, value: root.b, parent: {name: fixed, value: root.top}}
+----
+6:26 placement-qualified-below-rule
+partitions[0].placementrules[0].value
+'root.b' starts at the root, but the parent rule has said where to start
+====
+a queue that does not exist and is not created
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: fixed, value: root.nothere}
+  - {name: fixed, value: nothere}
+----
+6:26 placement-queue-missing
+partitions[0].placementrules[0].value
+there is no queue root.nothere, and none is created
+7:26 placement-queue-missing
+partitions[0].placementrules[1].value
+there is no queue root.nothere, and none is created
+====
+a queue that takes no applications
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: fixed, value: root.TOP}
+  - {name: fixed, value: root, create: true}
+----
+6:26 placement-queue-not-leaf
+partitions[0].placementrules[0].value
+applications are placed in root.top, which is not a leaf
+7:26 placement-queue-not-leaf
+partitions[0].placementrules[1].value
+applications are placed in root, which is not a leaf
+====
+a leaf as the parent of other rules
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: user, create: true, parent: {name: fixed, value: leaf}}
+----
+6:61 placement-queue-not-parent
+partitions[0].placementrules[0].parent.value
+other rules add to root.leaf, which is a leaf
+====
+a queue below a leaf
+partitions:
+- queues:
+  - {name: leaf}
+  - {name: Top, queues: [{name: low}]}
+  placementrules:
+  - {name: fixed, value: leaf.below, create: true}
+----
+6:26 placement-below-leaf
+partitions[0].placementrules[0].value
+there can be no queue root.leaf.below: root.leaf is a leaf
+""")
+
+
+@pytest.mark.parametrize(("text", "problems"), PLACEMENT)
+def test_placement_rules(text: str, problems: list[str]) -> None:
+    """What breaks a rule of placement is reported at its place."""
+    assert problems_of(text) == problems
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "{name: fixed, value: LEAF}",
+        "{name: Fixed, value: root.top.low}",
+        "{name: fixed, value: root.new.queue, create: true}",
+        "{name: fixed, value: low, parent: {name: fixed, value: root.top}}",
+        "{name: user, create: true, parent: {name: fixed, value: top}}",
+        "{name: fixed, value: nothere, parent: {name: user}}",
+        "{name: fixed, value: rooty, create: true}",
+        "{name: user, filter: {type: ALLOW, users: [ana.b], groups: ['dev-[0-9]+']}}",
+        "{name: user, filter: {users: [b, '9 nine'], groups: ['(', x]}}",
+        "{name: user, filter: {users: ['^\\[a[b\\]-]$']}}",
+        "{name: my_own_rule}",
+    ],
+)
+def test_placement_rules_that_can_be_obeyed(rule: str) -> None:
+    """Queues match in any case, what is created need not exist, and patterns may stand alone."""
+    text = "partitions: [{queues: [{name: leaf}, {name: Top, queues: [{name: low}]}], placementrules: [RULE]}]"
+    parse_config(text.replace("RULE", rule))
