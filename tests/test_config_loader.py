@@ -204,10 +204,10 @@ def test_merge_keys() -> None:
 
 def test_unusable_values() -> None:
     """What cannot be used is set aside, and the rest is read."""
-    document = load("[!foo a, *b, &c [*c], !bar {d: e}, f]", "x")
+    document = load("[!foo a, *b, &c [*c], !bar {d: e}, f, {!foo g: h, <<: *i, j: k}]", "x")
 
-    assert document.data == [UNUSABLE, UNUSABLE, [UNUSABLE], UNUSABLE, "f"]
-    assert len(document.problems) == 4
+    assert document.data == [UNUSABLE, UNUSABLE, [UNUSABLE], UNUSABLE, "f", {"j": "k"}]
+    assert len(document.problems) == 6
 
 
 @pytest.mark.parametrize(
@@ -232,10 +232,10 @@ def test_places(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) 
     assert line_and_column(locate(document.place, path, key=key)) == place
 
 
-@pytest.mark.parametrize("text", ["[" * 10_000, "{a: " * 10_000, "- " * 10_000, "? " * 10_000, "!!seq [" * 10_000])
-def test_deep_nesting(text: str) -> None:
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "!!seq ["])
+def test_deep_nesting(opening: str) -> None:
     """Nesting beyond the bound is refused where it is reached."""
-    (problem,) = problems_of(text)
+    (problem,) = problems_of(opening * 10_000)
 
     assert "yaml-too-deep" in problem
     assert problem.endswith("\nlists and mappings are more than 100 deep")
@@ -272,10 +272,12 @@ def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problems_of("- a\n" * 1001) == ["1001:3 yaml-too-many-values\n[1000]\nthere are more than 1000 values"]
 
 
-@pytest.mark.parametrize("text", ["- aaaaaaaa\n" * 5_000_000, "a" * 50_000_000, "é" * (MAX_BYTES // 2 + 1)])
-def test_large_texts(text: str) -> None:
+@pytest.mark.parametrize(
+    ("piece", "times"), [("- aaaaaaaa\n", 5_000_000), ("a", 50_000_000), ("é", MAX_BYTES // 2 + 1)]
+)
+def test_large_texts(piece: str, times: int) -> None:
     """A text beyond the bound is refused unread; it is bytes that count."""
-    assert problems_of(text) == ["1:1 text-too-large\n\nthe text is larger than 16777216 bytes"]
+    assert problems_of(piece * times) == ["1:1 text-too-large\n\nthe text is larger than 16777216 bytes"]
 
 
 @pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x7f", "\x80", "\ud800", "\ufffe"])

@@ -339,3 +339,23 @@ def test_length_of_queue_names() -> None:
 def test_queue_rules(text: str, problems: list[str]) -> None:
     """What breaks a rule of queues is reported at its place."""
     assert problems_of(text) == problems
+
+
+def test_guarantee_of_a_queue_is_what_it_claims() -> None:
+    """A queue with a guarantee claims that of the queue above, whatever else the queues below it are guaranteed."""
+    parse_config("""
+        partitions:
+        - queues:
+          - name: p
+            resources: {guaranteed: {memory: 2, vcore: 1}}
+            queues:
+            - name: q
+              resources: {guaranteed: {memory: 2}}
+              queues: [{name: r, resources: {guaranteed: {vcore: 8}}}]
+    """)
+
+
+@pytest.mark.parametrize("acl", ["'*'", "ana", "'ana,bob dev,test'", "' dev'", "'  '"])
+def test_access_control_lists_that_keep_the_rules(acl: str) -> None:
+    """An access control list is empty, the wildcard, users, groups, or users and groups."""
+    parse_config(f"partitions: [{{queues: [{{name: a, submitacl: {acl}, adminacl: {acl}}}]}}]")

@@ -7,6 +7,7 @@ import pickle
 import pytest
 from pydantic import ValidationError
 
+from config_cases import EVERYTHING
 from ugm.config import (
     LimitConfig,
     PartitionConfig,
@@ -17,43 +18,6 @@ from ugm.config import (
 )
 from ugm.errors import RequestError
 from ugm.resources import Resource
-
-#: Every field of the schema, each away from its default.
-EVERYTHING = """
-checksum: ABC
-partitions:
-- name: GPU
-  queues:
-  - name: ROOT
-    parent: on
-    maxapplications: 010
-    properties: {application.sort.policy: fifo, priority.offset: 5, empty: }
-    adminacl: '*'
-    submitacl: ana,bob dev
-    childtemplate:
-      maxapplications: 3
-      properties: {x: y}
-      resources: {guaranteed: {vcore: 100m}, max: {vcore: 1}}
-    queues:
-    - name: Prod
-      maxapplications: 4
-      resources: {guaranteed: {memory: 010}, max: {memory: 2 Gi, nvidia.com/gpu: '8'}}
-      limits:
-      - limit: yes
-        users: [yes, ana]
-        groups: [dev, '*']
-        maxresources: {memory: 1Gi, vcore: 0}
-        maxapplications: 2
-  placementrules:
-  - name: user
-    create: yes
-    filter: {type: Deny, users: [^b], groups: [dev, test]}
-    parent: {name: fixed, value: root.users, create: off}
-  - {name: tag, value: namespace}
-  preemption: {enabled: no, quotapreemptionenabled: true}
-  nodesortpolicy: {type: binpacking, resourceweights: {vcore: 1.5, memory: 0, gpu: 1e1}}
-  usergroupresolver: {type: ldap}
-"""
 
 
 def test_queue_fields() -> None:
@@ -195,6 +159,10 @@ def test_models_check_programs_too() -> None:
         LimitConfig(users=("ana",), max_applications=-1)
     with pytest.raises(ValidationError):
         LimitConfig(users=("ana",), max_applications=True)
+    with pytest.raises(ValidationError):
+        LimitConfig(users=("ana",), max_resources=Resource(memory=-1))
+    with pytest.raises(ValidationError):
+        LimitConfig(users=("ana",), max_resources=Resource({"a b": 1}))
     with pytest.raises(ValidationError):
         QueueConfig(name="a", declared_parent="perhaps")  # type: ignore[arg-type]  # what the test is about
 

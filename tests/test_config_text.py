@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from config_cases import problems_of, table
-from test_config_schema import EVERYTHING
+from config_cases import EVERYTHING, problems_of, table
 from ugm.config import (
     LimitConfig,
     PartitionConfig,
@@ -98,6 +97,33 @@ partitions:
 4:22 wrong-type
 partitions[0].queues[0].limits[0].users
 expected a list, found 'ana'
+====
+a value that cannot be read hides nothing that does not follow from it
+partitions:
+- queues:
+  - name: root
+    maxapplications: 5
+    limits: [{limit: [x], users: [ana]}]
+    queues: [{name: a, properties: 5}, {name: A, maxapplications: 1, adminacl: {}}]
+----
+5:14 limit-sets-nothing
+partitions[0].queues[0].limits[0]
+the limit sets no resources and no applications
+5:15 wrong-type
+partitions[0].queues[0].limits[0].limit
+expected a text, found a list
+6:14 queue-applications-missing
+partitions[0].queues[0].queues[0]
+root.a has no maximum of applications, but root has one of 5
+6:36 wrong-type
+partitions[0].queues[0].queues[0].properties
+expected a mapping, found '5'
+6:47 queue-name-duplicate
+partitions[0].queues[0].queues[1].name
+the queue root.a is there already (queues[0])
+6:70 wrong-type
+partitions[0].queues[0].queues[1].adminacl
+expected a text, found a mapping
 ====
 what is sound is judged beside what is not
 partitions:
@@ -199,9 +225,18 @@ def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
         (b"\xff\xfea\0", "1:1: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"a: \0", "1:4: the character U+0000 does not belong in a text [text-invalid]"),
         (b"x" * (MAX_BYTES + 1), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
+        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
         (b"\xff" * (MAX_BYTES + 1), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
     ],
-    ids=["latin-1", "after a letter of two bytes", "utf-16", "NUL", "large", "large and not UTF-8"],
+    ids=[
+        "latin-1",
+        "after a letter of two bytes",
+        "utf-16",
+        "NUL",
+        "large",
+        "large with a mark",
+        "large and not UTF-8",
+    ],
 )
 def test_files_that_are_no_text(tmp_path: Path, content: bytes, problem: str) -> None:
     """What is no text, or too large a one, is refused before it is parsed."""

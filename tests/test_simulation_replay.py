@@ -104,6 +104,14 @@ def test_release_and_submission_in_the_same_second() -> None:
     assert Waiting(3, 2, 5 + 10, 10, 10) == report.waiting
 
 
+def test_what_ends_together_is_given_back_together() -> None:
+    """Of jobs that end at one second all is given back before anybody is asked for."""
+    jobs = [job(1, 0, 10), job(2, 0, 10), job(3, 1, 5, 2), job(4, 2, 5)]
+
+    # Room for one alone would have gone to job 4.
+    assert simulate(jobs, two_for_sue()).waiting == Waiting(4, 2, 9 + 13, 13, 13)
+
+
 def test_a_job_without_run_time() -> None:
     """A job of 0 seconds needs room, and gives it back at the same second."""
     report = simulate([job(1, 0, 10, 2), job(2, 1, 0, 2), job(3, 2, 5, 2)], two_for_sue())
@@ -112,14 +120,31 @@ def test_a_job_without_run_time() -> None:
 
 
 def test_what_can_never_fit_is_rejected() -> None:
-    """A job that asks for more than a limit is not held; it is reported with the reason, equal ones together."""
+    """A job that asks for more than a limit is not held; it is reported with the reason, equal ones are asked once."""
     report = simulate([job(1, 0, 10, 3), job(2, 1, 10, 3), job(3, 1, 10, 1)], two_for_sue())
 
     (rejection,) = report.rejections
     assert (report.started, report.rejected, report.waiting.delayed) == (1, 2, 0)
     assert (rejection.jobs, rejection.first_job, rejection.user, rejection.queue_path) == (2, 1, "sue", "root.a")
     assert rejection.reason == "user 'sue' in root: 3m vcore requested, never more than 2m allowed (limit for 'sue')"
-    assert report.limits[0].rejected == 2
+    assert (report.limits[0].rejected, report.decisions) == (2, 2)
+
+
+def test_the_reason_is_what_never_fits() -> None:
+    """A limit that only has no room now is not why a job is rejected."""
+    partition = limited(Limit(users=("sue",), max_resources=Resource(vcore=2), max_applications=1))
+
+    report = simulate([job(1, 0, 10), job(2, 1, 10, 3)], partition)
+
+    assert [rejection.reason.count("user 'sue'") for rejection in report.rejections] == [1]
+    assert {limit.resource: limit.rejected for limit in report.limits} == {"vcore": 1, None: 0}
+
+
+def test_rejections_that_concern_most_jobs_come_first() -> None:
+    """Rejections are sorted by the number of jobs."""
+    report = simulate([job(1, 0, 1, 3), job(2, 0, 1, 4), job(3, 0, 1, 4)], two_for_sue())
+
+    assert [(rejection.first_job, rejection.jobs) for rejection in report.rejections] == [(2, 2), (1, 1)]
 
 
 def test_running_applications_are_limited() -> None:
@@ -166,6 +191,66 @@ def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
     assert held == {"root.a": (1, 8), "root": (1, 12)}
 
 
+def test_longest_first() -> None:
+    """Users, limits, and whom each limit held come in the order of the waiting, longest first."""
+    below = Queue("z", (Limit(users=("*",), max_applications=1),))
+    partition = limited(Limit(users=("bob",), max_applications=2), queues=(below,))
+    jobs = [job(1, 0, 50, queue="root.z"), job(2, 0, 1, queue="root.z")]
+    jobs += [by(BOB, job(number, 0, 10, queue="root.z")) for number in (3, 4)]
+    jobs += [by(BOB, job(5, 0, 3)), *(by(BOB, job(number, 0, 1)) for number in (6, 7, 8))]
+
+    report = simulate(jobs, partition)
+
+    assert [(name, waiting.total) for name, waiting in report.users] == [("sue", 50), ("bob", 10 + 3 + 4 + 5)]
+    assert [limit.queue_path for limit in report.limits] == ["root.z", "root"]
+    assert report.limits[0].users == (Hit("sue", 1, 50), Hit("bob", 1, 10))
+
+
+def test_those_held_equally_long() -> None:
+    """Whom a limit held equally long come in the order of the jobs, then by name."""
+    partition = limited(Limit(users=("*",), max_applications=1))
+    eve = [by(EVE, job(number, 0, 10)) for number in (3, 4)] + [by(EVE, job(5, 20, 5)), by(EVE, job(6, 20, 1))]
+    bob = [by(BOB, job(7, 20, 15)), by(BOB, job(8, 20, 1))]
+
+    (limit,) = simulate([*eve, *bob, job(9, 20, 15), job(10, 20, 1)], partition).limits
+
+    assert limit.users == (Hit("eve", 2, 15), Hit("bob", 1, 15), Hit("sue", 1, 15))
+
+
+def test_most_held() -> None:
+    """The report says how many jobs were held at the worst time."""
+    report = simulate(
+        [job(1, 0, 10, 2), job(2, 1, 1, 2), job(3, 1, 1, 2), job(4, 30, 10, 2), job(5, 31, 1, 2)], two_for_sue()
+    )
+
+    assert report.most_held == 2
+
+
+def test_peak_is_not_the_last_usage() -> None:
+    """The peak is the highest usage, whenever it was."""
+    assert simulate([job(1, 0, 10, 2), job(2, 50, 10, 1)], two_for_sue()).limits[0].peak == 2
+
+
+def test_every_group_of_a_user() -> None:
+    """A job counts in each of the groups that it came with."""
+    report = simulate([by(BOB, job(1, 0, 10)), job(2, 0, 10)], None)
+
+    assert [(name, waiting.jobs) for name, waiting in report.groups] == [("dev", 2), ("test", 1)]
+
+
+def test_exempt_users_are_charged_to_their_group() -> None:
+    """A user who is not held to the group's limit takes from it all the same."""
+    partition = limited(
+        Limit(users=("sue",), max_applications=9), Limit(groups=("dev",), max_resources=Resource(vcore=3))
+    )
+    jobs = [job(1, 0, 10, 5), by(BOB, job(2, 1, 5)), job(3, 2, 5)]
+
+    report = simulate(jobs, partition, group_limits="unless-user-limited")
+
+    peaks = {limit.limit_name: limit.peak for limit in report.limits}
+    assert (peaks, report.waiting.max) == ({"sue": 2, "dev": 6}, 9)
+
+
 def test_stopping_the_clock() -> None:
     """Stopped in the middle, the replay says what is still held, and books the waiting so far."""
     jobs = [job(1, 0, 100, 2), job(2, 10, 100, 2), job(3, 60, 1, 2)]
@@ -179,6 +264,20 @@ def test_stopping_the_clock() -> None:
         report.end_time,
         report.limits[0].held_seconds,
     ) == (2, 1, 1, 50, 40)
+
+
+def test_the_last_second_counts() -> None:
+    """What happens at the second of the stop happens."""
+    report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2), job(3, 10, 1, 2)], two_for_sue(), until=10)
+
+    assert (report.read, report.started, report.held) == (3, 2, 1)
+
+
+def test_the_last_end_counts() -> None:
+    """What ends at the second of the stop is given back."""
+    report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), until=10)
+
+    assert (report.started, report.held) == (2, 0)
 
 
 def test_stopping_after_the_end() -> None:
@@ -226,6 +325,16 @@ def test_a_size_that_fits_is_found_among_many() -> None:
     # Job 102 takes what 100 gives back at 5.
     assert (report.started, report.held, report.waiting.max) == (3, 49, 4)
     assert report.decisions == 2 + 50 + 1
+
+
+def test_who_lost_their_place_is_not_asked_for() -> None:
+    """Held before two limits that a release gives room at, only the older is asked for if that leaves no room."""
+    two = Resource(vcore=2)
+    partition = limited(Limit(users=("sue",), max_resources=two), Limit(groups=("dev",), max_resources=two))
+    jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2), by(BOB, job(3, 2, 10, 2))]
+
+    # Three when they come, job 2 at 10 and job 3 at 20.
+    assert simulate(jobs, partition).decisions == 5
 
 
 def test_jobs_out_of_order() -> None:
@@ -333,6 +442,7 @@ def test_accounts_balance(jobs: list[Job], partition: Partition, mode: Mode) -> 
 
     assert len(jobs) == report.read == report.started + report.rejected
     assert report.waiting.total == sum(figures.held_seconds for figures in report.limits)
+    assert all(hit.jobs or hit.seconds for figures in report.limits for hit in figures.users)
     assert report.is_clean
 
 

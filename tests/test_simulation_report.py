@@ -173,6 +173,36 @@ def test_top() -> None:
     assert "  3 users more" in report
 
 
+def test_fullest_limits_first() -> None:
+    """The bars are in the order of how full the limits became, whether or not they held jobs."""
+    idle = replace(LIMIT, limit_name="sue", peak=4 * 2**30, held_jobs=0, held_seconds=0)
+
+    report = rendered(replace(REPORT, limits=(LIMIT, idle)))
+
+    bars = [line for line in report if "\N{FULL BLOCK}" in line]
+    assert ["user sue" in line for line in bars] == [True, False]
+    assert sum("user sue" in line for line in report) == 1
+
+
+def test_limits_that_took_over() -> None:
+    """A limit that held jobs only after another did is listed."""
+    assert "root.prod  user *      4Gi     0   100%    1m 30s  sue +1" in rendered(
+        replace(REPORT, limits=(replace(LIMIT, held_jobs=0),))
+    )
+
+
+@pytest.mark.parametrize(("peak", "colour"), [(3, "32"), (3.2, "33"), (4, "31")])
+def test_colours(peak: float, colour: str) -> None:
+    """A bar is green, from four fifths yellow, and red when the limit was reached."""
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, color_system="standard")
+
+    report = replace(REPORT, limits=(replace(LIMIT, peak=int(peak * 2**30) + 1),))
+    render(report, console, title="", seconds=1)
+
+    assert f"\x1b[{colour}m\N{FULL BLOCK}" in file.getvalue()
+
+
 def test_findings() -> None:
     """What the self-check found is shown."""
     report = replace(REPORT, findings=("user 'sue' in root: 3 counted, 2 found",))

@@ -6,7 +6,7 @@ so that a scheduler which asks thousands of times a second pays for nothing that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
@@ -14,7 +14,7 @@ from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
 
-__all__ = ["ALLOWED", "Decision", "Violation", "crowded", "exceeded", "over"]
+__all__ = ["ALLOWED", "Decision", "Violation", "exceeded", "over"]
 
 
 class Violation(NamedTuple):
@@ -113,8 +113,8 @@ class Decision:
 ALLOWED: Final = Decision()
 
 
-def exceeded(chain: Iterable[Node[OwnerT]], row: Row) -> list[Violation]:
-    """Return every limit of *chain* that *row* more would exceed.
+def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[OwnerT]] = ()) -> tuple[Violation, ...]:
+    """Return every limit of *chain* that *row* more, and one more application below *starting*, would exceed.
 
     A resource of which nothing is asked is never named, not even when it is over its limit.
     """
@@ -130,16 +130,9 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row) -> list[Violation]:
             most = limit.others(node.layout)[position]
             if node.free_others[position] < amount and most < UNLIMITED:
                 found.append(_violation(node, node.layout.names[position], most, node.free_others[position], amount))
-    return found
-
-
-def crowded(chain: Iterable[Node[OwnerT]]) -> list[Violation]:
-    """Return every limit of *chain* that one more application would exceed."""
-    return [
-        _violation(node, None, node.limit.applications, node.limit.applications - node.running, 1)
-        for node in chain
-        if node.running >= node.limit.most_running
-    ]
+        if node.running >= limit.most_running and node in starting:
+            found.append(_violation(node, None, limit.applications, limit.applications - node.running, 1))
+    return tuple(found)
 
 
 def over(node: Node[OwnerT]) -> Iterator[Violation]:

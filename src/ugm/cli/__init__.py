@@ -24,4 +24,4 @@ def main() -> None:
             raise
         sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
         sys.exit(2)
-    ugm()
+    ugm(prog_name="ugm")

@@ -98,8 +98,15 @@ def ugm() -> None:
     show_default=True,
     help="Whether a user with a limit of their own is held to the group's, too.",
 )
-@click.option("--until", type=click.IntRange(min=0), help="Stop the clock after this second of the log.")
-@click.option("--top", type=click.IntRange(min=1), default=8, show_default=True, help="Lines of each table.")
+@click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="LINES",
+    default=8,
+    show_default=True,
+    help="How long each table may be.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
@@ -128,22 +135,16 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         vcore_per_processor=vcore,
         memory_per_processor=memory,
     )
-    began = time.perf_counter()
     try:
         partition = _partition(config_file, partition_name)
-        began = time.perf_counter()
-        with workload.open("rb") as stream, watching(workload, stream) as observer:
-            jobs = mapping.jobs(parse_swf(stream, str(workload)))
-            report = simulate(jobs, partition, group_limits=group_limits, until=until, observer=observer)
+        report, seconds = _replay(workload, mapping, partition, group_limits, until)
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)
-    seconds = time.perf_counter() - began
     if as_json:
         _print_json({"workload": str(workload), "config": str(config_file), **_timed(report, seconds)})
     else:
-        title = f"{workload.name} under {config_file.name}"
-        render(report, Console(), title=title, seconds=seconds, top=top)
+        render(report, Console(), title=f"{workload.name} under {config_file.name}", seconds=seconds, top=top)
     sys.exit(0 if report.is_clean else _PROBLEMS)
 
 
@@ -153,6 +154,21 @@ def _partition(file: Path, name: str | None) -> PartitionLimits:
         return config.partition(name)
     except RequestError as error:
         raise click.BadParameter(str(error), param_hint="--partition") from None
+
+
+def _replay(
+    workload: Path,
+    mapping: JobMapping,
+    partition: PartitionLimits,
+    group_limits: Literal["always", "unless-user-limited"],
+    until: int | None,
+) -> tuple[Report, float]:
+    """Return the report, and the seconds that reading and replaying took."""
+    began = time.perf_counter()
+    with workload.open("rb") as stream, watching(workload, stream) as observer:
+        jobs = mapping.jobs(parse_swf(stream, str(workload)))
+        report = simulate(jobs, partition, group_limits=group_limits, until=until, observer=observer)
+    return report, time.perf_counter() - began
 
 
 def _timed(report: Report, seconds: float) -> dict[str, Any]:

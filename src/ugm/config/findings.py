@@ -26,8 +26,9 @@ class Finding(NamedTuple):
     code: str
     #: A sentence for people.
     message: str
-    #: Values elsewhere that the finding follows from: if one of them cannot be read, there may be nothing to find.
-    related: tuple[Path, ...] = ()
+    #: The values, or absences, that it follows from, if not the one at its place alone: where one of them cannot be
+    #: read, there may be nothing to find.
+    sources: tuple[Path, ...] = ()
 
 
 class Entry(NamedTuple):

@@ -17,7 +17,7 @@ from ugm.config._builder import MAX_ALIASED, MAX_DEPTH, MAX_VALUES, UNUSABLE, Bu
 from ugm.config.places import START, Place
 from ugm.errors import ConfigError, Problem
 
-__all__ = ["MAX_ALIASED", "MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "UNUSABLE", "Document", "Value", "load"]
+__all__ = ["MAX_ALIASED", "MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "UNUSABLE", "Document", "Value", "load", "too_large"]
 
 #: The largest text that is read, in bytes.
 MAX_BYTES: Final = 16 * 2**20
@@ -64,11 +64,15 @@ def load(text: str, file: str) -> Document:
     return Document(builder.data, builder.place, builder.problems)
 
 
+def too_large(file: str) -> ConfigError:
+    """Return the error of a text that is larger than what is read."""
+    return ConfigError((Problem(file, 1, 1, "", "text-too-large", f"the text is larger than {MAX_BYTES} bytes"),))
+
+
 def _check_text(text: str, file: str) -> None:
     # Only a text near the bound is encoded to be measured.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        message = f"the text is larger than {MAX_BYTES} bytes"
-        raise ConfigError((Problem(file, 1, 1, "", "text-too-large", message),))
+        raise too_large(file)
     if found := _NOT_TEXT.search(text):
         before = text[: found.start()]
         line, column = before.count("\n") + 1, found.start() - before.rfind("\n")

@@ -19,11 +19,12 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ugm.errors import QuantityError
-from ugm.resources import VCORE, Resource, parse_quantity
+from ugm.resources import MAX_QUANTITY, VCORE, Resource, parse_quantity
 
 __all__ = [
     "MAX_COUNT",
     "Quoted",
+    "kind_of",
     "quote",
     "to_boolean",
     "to_count",
@@ -126,8 +127,8 @@ def to_texts(value: object) -> dict[str, str]:
 
 
 def to_resource(value: object) -> Resource:
-    """Read a mapping of quantities."""
-    return value if isinstance(value, Resource) else Resource(_convert(value, _to_amount))
+    """Read a mapping of quantities; what a program gives as integers is in base units."""
+    return Resource(_convert(value, _to_amount))
 
 
 def _to_amount(name: str, value: object) -> int:
@@ -136,6 +137,8 @@ def _to_amount(name: str, value: object) -> int:
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
     if value is None:
         raise PydanticCustomError("quantity-invalid", "expected a quantity, found nothing")
+    if type(value) is int and 0 <= value <= MAX_QUANTITY:
+        return value
     text = to_text(value)
     try:
         return parse_quantity(text, vcore=name == VCORE)

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ugm.config.findings import Finding
-from ugm.config.loader import MAX_BYTES, UNUSABLE, Document, Value, load
+from ugm.config.loader import MAX_BYTES, UNUSABLE, Document, Value, load, too_large
 from ugm.config.places import Path, format_path, line_and_column, locate
 from ugm.config.scalars import kind_of, quote
 from ugm.config.schema import SchedulerConfig, model_of
@@ -30,8 +30,6 @@ __all__ = ["dump_config", "load_config", "parse_config"]
 _LISTS_OF_TEXTS: Final = ("users", "groups")
 #: What pydantic calls a value of the wrong shape, and what should be there.
 _SHAPES: Final = {"model_type": "a mapping", "tuple_type": "a list"}
-
-
 #: Paths with a common beginning told once.
 _Tree: TypeAlias = "dict[str | int, _Tree]"
 
@@ -49,9 +47,10 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),)) from None
+    if len(content) > MAX_BYTES:
+        raise too_large(file)
     try:
-        # Of a file that is too large the end may be half a character; the text is refused all the same.
-        text = content.decode("utf-8-sig", errors="strict" if len(content) <= MAX_BYTES else "replace")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError((_not_utf8(file, content, error.start),)) from None
     return parse_config(text, file=file)
@@ -164,11 +163,13 @@ class _SetAside:
         self.around: Final = frozenset(path[:length] for path in self.paths for length in range(len(path) + 1))
 
     def explains(self, finding: Finding) -> bool:
-        """Tell whether a place of a finding lies in one of the values, or around one."""
-        return any(
-            place in self.around or any(place[:length] in self.paths for length in range(len(place)))
-            for place in (finding.path, *finding.related)
+        """Tell whether a finding is about one of the values, or may follow from what it lacks."""
+        return self._within(finding.path) or any(
+            source in self.around or self._within(source) for source in finding.sources or (finding.path,)
         )
+
+    def _within(self, path: Path) -> bool:
+        return any(path[:length] in self.paths for length in range(len(path) + 1))
 
 
 def dump_config(config: SchedulerConfig) -> str:

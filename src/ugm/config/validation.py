@@ -56,9 +56,8 @@ def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
         earlier = first.setdefault(partition.name, index)
         if earlier != index:
             message = f"the partition {quote(partition.name)} is there already (partitions[{earlier}])"
-            yield Finding(
-                ("partitions", index, "name"), "partition-name-duplicate", message, (("partitions", earlier),)
-            )
+            path = ("partitions", index, "name")
+            yield Finding(path, "partition-name-duplicate", message, (path, ("partitions", earlier, "name")))
 
 
 def partition_has_queues(spot: PartitionSpot) -> Iterator[Finding]:
@@ -96,9 +95,10 @@ def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
         return
     limits, root_limits = spot.partition.limits, spot.partition.root.limits
     if limits and limits != root_limits:
-        path = (*spot.path, "queues", 0, "limits")
+        path = (*spot.path, "limits")
         message = "the limits of the partition and those of its root queue are both given and differ"
-        yield Finding((*spot.path, "limits"), "partition-limits-differ", message, (path,))
+        sources = (path, (*spot.path, "queues", 0, "limits"))
+        yield Finding(path, "partition-limits-differ", message, sources)
 
 
 def guaranteed_fits(spot: PartitionSpot) -> Iterator[Finding]:

@@ -29,7 +29,9 @@ def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
     """
     for index, limit in enumerate(spot.queue.limits):
         if not limit.users and not limit.groups:
-            yield Finding((*spot.limits_path, index), "limit-names-nobody", "the limit names no user and no group")
+            path = (*spot.limits_path, index)
+            sources = ((*path, "users"), (*path, "groups"))
+            yield Finding(path, "limit-names-nobody", "the limit names no user and no group", sources)
 
 
 def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
@@ -86,7 +88,8 @@ def limit_group_wildcard_has_company(spot: QueueSpot) -> Iterator[Finding]:
         if name == WILDCARD:
             message = f"no named group precedes the group wildcard in the limits of {spot.queue_path}"
             path = (*spot.limits_path, index, "groups", position)
-            yield Finding(path, "limit-group-wildcard-alone", message, (spot.limits_path,))
+            sources = tuple((*spot.limits_path, earlier, "groups") for earlier in range(index + 1))
+            yield Finding(path, "limit-group-wildcard-alone", message, sources)
         return
 
 
@@ -98,7 +101,9 @@ def limit_sets_something(spot: QueueSpot) -> Iterator[Finding]:
     for index, limit in enumerate(spot.queue.limits):
         if not limit.max_applications and not limit.max_resources:
             message = "the limit sets no resources and no applications"
-            yield Finding((*spot.limits_path, index), "limit-sets-nothing", message)
+            path = (*spot.limits_path, index)
+            sources = ((*path, "maxresources"), (*path, "maxapplications"))
+            yield Finding(path, "limit-sets-nothing", message, sources)
 
 
 def limit_resources_are_not_all_zero(spot: QueueSpot) -> Iterator[Finding]:
@@ -173,16 +178,17 @@ def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
             if above is None:
                 continue
             count = spot.queue.limits[index].max_applications
-            path, related = (*spot.limits_path, index), _limits_above(spot)
+            path = (*spot.limits_path, index)
+            sources = ((*path, "maxapplications"), *_limits_above(spot))
             if not count:
                 message = (
                     f"{kind} {quote(name)} may run any number of applications here, but only {above.most} in {above}"
                 )
-                yield Finding(path, f"limit-{kind}-applications-missing", message, related)
+                yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
             elif count > above.most:
                 message = f"{kind} {quote(name)} may run {count} applications here, but only {above.most} in {above}"
                 code = f"limit-{kind}-applications-above-{above.relation}"
-                yield Finding((*path, "maxapplications"), code, message, related)
+                yield Finding((*path, "maxapplications"), code, message, sources)
 
 
 class _Above(NamedTuple):

@@ -131,7 +131,7 @@ def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, placement rules, "Fixed rule".
     """
-    related = ((*spot.path, "queues"),)
+    queues = (*spot.path, "queues")
     for chain in _chains(spot):
         fixed = _fixed_part(chain)
         if not fixed or not all(rule.value for rule, _ in fixed) or any(_is_qualified(r.value) for r, _ in fixed[1:]):
@@ -141,7 +141,8 @@ def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
             names.insert(0, ROOT)
         found = _misplaced(spot.partition.root, names, create=chain[-1].rule.create, adds=len(fixed) < len(chain))
         if found:
-            yield Finding((*fixed[-1].path, "value"), *found, related)
+            path = (*fixed[-1].path, "value")
+            yield Finding(path, *found, (queues, *((*at, "value") for _, at in fixed)))
 
 
 def _misplaced(root: QueueConfig, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:

@@ -48,9 +48,10 @@ def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
     for index, child in enumerate(spot.children):
         earlier = first.setdefault(child.queue.name, index)
         if earlier != index:
-            other = (*child.path[:-1], earlier)
+            path = (*child.path, "name")
+            sources = (path, (*child.path[:-1], earlier, "name"))
             message = f"the queue {child.queue_path} is there already (queues[{earlier}])"
-            yield Finding((*child.path, "name"), "queue-name-duplicate", message, (other,))
+            yield Finding(path, "queue-name-duplicate", message, sources)
 
 
 def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
@@ -112,16 +113,16 @@ def guaranteed_fits_above(spot: QueueSpot) -> Generator[Finding, None, dict[str,
         for name, amount in claim.items():
             claimed[name] = claimed.get(name, 0) + amount
     guaranteed = spot.queue.guaranteed or Resource()
-    path, related = (*spot.path, "resources"), ((*spot.path, "queues"),)
+    path, sources = (*spot.path, "resources"), ((*spot.path, "queues"),)
     for name, amount in claimed.items():
         together = f"the queues below {spot.queue_path} are guaranteed {_text(name, amount)} together"
         if amount > guaranteed.get(name, amount):
             message = f"{together}, but {spot.queue_path} only {format_amount(name, guaranteed[name])}"
-            yield Finding((*path, "guaranteed", name), "queue-guaranteed-sum-above-guaranteed", message, related)
+            yield Finding((*path, "guaranteed", name), "queue-guaranteed-sum-above-guaranteed", message, sources)
         above = _nearest_max(spot, name)
         if above and amount > above[1]:
             message = f"{together}, but {_owner(above, name)}"
-            yield Finding((*path, "max", name), "queue-guaranteed-sum-above-max", message, related)
+            yield Finding((*path, "max", name), "queue-guaranteed-sum-above-max", message, sources)
     return dict(guaranteed) if any(guaranteed.values()) else claimed
 
 
@@ -135,8 +136,8 @@ def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
     count, most = spot.queue.max_applications, spot.parent.queue.max_applications
     if not count:
         message = f"{spot.queue_path} has no maximum of applications, but {spot.parent.queue_path} has one of {most}"
-        related = ((*spot.path, "maxapplications"),)
-        yield Finding(spot.path, "queue-applications-missing", message, related)
+        sources = ((*spot.path, "maxapplications"),)
+        yield Finding(spot.path, "queue-applications-missing", message, sources)
     elif count > most:
         message = f"{spot.queue_path} may run {count} applications, but {spot.parent.queue_path} only {most}"
         yield Finding((*spot.path, "maxapplications"), "queue-applications-above-parent", message)

@@ -152,7 +152,7 @@ class Kind:
 
     def book(self, now: int) -> None:
         """Book the time since the last booking on the limit that held the jobs for it, before that changes."""
-        if self.held:
+        if self.held and now > self.last_booked:
             self.watched[0].rule.book(self.user.name, 0, len(self.held) * (now - self.last_booked))
         self.last_booked = now
 

@@ -239,7 +239,7 @@ class _Replay:
         while self._running and (until is None or self._running[0][0] <= until):
             self._advance(self._running[0][0])
         if until is not None:
-            self._now = max(self._now, until)
+            self._now = until
         for kind in self._kinds.values():
             kind.book(self._now)
 

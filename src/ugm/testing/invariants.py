@@ -1,7 +1,8 @@
 """What is true of every tracker at every moment, as functions that raise `ugm.InvariantError`.
 
-They read what a tracker shows, so they work on anything with the methods of `ugm.Tracker`, from the outside and from any
-thread. `verify_all` also has a `ugm.Manager` recompute its counters.
+They read what a tracker shows, so they work from the outside on anything with the methods of `ugm.Tracker`.
+`verify_all` also has a `ugm.Manager` recompute its counters. `check_never_above` may be called while other threads are at
+work; the others compare several answers, and so need a tracker that is at rest.
 
 >>> tracker = Manager()
 >>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -80,9 +81,10 @@ def _raise(findings: list[str]) -> None:
 def check_sums(tracker: Tracker) -> None:
     """Check that what a tracker shows adds up.
 
-    No usage is negative. What a queue uses is what the queues below it use and what runs in the queue itself, so never
-    less, and exactly as much where each of its applications runs in one queue below. The running applications of a
-    queue include those of the queues below. A group has the applications, users and usage that its users say it has.
+    No usage is negative. What a queue uses is what the queues below it use and what is used in the queue itself, so
+    never less; and its running applications include those of the queues below. The total of a user or group is that of
+    its root. A group has the users and applications that the users say it has, and all groups use no more than all
+    users.
 
     Raises:
         InvariantError: with a sentence for each difference.

@@ -159,27 +159,22 @@ class Model:
             raise RequestError("user", user.name, f"application {application_id!r} belongs to user {owner!r}")
 
     def _exceeded(self, places: list[Place], application_id: str, usage: Resource) -> tuple[Violation, ...]:
-        return tuple(
-            violation
-            for place in places
-            for violation in self._over(
-                place,
-                usage,
-                0 if application_id in self.applications(place) else 1,
-            )
-        )
+        found: list[Violation] = []
+        for place in places:
+            running = self.applications(place)
+            starting = 0 if application_id in running else 1
+            found += self._over(place, self.usage(place), usage, len(running), starting)
+        return tuple(found)
 
-    def _over(self, place: Place, asked: Resource, starting: int) -> Iterator[Violation]:
-        """Yield what is exceeded at a place if *asked* and *starting* applications are added to it."""
-        most, used, running = self.limit(place), self.usage(place), len(self.applications(place))
+    def _over(self, place: Place, used: Resource, asked: Resource, running: int, starting: int) -> Iterator[Violation]:
+        """Yield what is exceeded at a place if *asked* and *starting* applications come on top of the rest."""
+        most = self.limit(place)
         for name, amount in most.resources.items():
-            more = asked.get(name, 0)
-            if more > 0 and used.get(name, 0) + more > amount:
-                yield Violation(*place[:2], place.queue_path, most.limit_name, name, amount, used.get(name, 0), more)
+            now, more = used.get(name, 0), asked.get(name, 0)
+            if more > 0 and now + more > amount:
+                yield Violation(*place, most.limit_name, name, amount, now, more)
         if most.applications and starting and running + starting > most.applications:
-            yield Violation(
-                *place[:2], place.queue_path, most.limit_name, None, most.applications, running, starting
-            )
+            yield Violation(*place, most.limit_name, None, most.applications, running, starting)
 
     def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
         """Return the least that any limit leaves of each limited resource; None where nothing limits resources."""
@@ -225,19 +220,32 @@ class Model:
         group = self.group_for(queue_path, application_id, user)
         self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
 
-    def increase_all(self, requests: Iterable[Request]) -> bool:
-        """Grant several increases, or none if one of them does not fit after those before it."""
+    def increase_all(self, requests: Iterable[Request]) -> tuple[Violation, ...]:
+        """Grant several increases, or none of them, and return every limit that all of them together would exceed.
+
+        In ``always`` this is what the increases one after the other would come to. In ``unless-user-limited`` their
+        order does not matter here, while it does there: whoever is held to a group meets all that the others add to it.
+        """
         before = list(self.grants)
-        for request in requests:
-            try:
-                violations = self.increase(*request)
-            except RequestError:
-                self.grants = before
-                raise
-            if violations:
-                self.grants = before
-                return False
-        return True
+        asked: dict[Place, Resource] = {}
+        starting: dict[Place, int] = {}
+        try:
+            for path, application_id, usage, user in requests:
+                for place in self._held_to(path, application_id, user):
+                    is_new = application_id not in self.applications(place)
+                    asked[place] = asked.get(place, Resource()) + usage
+                    starting[place] = starting.get(place, 0) + is_new
+                self.adopt(path, application_id, usage, user)
+        except RequestError:
+            self.grants = before
+            raise
+        found: list[Violation] = []
+        for place, more in asked.items():
+            running = len(self.applications(place)) - starting[place]
+            found += self._over(place, self.usage(place) - more, more, running, starting[place])
+        if found:
+            self.grants = before
+        return tuple(found)
 
     def decrease(
         self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, remove_app: bool = False

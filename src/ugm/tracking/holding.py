@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from ugm.decision import Violation, crowded, exceeded
+from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
 from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, fits_one_more, refund
 from ugm.identity import UserGroup
@@ -139,15 +139,9 @@ class Holding:
     def violations(self, row: Row) -> tuple[Violation, ...]:
         """Return every limit that *row* more, and the application itself if it is new there, would exceed."""
         if self.epoch is not None:
-            return tuple(exceeded(self.checked, row))
+            return exceeded(self.checked, row)
         chain = self.chain()
-        return self._in_the_way(self.held_to(chain), self.starting(chain), row)
-
-    def _in_the_way(
-        self, held_to: Sequence[QuotaNode], starting: Sequence[QuotaNode], row: Row
-    ) -> tuple[Violation, ...]:
-        full = crowded(starting if held_to is starting else [node for node in starting if node in held_to])
-        return (*exceeded(held_to, row), *full)
+        return exceeded(self.held_to(chain), row, self.starting(chain))
 
     # Changes. Whoever calls has checked the arguments.
 
@@ -173,7 +167,7 @@ class Holding:
         chain = self.chain()
         held_to, starting = self.held_to(chain), self.starting(chain)
         if not fits(held_to, row) or not fits_one_more(starting):
-            violations = self._in_the_way(held_to, starting, row)
+            violations = exceeded(held_to, row, starting)
             if violations:
                 return violations
         self._attach(chain, held_to, starting)

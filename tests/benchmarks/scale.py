@@ -1,0 +1,147 @@
+"""Show that a decision costs the same however much there is besides, and what a configuration swap and a user cost.
+
+Usage: python tests/benchmarks/scale.py
+
+Prints one JSON object a line. Ratios are to the first figure of the same line; caches make the later ones somewhat
+larger than 1, an algorithm that looks at everybody would make them a thousand.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from statistics import median
+from time import perf_counter, perf_counter_ns
+from typing import NamedTuple
+
+from ugm import Manager, Request, Resource, UserGroup
+
+USAGE = Resource(vcore=100, memory=1 << 20)
+PLENTY = Resource(vcore=10**9, memory=1 << 60)
+STEPS = 40_000
+
+
+class Limit(NamedTuple):
+    """An entry in the limits of a queue."""
+
+    users: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    max_resources: Resource | None = PLENTY
+    max_applications: int = 1_000_000
+
+
+class Queue(NamedTuple):
+    """A queue with its limits and the queues below."""
+
+    name: str
+    limits: Sequence[Limit] = ()
+    queues: Sequence[Queue] = ()
+
+
+class Partition(NamedTuple):
+    """The queues of a partition."""
+
+    root: Queue
+
+
+def partition(leaves: int, limits: int, resources: Resource = PLENTY) -> Partition:
+    """Return queues of depth 4 with *limits* named entries, and a wildcard, for users and for groups at all four."""
+    users = [Limit(users=[f"user-{n}"], max_resources=resources) for n in range(limits)]
+    groups = [Limit(groups=[f"group-{n}"], max_resources=resources) for n in range(limits)]
+    every = [*users, Limit(users=["*"], max_resources=resources), *groups, Limit(groups=["*"], max_resources=resources)]
+    teams = [
+        Queue(f"t{team}", every, [Queue(f"q{n}", every) for n in range(leaves // 10)]) for team in range(10)
+    ]
+    return Partition(Queue("root", every, [Queue("d", every, teams)]))
+
+
+def requests(users: int, leaves: int, limits: int) -> Iterator[Request]:
+    """Yield one request of an application of its own for each user."""
+    draw = random.Random(1)
+    for number in range(users):
+        queue = f"root.d.t{draw.randrange(10)}.q{draw.randrange(leaves // 10)}"
+        user = UserGroup(f"user-{number}", (f"group-{draw.randrange(limits)}",))
+        yield Request(queue, f"app-{number}", USAGE, user)
+
+
+def ns_per_step(users: int, leaves: int, limits: int) -> float:
+    """Return the nanoseconds of an increase or decrease of a random running application."""
+    manager = Manager(partition(leaves, limits))
+    running = list(requests(users, leaves, limits))
+    for request in running:
+        manager.adopt(*request)
+    steps = random.Random(2).choices(running, k=STEPS)
+    best = float("inf")
+    for _ in range(5):
+        start = perf_counter_ns()
+        for step in steps:
+            manager.increase(*step)
+            manager.decrease_tracked_resource(*step)
+        best = min(best, (perf_counter_ns() - start) / (2 * STEPS))
+    return best
+
+
+def growth(what: str, sizes: list[dict[str, int]]) -> None:
+    """Print the cost of a step for several sizes of one thing."""
+    figures = [ns_per_step(**size) for size in sizes]
+    show(what, sizes=sizes, ns_per_step=[round(f) for f in figures], ratios=[round(f / figures[0], 2) for f in figures])
+
+
+def swap(users: int) -> None:
+    """Print what swapping a configuration takes while *users* hold one application in each of three queues."""
+    manager = Manager(partition(100, 10))
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    names = 0
+    for run in range(3):
+        for queue, application, usage, user in requests(users, 100, 10):
+            identity = UserGroup(user.name, user.groups)
+            manager.adopt(f"{queue[:-1]}{run}", f"{application}-{run}", usage, identity)
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0] - before - names
+    tracemalloc.stop()
+    times = {}
+    for name, config in {
+        "same": partition(100, 10),
+        "other amounts": partition(100, 10, Resource(vcore=7, memory=7)),
+        "other resources": partition(100, 10, Resource(gpu=7)),
+        "no limits": None,
+    }.items():
+        runs = []
+        for _ in range(3):
+            start = perf_counter()
+            manager.update_config(config)
+            runs.append((perf_counter() - start) * 1000)
+        times[name] = round(median(runs), 2)
+    manager.verify()
+    show("swap", users=users, milliseconds=times, bytes_per_user_with_names=size // users)
+
+
+def imports() -> None:
+    """Print what importing ugm takes in a fresh interpreter."""
+    code = "import time; t = time.perf_counter(); import ugm; print((time.perf_counter() - t) * 1000)"
+    runs = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout) for _ in range(9)]
+    show("import", milliseconds={"best": round(min(runs), 1), "median": round(median(runs), 1)})
+
+
+def show(what: str, **figures: object) -> None:
+    """Print one line."""
+    print(json.dumps({"what": what, **figures}), flush=True)  # noqa: T201 - the figures are the output
+
+
+def main() -> None:
+    """Run everything."""
+    imports()
+    growth("users", [{"users": n, "leaves": 100, "limits": 10} for n in (200, 2_000, 20_000, 200_000)])
+    growth("queues", [{"users": 2_000, "leaves": n, "limits": 10} for n in (100, 1_000, 10_000)])
+    growth("limits per queue", [{"users": 2_000, "leaves": 100, "limits": n} for n in (10, 100, 1_000, 10_000)])
+    swap(100_000)
+
+
+if __name__ == "__main__":
+    main()

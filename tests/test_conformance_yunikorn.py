@@ -1,0 +1,52 @@
+"""Every recorded trace of user and group limits in Apache YuniKorn, every field of every step."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from conformance import vectors
+from yunikorn import Replay
+
+#: Traces in which the peer does something else on purpose of ours: up to which step they agree, and why not further.
+DIFFERENCES: Final = {
+    "corner-no-groups-no-group-tracking": (
+        2,
+        "there, asking for the headroom of an application fixes the group that it is charged to; here, asking never "
+        "does, so the application is charged to the group that its first usage chooses",
+    ),
+}
+
+
+def traces(name: str) -> list[Any]:
+    """Return the traces of one file, each with its name as its id."""
+    return [pytest.param(trace, id=trace["name"]) for trace in vectors(f"yunikorn/{name}")]
+
+
+def check(trace: dict[str, Any]) -> None:
+    """Replay a trace and compare every answer with the recorded one, as far as the two are to agree."""
+    replay = Replay(trace)
+    steps, _ = DIFFERENCES.get(trace["name"], (len(trace["steps"]), ""))
+    for number, step in enumerate(trace["steps"][:steps]):
+        answer = replay.answer(step)
+
+        assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"
+
+
+@pytest.mark.parametrize("trace", traces("enforcement"))
+def test_enforcement(trace: dict[str, Any]) -> None:
+    """Under one configuration, limits allow and deny what they do in the peer."""
+    check(trace)
+
+
+@pytest.mark.parametrize("trace", traces("enforcement_corners"))
+def test_enforcement_corners(trace: dict[str, Any]) -> None:
+    """Each rule by itself does what it does in the peer."""
+    check(trace)
+
+
+@pytest.mark.parametrize("trace", traces("config_updates"))
+def test_config_updates(trace: dict[str, Any]) -> None:
+    """Limits that change in mid-stream allow and deny what they do in the peer."""
+    check(trace)
