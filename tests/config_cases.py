@@ -6,15 +6,12 @@ place and code, its path, its sentence. Cases are separated by lines ``====``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pytest
 
 from ugm.config import parse_config
 from ugm.errors import ConfigError
-
-if TYPE_CHECKING:
-    from _pytest.mark import ParameterSet
 
 __all__ = ["EVERYTHING", "problems_of", "table"]
 
@@ -56,17 +53,18 @@ partitions:
 """
 
 
-def table(text: str) -> list[ParameterSet]:
+def table(text: str) -> list[Any]:
     """Return the cases of a table as parameters: the configuration, and the problems as `problems_of` returns them."""
-    return [_case(part.strip("\n")) for part in text.split("\n====\n")]
+    cases = [_case(part.strip("\n")) for part in text.split("\n====\n")]
+    return [pytest.param(configuration, expected, id=title) for title, configuration, expected in cases]
 
 
-def _case(text: str) -> ParameterSet:
+def _case(text: str) -> tuple[str, str, list[str]]:
     title, _, rest = text.partition("\n")
     configuration, _, problems = rest.partition("----\n")
     lines = problems.splitlines()
     expected = ["\n".join(lines[at : at + 3]) for at in range(0, len(lines), 3)]
-    return pytest.param(configuration, expected, id=title)
+    return title, configuration, expected
 
 
 def problems_of(text: str) -> list[str]:

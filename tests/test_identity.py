@@ -63,12 +63,13 @@ def test_wildcard_is_nobody() -> None:
         assert str(caught.value) == f"{kind} '*': the wildcard belongs in limits, it is nobody's name"
 
 
-def test_one_text_is_not_several_groups() -> None:
-    """A text in place of a list of groups is refused, not taken letter by letter."""
+@pytest.mark.parametrize("groups", ["dev", None, 7])
+def test_groups_are_several(groups: Any) -> None:
+    """A text in place of several groups is refused, not taken letter by letter; so is what is not several."""
     with pytest.raises(RequestError) as caught:
-        UserGroup("sue", "dev")  # type: ignore[arg-type] # what is tested
+        UserGroup("sue", groups)
 
-    assert str(caught.value) == "groups 'dev': expected several names, not one text"
+    assert str(caught.value) == f"groups {groups!r}: expected several names"
 
 
 def test_tracking_types_are_words() -> None:

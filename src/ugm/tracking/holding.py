@@ -197,7 +197,7 @@ class Holding:
         """
         _, _, vcore, memory, _, others = row
         vcore, memory = self.vcore - vcore, self.memory - memory
-        if vcore < 0 or memory < 0 or others or everything:
+        if vcore < 0 or memory < 0 or others or (everything and (vcore or memory or self.others)):
             self.require(row, everything=everything)
         refund(self.charged, row)
         self.vcore, self.memory = vcore, memory

@@ -81,6 +81,8 @@ class PartitionLimits(Protocol):
 class Level(NamedTuple):
     """What one queue sets for users, or for groups."""
 
+    #: The canonical path of the queue.
+    queue_path: str
     #: In the order of the configuration, which decides between the groups of a user. Has the group wildcard, too.
     named: Mapping[str, Limit]
     #: The user wildcard: it holds for each user alone. Wildcard usage of groups is one tracker with a name of its own.
@@ -95,26 +97,28 @@ class LimitBook:
         levels: canonical queue path to what is set there; queues that set nothing are left out.
     """
 
-    __slots__ = ("_orders", "levels", "limits_on", "select")
+    __slots__ = ("_orders", "levels", "levels_on", "orders_on")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
-        #: A queue path and a name to the limits that hold there for it, leaf to root, each with the path of its queue.
-        self.limits_on: Final = lru_cache(maxsize=_REMEMBERED)(self._limits_on)
-        #: A queue path and the groups of a user to the group that is charged.
-        self.select: Final = lru_cache(maxsize=_REMEMBERED)(self._select)
+        #: A queue path to what is set from there to the root, leaf to root; queues that set nothing are left out.
+        self.levels_on: Final = lru_cache(maxsize=_REMEMBERED)(self._levels_on)
+        #: The same with the positions of the names, up to the first wildcard: nothing above it is ever reached.
+        self.orders_on: Final = lru_cache(maxsize=_REMEMBERED)(self._orders_on)
 
-    def _limits_on(self, queue_path: str, name: str) -> tuple[tuple[str, Limit], ...]:
-        limits = ((path, self.limit_at(path, name)) for path in ancestors(queue_path))
-        return tuple((path, limit) for path, limit in limits if limit is not None)
+    def _levels_on(self, queue_path: str) -> tuple[Level, ...]:
+        return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
 
-    def limit_at(self, queue_path: str, name: str) -> Limit | None:
-        """Return what a queue itself sets for a name: the limit that names it, else the wildcard's, else none."""
-        level = self.levels.get(queue_path)
-        return None if level is None else level.named.get(name, level.fallback)
+    def _orders_on(self, queue_path: str) -> tuple[Mapping[str, int], ...]:
+        orders = []
+        for level in self.levels_on(queue_path):
+            orders.append(self._orders[level.queue_path])
+            if WILDCARD in level.named:
+                break
+        return tuple(orders)
 
-    def _select(self, queue_path: str, groups: tuple[str, ...]) -> str | None:
+    def select(self, queue_path: str, groups: Sequence[str]) -> str | None:
         """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
 
         From the leaf upward, at each queue: the first named group of the configuration that the user is a member of,
@@ -125,11 +129,10 @@ class LimitBook:
         """
         if not groups:
             return None
-        for path in ancestors(queue_path):
-            order = self._orders.get(path, {})
+        for order in self.orders_on(queue_path):
             members = [group for group in groups if group in order]
             if members:
-                return min(members, key=order.__getitem__)
+                return min(members, key=order.__getitem__) if len(members) > 1 else members[0]
             if WILDCARD in order:
                 return WILDCARD
         return None
@@ -163,9 +166,9 @@ class Limits:
                 entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
                 if named := _named(((place, entry.users, entry) for entry, place in entries)):
                     fallback = named.pop(WILDCARD, None)
-                    users[path] = Level(named, fallback)
+                    users[path] = Level(path, named, fallback)
                 if named := _named(((place, entry.groups, entry) for entry, place in entries)):
-                    groups[path] = Level(named, None)
+                    groups[path] = Level(path, named, None)
         return cls(users, groups)
 
 

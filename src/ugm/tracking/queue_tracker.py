@@ -14,7 +14,7 @@ tracking" and "Configuration updates and storage".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, final
 
 from ugm.errors import NotTrackedError, RequestError
@@ -23,7 +23,7 @@ from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, count_of, row_of
 from ugm.tracking.holding import Holding, every, is_below, siblings_from
-from ugm.tracking.limits import Epoch, Limits, LimitsInForce, checked_limit
+from ugm.tracking.limits import Epoch, Level, Limits, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
 
@@ -65,7 +65,7 @@ class QueueTracker:
     #: When `nodes` was last brought in line.
     _epoch: Epoch
     #: Limits set by hand, with the configuration that they were set under; they end with it.
-    _by_hand: tuple[Limits, dict[str, Limit]] | None
+    _by_hand: tuple[Limits, dict[str, Level]] | None
 
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         self.name = name
@@ -192,7 +192,9 @@ class QueueTracker:
         node = self.nodes.get(queue_path)
         if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
             self._by_hand = (self.in_force.limits, {})
-        self._by_hand[1][queue_path] = change(node.limit if node else Limit(Resource()))
+        limit = change(node.limit if node else Limit(Resource()))
+        named = {self.name: limit} if limit.resources or limit.applications else {}
+        self._by_hand[1][queue_path] = Level(queue_path, named, None)
         self._recount()
         for holding in every(self.holdings):
             holding.invalidate()
@@ -213,20 +215,34 @@ class QueueTracker:
         """
         if self._epoch is not self.in_force.epoch:
             self._recount()
-        nodes, chain = self.nodes, []
-        for path, limit in self._limits_on(queue_path):
-            chain.append(nodes.get(path) or Node(self, path, limit, self._epoch.layout))
+        nodes, name, chain = self.nodes, self.name, []
+        limits = self.in_force.limits
+        levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
+        for path, named, fallback in levels if self._by_hand is None else self._levels_by_hand(queue_path, levels):
+            node = nodes.get(path)
+            if node is None:
+                limit = named.get(name, fallback)
+                if limit is None:
+                    continue
+                node = Node(self, path, limit, self._epoch.layout)
+            chain.append(node)
         return chain
 
-    def _limits_on(self, queue_path: str) -> Iterable[tuple[str, Limit]]:
-        """Return the limits that hold from a queue to the root, leaf to root."""
+    def _levels_by_hand(self, queue_path: str, levels: Iterable[Level]) -> Iterable[Level]:
+        """Put limits set by hand in the place of those of the configuration that they were set under."""
+        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
+            return levels
+        by_path = {level.queue_path: level for level in levels} | self._by_hand[1]
+        return [by_path[path] for path in ancestors(queue_path) if path in by_path]
+
+    def limits_on(self, queue_path: str) -> Iterator[tuple[str, Limit]]:
+        """Yield the limits that hold from a queue to the root, leaf to root."""
         limits = self.in_force.limits
-        book = limits.users if self.kind is _USER else limits.groups
-        if self._by_hand is None or self._by_hand[0] is not limits:
-            return book.limits_on(queue_path, self.name)
-        by_hand = self._by_hand[1]
-        found = ((path, by_hand.get(path) or book.limit_at(path, self.name)) for path in ancestors(queue_path))
-        return [(path, limit) for path, limit in found if limit and (limit.resources or limit.applications)]
+        levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
+        for path, named, fallback in self._levels_by_hand(queue_path, levels):
+            limit = named.get(self.name, fallback)
+            if limit is not None:
+                yield path, limit
 
     def refresh(self) -> None:
         """Bring the counters in line with the limits in force."""
@@ -257,7 +273,7 @@ class QueueTracker:
     def _limits_needed(self) -> dict[str, Limit]:
         """Return the limit of every limited queue in or below which something runs."""
         paths = dict.fromkeys(holding.queue_path for holding in every(self.holdings))
-        return {path: limit for queue_path in paths for path, limit in self._limits_on(queue_path)}
+        return {path: limit for queue_path in paths for path, limit in self.limits_on(queue_path)}
 
     def _sum_up(self, nodes: Mapping[str, Node[QueueTracker]]) -> None:
         """Charge to *nodes*, which are new, all that is held below them."""

@@ -1,0 +1,37 @@
+"""Small configurations and people for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ugm import Resource, UserGroup
+from ugm.testing import LimitSpec, PartitionSpec, QueueSpec
+
+__all__ = ["BOB", "NOTHING", "ONE", "SUE", "group", "partition", "user"]
+
+SUE: Final = UserGroup("sue", ("dev",))
+BOB: Final = UserGroup("bob", ("dev",))
+ONE: Final = Resource(memory=1)
+NOTHING: Final = Resource()
+
+
+def user(*names: str, applications: int = 0, **resources: int) -> LimitSpec:
+    """Return a limit for users."""
+    return LimitSpec(names, (), Resource(resources) if resources else None, applications)
+
+
+def group(*names: str, applications: int = 0, **resources: int) -> LimitSpec:
+    """Return a limit for groups."""
+    return LimitSpec((), names, Resource(resources) if resources else None, applications)
+
+
+def partition(limits: Mapping[str, Iterable[LimitSpec]]) -> PartitionSpec:
+    """Return a partition from queue path to limits; queues on the way need not be named."""
+    paths = {".".join(path.split(".")[:end]) for path in limits for end in range(1, path.count(".") + 2)}
+    return PartitionSpec(_queue("root", limits, sorted(paths | {"root"})))
+
+
+def _queue(path: str, limits: Mapping[str, Iterable[LimitSpec]], paths: list[str]) -> QueueSpec:
+    children = tuple(_queue(child, limits, paths) for child in paths if child.rpartition(".")[0] == path)
+    return QueueSpec(path.rpartition(".")[2], tuple(limits.get(path, ())), children)

@@ -1,0 +1,111 @@
+"""Decisions and violations: their numbers, and how they explain themselves."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from ugm import Decision, TrackingType, Violation
+
+GIB = 2**30
+
+#: Three of ten GiB are asked for while nine are used.
+FULL = Violation(TrackingType.USER, "sue", "root.prod", "*", "memory", 10 * GIB, 9 * GIB, 3 * GIB)
+#: Twelve cores are asked for where ten are allowed.
+TOO_LARGE = Violation(TrackingType.GROUP, "dev", "root", "dev", "vcore", 10_000, 0, 12_000)
+CROWDED = Violation(TrackingType.USER, "sue", "root", "sue", None, 2, 2, 1)
+
+
+def test_without_violations_is_allowed() -> None:
+    """A decision without violations is true and has nothing to wait for."""
+    decision = Decision()
+
+    assert decision
+    assert decision.allowed
+    assert decision.can_wait
+    assert str(decision) == "allowed"
+
+
+def test_with_violations_is_denied() -> None:
+    """A decision with a violation is false."""
+    decision = Decision((FULL,))
+
+    assert not decision
+    assert not decision.allowed
+
+
+def test_denial_explains_every_violation() -> None:
+    """A denial says who, where, how much, and by which limit; and whether waiting can help."""
+    assert str(Decision((FULL, CROWDED))) == (
+        "denied, waiting can help:\n"
+        "  user 'sue' in root.prod: 3Gi memory requested, 9Gi of 10Gi used, 2Gi too much (limit for '*')\n"
+        "  user 'sue' in root: 2 of 2 applications running, 1 more requested (limit for 'sue')"
+    )
+
+
+def test_one_violation_for_ever_is_enough() -> None:
+    """Waiting cannot help if the request is above one of the limits itself."""
+    decision = Decision((FULL, TOO_LARGE))
+
+    assert not decision.can_wait
+    assert str(decision).startswith("denied, waiting can never help:\n")
+
+
+@pytest.mark.parametrize(
+    ("violation", "shortfall", "can_wait"), [(FULL, 2 * GIB, True), (TOO_LARGE, 2000, False), (CROWDED, 1, True)]
+)
+def test_shortfall(violation: Violation, shortfall: int, can_wait: bool) -> None:  # noqa: FBT001 - a parameter
+    """The shortfall is what would have to be given back, or added to the limit."""
+    assert violation.shortfall == shortfall
+    assert violation.can_wait is can_wait
+
+
+@pytest.mark.parametrize(
+    ("violation", "text"),
+    [
+        (TOO_LARGE, "group 'dev' in root: 12 vcore requested, never more than 10 allowed (limit for 'dev')"),
+        (
+            FULL._replace(requested=0, used=12 * GIB),
+            "user 'sue' in root.prod: 12Gi memory used of 10Gi, 2Gi too much (limit for '*')",
+        ),
+        (CROWDED._replace(requested=0, used=3), "user 'sue' in root: 3 of 2 applications running (limit for 'sue')"),
+    ],
+)
+def test_violation_text(violation: Violation, text: str) -> None:
+    """A violation reads differently for what can never be granted and for what is exceeded already."""
+    assert str(violation) == text
+
+
+def test_to_dict() -> None:
+    """A decision can be sent as JSON, in the words of its attributes."""
+    shown = json.loads(json.dumps(Decision((CROWDED,)).to_dict()))
+
+    assert shown == {
+        "allowed": False,
+        "can_wait": True,
+        "violations": [
+            {
+                "tracker": "user",
+                "name": "sue",
+                "queue_path": "root",
+                "limit_name": "sue",
+                "resource": None,
+                "limit": 2,
+                "used": 2,
+                "requested": 1,
+                "shortfall": 1,
+                "can_wait": True,
+            }
+        ],
+    }
+
+
+def test_is_a_value() -> None:
+    """Decisions compare by content, can be keys, and survive pickling and copying."""
+    decision = Decision((FULL, TOO_LARGE))
+
+    assert {decision, Decision((FULL, TOO_LARGE))} == {decision}
+    assert pickle.loads(pickle.dumps(decision)) == copy.deepcopy(decision) == decision  # noqa: S301 - made here

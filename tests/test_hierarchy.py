@@ -1,0 +1,154 @@
+"""The kernel: nodes, chains, check and charge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import RequestError, Resource, TrackingType
+from ugm.hierarchy import UNLIMITED, Layout, Limit, Node, admit, charge, fits, fits_one_more, refund
+from ugm.testing import resources
+
+NAMES = ("memory", "vcore", "gpu", "pods")
+
+
+@dataclass(frozen=True)
+class Team:
+    """Somebody whose quota is counted."""
+
+    kind: TrackingType = TrackingType.GROUP
+    name: str = "dev"
+
+
+def node(limit: Resource, layout: Layout, applications: int = 0) -> Node[Team]:
+    """Return a node of which nothing is used."""
+    return Node(Team(), "root", Limit(limit, applications), layout)
+
+
+def used(subject: Node[Team]) -> dict[str, int]:
+    """Return what is used of each resource that is counted, without zeros."""
+    return {name: amount for name, amount in subject.used().items() if amount}
+
+
+vectors = resources(NAMES)
+chains = st.lists(resources(NAMES, largest=20), min_size=1, max_size=4)
+
+
+@given(chains, vectors)
+def test_fits_if_every_limit_leaves_it(limits: list[Resource], usage: Resource) -> None:
+    """A request fits a chain exactly if no node limits any resource that it asks for to less."""
+    layout = Layout(NAMES)
+    chain = [node(limit, layout) for limit in limits]
+    expected = all(amount <= limit.get(name, amount) for limit in limits for name, amount in usage.items() if amount)
+
+    assert fits(chain, layout.row(usage)) is expected
+
+
+@given(chains, vectors)
+def test_admit_charges_all_or_none(limits: list[Resource], usage: Resource) -> None:
+    """Every node is charged if the request fits all of them, and none otherwise."""
+    layout = Layout(NAMES)
+    chain = [node(limit, layout) for limit in limits]
+    admitted = admit(chain, chain, layout.row(usage))
+    expected = dict(usage.without_zeros()) if admitted else {}
+
+    assert admitted is fits([node(limit, layout) for limit in limits], layout.row(usage))
+    assert [used(subject) for subject in chain] == [expected] * len(chain)
+
+
+@given(chains, vectors, vectors)
+def test_refund_undoes_charge(limits: list[Resource], usage: Resource, other: Resource) -> None:
+    """Giving back leaves every node as it was, whether or not the charge fitted."""
+    layout = Layout(NAMES)
+    chain = [node(limit, layout) for limit in limits]
+    charge(chain, layout.row(other))
+    before = [used(subject) for subject in chain]
+    charge(chain, layout.row(usage))
+    refund(chain, layout.row(usage))
+
+    assert [used(subject) for subject in chain] == before == [dict(other.without_zeros())] * len(chain)
+
+
+@given(chains, vectors, resources(NAMES, largest=20))
+def test_another_limit_keeps_the_usage(limits: list[Resource], usage: Resource, limit: Resource) -> None:
+    """A limit that is replaced changes what is free, not what is used."""
+    layout = Layout(NAMES)
+    for first in limits:
+        subject = node(first, layout)
+        charge([subject], layout.row(usage))
+        subject.replace_limit(Limit(limit))
+
+        assert used(subject) == dict(usage.without_zeros())
+        assert all(subject.free(name) == most - usage.get(name, 0) for name, most in limit.items())
+
+
+def test_counted_without_being_held() -> None:
+    """A node that is charged but not checked denies nothing."""
+    layout = Layout()
+    held, counted = node(Resource(memory=9), layout), node(Resource(memory=1), layout)
+
+    assert admit([held], [held, counted], layout.row(Resource(memory=5)))
+    assert counted.free("memory") == -4
+
+
+def test_asking_nothing_is_never_denied() -> None:
+    """A resource of which nothing is asked does not deny, not even one that is over its limit."""
+    layout = Layout(NAMES)
+    subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
+    charge([subject], layout.row(Resource(memory=5, gpu=5)))
+
+    assert fits([subject], layout.row(Resource(memory=0, vcore=1, gpu=0)))
+    assert not fits([subject], layout.row(Resource(memory=1)))
+    assert not fits([subject], layout.row(Resource(gpu=1)))
+
+
+def test_what_no_limit_names_is_not_counted() -> None:
+    """Other resources than those of the layout do not take part."""
+    layout = Layout(["gpu"])
+    subject = node(Resource(gpu=1), layout)
+
+    assert admit([subject], [subject], layout.row(Resource(pods=10**6)))
+    assert used(subject) == {}
+
+
+def test_not_limited_is_counted_exactly() -> None:
+    """Where a node does not limit a resource, its usage is exact all the same, whatever its size."""
+    layout = Layout()
+    subject = node(Resource(memory=1), layout)
+    charge([subject], layout.row(Resource(vcore=UNLIMITED + 7)))
+
+    assert used(subject) == {"vcore": UNLIMITED + 7}
+
+
+def test_one_more_application() -> None:
+    """An application fits until as many run as may; 0 is no limit."""
+    layout = Layout()
+    subject = node(Resource(), layout, applications=1)
+
+    assert fits_one_more([subject])
+    subject.running = 1
+    assert not fits_one_more([node(Resource(), layout), subject])
+    subject.replace_limit(Limit(Resource(), 0))
+    assert fits_one_more([subject])
+
+
+@pytest.mark.parametrize("name", ["memory", "vcore", "gpu", "pods"])
+def test_negative_requests_are_refused(name: str) -> None:
+    """Nothing negative can be asked, of any resource."""
+    with pytest.raises(RequestError) as caught:
+        Layout(["gpu"]).row(Resource({name: -1}))
+
+    assert str(caught.value).endswith(f": the amount of {name} is negative")
+
+
+def test_layouts_are_separate() -> None:
+    """A vector that was asked of one layout can be asked of another."""
+    usage, one, other = Resource(gpu=2), Layout(["gpu"]), Layout(["fpga", "gpu"])
+    first, second = node(Resource(gpu=2), one), node(Resource(gpu=1), other)
+
+    assert fits([first], one.row(usage))
+    assert not fits([second], other.row(usage))
+    assert fits([first], one.row(usage))
