@@ -7,8 +7,7 @@ so that a scheduler which asks thousands of times a second pays for nothing that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 
 from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row
 from ugm.identity import WILDCARD, TrackingType
@@ -70,15 +69,10 @@ class Violation(NamedTuple):
         return f"{where}: {requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much {whose}"
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The answer to a request: true when it is allowed.
+class Decision(NamedTuple):
+    """The answer to a request: true when it is allowed."""
 
-    Attributes:
-        violations: every limit in the way, the user's before the group's, each leaf to root; empty when allowed.
-    """
-
+    #: Every limit in the way, the user's before the group's, each leaf to root; empty when allowed.
     violations: tuple[Violation, ...] = ()
 
     def __bool__(self) -> bool:

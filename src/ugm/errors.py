@@ -9,8 +9,7 @@ writes its text only when somebody reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "ConfigError",
@@ -111,8 +110,7 @@ class ReleaseError(UgmError, ValueError):
         return f"{where} and cannot end with {self.held - self.released} left"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong with a configuration, and where.
 
     Ordered by place, so that a sorted list reads like the file.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, final
+from typing import Final, NoReturn, final
 
 from ugm.errors import RequestError
 
@@ -30,11 +29,11 @@ class TrackingType(StrEnum):
 
 
 @final
-@dataclass(frozen=True, slots=True)
 class UserGroup:
-    """A user and the groups that the user is a member of.
+    """A user and the groups that the user is a member of. Immutable.
 
     ugm does not find out who is in which group; the embedding program does, and passes the answer with each request.
+    It is cheapest to keep one object for each user and to pass that.
 
     Args:
         name: the user.
@@ -44,20 +43,44 @@ class UserGroup:
         RequestError: a name is empty, not a text, or the wildcard ``*``; or *groups* is one text instead of several.
 
     >>> UserGroup("sue", ("development", "test"))
-    UserGroup(name='sue', groups=('development', 'test'))
+    UserGroup('sue', ('development', 'test'))
     """
 
-    name: str
-    groups: tuple[str, ...] = ()
+    # Written out, because `dataclasses` takes as long to import as all of ugm.
+    __slots__ = ("groups", "name")
 
-    def __post_init__(self) -> None:
-        groups: object = self.groups
-        if not isinstance(groups, Iterable) or isinstance(groups, str):
+    name: str
+    groups: tuple[str, ...]
+
+    def __init__(self, name: str, groups: Iterable[str] = ()) -> None:
+        if isinstance(groups, str) or not isinstance(groups, Iterable):
             raise RequestError("groups", groups, "expected several names")
-        object.__setattr__(self, "groups", tuple(groups))
-        _check_name("user", self.name)
-        for group in self.groups:
+        members = tuple(groups)
+        _check_name("user", name)
+        for group in members:
             _check_name("group", group)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "groups", members)
+
+    def __setattr__(self, attribute: str, value: object) -> NoReturn:
+        raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
+
+    def __delattr__(self, attribute: str) -> NoReturn:
+        raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be deleted")
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, UserGroup):
+            return (self.name, self.groups) == (other.name, other.groups)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.groups))
+
+    def __repr__(self) -> str:
+        return f"UserGroup({self.name!r}, {self.groups!r})"
+
+    def __reduce__(self) -> tuple[type[UserGroup], tuple[str, tuple[str, ...]]]:
+        return UserGroup, (self.name, self.groups)
 
 
 def _check_name(kind: str, name: object) -> None:

@@ -10,8 +10,7 @@ and their applications.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self, final
+from typing import Any, NamedTuple, Self
 
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, ancestors
@@ -22,25 +21,20 @@ from ugm.tracking.queue_tracker import QueueTracker
 __all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UserUsage"]
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class QueueUsage:
-    """What one user or group uses in and below one queue.
+class QueueUsage(NamedTuple):
+    """What one user or group uses in and below one queue."""
 
-    Attributes:
-        queue_path: the full path.
-        usage: the sum over all applications, without zeros.
-        running_applications: sorted.
-        max_resources: the limit in force; None where resources are not limited.
-        max_applications: the limit in force; 0 where applications are not limited.
-        children: the queues directly below in which something runs, sorted by name.
-    """
-
+    #: The full path.
     queue_path: str
+    #: The sum over all applications, without zeros.
     usage: Resource
+    #: Sorted.
     running_applications: tuple[str, ...]
+    #: The limit in force; None where resources are not limited.
     max_resources: Resource | None
+    #: The limit in force; 0 where applications are not limited.
     max_applications: int
+    #: The queues directly below in which something runs, sorted by name.
     children: tuple[QueueUsage, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,19 +49,13 @@ class QueueUsage:
         }
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class UserUsage:
-    """What one user uses, from ``root`` down.
-
-    Attributes:
-        user_name: the user.
-        groups: the group of every application that is charged to one.
-        queues: the root queue.
-    """
+class UserUsage(NamedTuple):
+    """What one user uses, from ``root`` down."""
 
     user_name: str
+    #: The group of every application that is charged to one.
     groups: Mapping[str, str]
+    #: The root queue.
     queues: QueueUsage
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,21 +63,16 @@ class UserUsage:
         return {"userName": self.user_name, "groups": dict(self.groups), "queues": self.queues.to_dict()}
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class GroupUsage:
-    """What one group uses, from ``root`` down.
+class GroupUsage(NamedTuple):
+    """What one group uses, from ``root`` down."""
 
-    Attributes:
-        group_name: the group; ``*`` for everybody who falls under a group wildcard.
-        users: whose applications are charged to the group, sorted.
-        applications: sorted.
-        queues: the root queue.
-    """
-
+    #: ``*`` for everybody who falls under a group wildcard.
     group_name: str
+    #: Whose applications are charged to the group, sorted.
     users: tuple[str, ...]
+    #: Sorted.
     applications: tuple[str, ...]
+    #: The root queue.
     queues: QueueUsage
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,10 +140,12 @@ class TrackerCopy(NamedTuple):
         return made[""][0]
 
 
-@dataclass(slots=True)
 class _Queue:
-    usage: dict[str, int] = field(default_factory=dict)
-    applications: set[str] = field(default_factory=set)
+    __slots__ = ("applications", "usage")
+
+    def __init__(self) -> None:
+        self.usage: dict[str, int] = {}
+        self.applications: set[str] = set()
 
     def add(self, line: _Line) -> None:
         self.applications.add(line.application_id)
