@@ -239,15 +239,17 @@ class LimitsInForce:
         limits: the limits in force from the start; None for none.
         user_limits_win: whether a user with a named limit on the path of a queue is not held to the group's limits
             there. The group is charged all the same.
+        managed: whether a manager keeps a ledger of what is charged to the trackers, so that nobody else may.
     """
 
-    __slots__ = ("_canonical", "epoch", "limits", "lock", "user_limits_win")
+    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
 
-    def __init__(self, limits: Limits | None = None, *, user_limits_win: bool = False) -> None:
+    def __init__(self, limits: Limits | None = None, *, user_limits_win: bool = False, managed: bool = False) -> None:
         self._canonical = lru_cache(maxsize=_REMEMBERED)(canonical_path)
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
+        self.managed: Final = managed
         #: Held by every public operation of a manager or tracker, never while foreign code runs.
         self.lock: Final = Lock()
 

@@ -74,7 +74,7 @@ class Manager:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
         self._in_force: Final = LimitsInForce(
-            Limits.compile(config), user_limits_win=group_limits == "unless-user-limited"
+            Limits.compile(config), user_limits_win=group_limits == "unless-user-limited", managed=True
         )
         self._lock: Final = self._in_force.lock
         self._strict: Final = strict
@@ -366,12 +366,15 @@ class Manager:
         return tuple(copy.group_usage() for copy in copies)
 
     def get_user_tracker(self, user_name: str) -> UserTracker | None:
-        """Return the live tracker of a user; it is dropped, and of no use, when the last application has ended."""
+        """Return the live tracker of a user, to read and to set limits by hand; None for a user who is not tracked.
+
+        It is charged through the manager only, and dropped when the last application of the user has ended.
+        """
         with self._lock:
             return self._ledger.users.get(user_name)
 
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
-        """Return the live tracker of a group; it is dropped, and of no use, when the last application has ended."""
+        """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
         with self._lock:
             return self._ledger.groups.get(group_name)
 

@@ -109,21 +109,25 @@ class QueueTracker:
             Whether it was charged. If not, nothing has changed.
 
         Raises:
-            RequestError: an argument is empty or of the wrong kind, or the application is charged through its user.
+            RequestError: an argument is empty or of the wrong kind, the application is charged through its user, or
+                the tracker belongs to a manager.
         """
-        return self.increase_for(None, queue_path, application_id, usage)
-
-    def increase_for(self, group: QueueTracker | None, queue_path: str, application_id: str, usage: Resource) -> bool:
-        """Do what `increase_resource` does, charging an application that is new to *group* as well."""
-        path, application_id = self.in_force.path(queue_path), application_of(application_id)
         with self.in_force.lock:
-            row = row_of("usage", usage, self.in_force.epoch.layout)
-            holding = self.find(application_id, path)
-            if holding is None:
-                return not Holding(application_id, path, self, group).start(row)
-            self._require_own(holding)
-            holding.align()
-            return holding.grow(row)
+            return self.increase_locked(queue_path, application_id, usage, None)
+
+    def increase_locked(
+        self, queue_path: str, application_id: str, usage: Resource, group: QueueTracker | None
+    ) -> bool:
+        """Do what `increase_resource` does under a lock that is held, with the group that a new application has."""
+        path, application_id = self.in_force.path(queue_path), application_of(application_id)
+        row = row_of("usage", usage, self.in_force.epoch.layout)
+        holding = self.find(application_id, path)
+        if holding is None:
+            self._require_free()
+            return not Holding(application_id, path, self, group).start(row)
+        self._require_own(holding)
+        holding.align()
+        return holding.grow(row)
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -131,7 +135,7 @@ class QueueTracker:
         """Give *usage* of an application in a queue back, and with *remove_app* end the application there.
 
         Raises:
-            RequestError: an argument is empty or of the wrong kind, or the application is charged through its user.
+            RequestError: as for `increase_resource`.
             NotTrackedError: the application does not run in that queue.
             ReleaseError: it holds less than *usage*, or would end with something left.
         """
@@ -147,7 +151,12 @@ class QueueTracker:
             if remove_app:
                 holding.detach()
 
+    def _require_free(self) -> None:
+        if self.in_force.managed:
+            raise RequestError("tracker", self.name, "the tracker belongs to a manager and is charged through it")
+
     def _require_own(self, holding: Holding) -> None:
+        self._require_free()
         if holding.owner is not self:
             reason = f"the application is charged through its user {holding.owner.name!r}"
             raise RequestError("application_id", holding.application_id, reason)

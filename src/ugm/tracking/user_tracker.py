@@ -93,9 +93,12 @@ class UserTracker:
 
     def group_name_for_app(self, application_id: str) -> str | None:
         """Return the group chosen for an application; None where none was, or the choice is to charge none."""
-        running = self.queue.holdings.get(application_id)
-        group = running.group if running is not None else (self._chosen or {}).get(application_id)
+        group = self._group_of(application_id)
         return None if group is None else group.name
+
+    def _group_of(self, application_id: str) -> QueueTracker | None:
+        running = self.queue.holdings.get(application_id)
+        return running.group if running is not None else (self._chosen or {}).get(application_id)
 
     def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         """Charge *usage* to the user and to the group of the application, or to neither.
@@ -103,11 +106,10 @@ class UserTracker:
         An application for which no group was chosen before its first usage is charged to none.
         See `QueueTracker.increase_resource` for what is returned and raised.
         """
-        running = self.queue.holdings.get(application_id)
-        group = running.group if running is not None else (self._chosen or {}).get(application_id)
-        charged = self.queue.increase_for(group, queue_path, application_id, usage)
-        if charged and self._chosen:
-            self._chosen.pop(application_id, None)
+        with self.queue.in_force.lock:
+            charged = self.queue.increase_locked(queue_path, application_id, usage, self._group_of(application_id))
+            if charged and self._chosen:
+                self._chosen.pop(application_id, None)
         return charged
 
     def decrease_resource(
