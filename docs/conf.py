@@ -6,25 +6,41 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import ugm
-import ugm.config
-import ugm.simulation
-import ugm.testing
-
 if TYPE_CHECKING:
-    from docutils import nodes
-    from sphinx.addnodes import pending_xref
     from sphinx.application import Sphinx
-    from sphinx.environment import BuildEnvironment
 
 project = "ugm"
-release = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]["version"]
+release = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))["project"]["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-myst_heading_anchors = 3
+exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"ugm {release}"
-exclude_patterns = ["_build"]
 
+#: What stands between single backticks in a docstring is a name.
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
+#: Names that stand for the types of fields; the reference says what they are.
+FIELD_TYPES = ("Boolean", "Count", "Name", "Quantities", "Text", "Texts", "Weights")
+autodoc_type_aliases = {name: name for name in FIELD_TYPES}
+
+#: Nothing is fetched for a build, so that names from elsewhere lead nowhere.
+nitpick_ignore_regex = [("py:.*", r"(collections\.abc|hypothesis|io|os)\..*")]
+nitpick_ignore = [
+    *(("py:class", name) for name in FIELD_TYPES),
+    ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
+    ("py:obj", "UNKNOWN"),
+    ("py:class", "Place"),
+    ("py:class", "_Most"),
+]
+
+
+def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
+    """Keep napoleon from taking what precedes a colon in the description of an attribute for its type."""
+    if what in ("attribute", "property"):
+        lines[:0] = ["..", ""]
+
+
+def setup(app: Sphinx) -> None:
+    """Come before napoleon, whose priority is 500."""
+    app.connect("autodoc-process-docstring", lead_with_a_comment, priority=400)

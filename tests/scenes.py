@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from ugm import Resource, UserGroup
 from ugm.testing import LimitSpec, PartitionSpec, QueueSpec
 
-__all__ = ["BOB", "NOTHING", "ONE", "SUE", "group", "partition", "user"]
+__all__ = ["BOB", "NOTHING", "ONE", "SUE", "Wrong", "group", "partition", "user"]
+
+#: What no correct caller passes, and a type checker would refuse.
+Wrong: TypeAlias = Any
 
 SUE: Final = UserGroup("sue", ("dev",))
 BOB: Final = UserGroup("bob", ("dev",))

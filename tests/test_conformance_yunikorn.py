@@ -13,8 +13,7 @@ from yunikorn import Replay
 DIFFERENCES: Final = {
     "corner-no-groups-no-group-tracking": (
         2,
-        "there, asking for the headroom of an application fixes the group that it is charged to; here, asking never "
-        "does, so the application is charged to the group that its first usage chooses",
+        "asking for the headroom of an application fixes its group there; here, its first usage chooses the group",
     ),
 }
 

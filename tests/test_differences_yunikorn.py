@@ -27,7 +27,7 @@ def answers(name: str, steps: int | None = None) -> list[Answer]:
     return [replay.answer(step) for step in ENTRIES[name]["steps"][:steps]]
 
 
-def queue(**shown: Any) -> dict[str, Any]:
+def queue(**shown: object) -> dict[str, Any]:
     """Return a queue as a state shows it, without limits unless they are given."""
     return {"usage": {}, "apps": [], "max_resources": None, "max_apps": 0, **shown}
 

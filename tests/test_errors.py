@@ -39,8 +39,7 @@ ERRORS: list[tuple[UgmError, str]] = [
     ),
     (
         ConfigError((FIRST, SECOND)),
-        "queues.yaml:3:5: partitions[0].queues[0]: A queue has no name. [queue-name-missing]\n"
-        "queues.yaml:0:0: The file cannot be read. [file-unreadable]",
+        f"{FIRST}\n{SECOND}",
     ),
     (InvariantError(("one is wrong", "two is wrong")), "one is wrong\ntwo is wrong"),
 ]
@@ -76,6 +75,12 @@ def test_kinds() -> None:
         assert issubclass(kind, ValueError)
     assert issubclass(NotTrackedError, LookupError)
     assert not issubclass(NotTrackedError, KeyError)
+
+
+def test_problem() -> None:
+    """A problem reads like the message of a compiler; one without a place in the configuration leaves it out."""
+    assert str(FIRST) == "queues.yaml:3:5: partitions[0].queues[0]: A queue has no name. [queue-name-missing]"
+    assert str(SECOND) == "queues.yaml:0:0: The file cannot be read. [file-unreadable]"
 
 
 def test_problems_sort_by_place() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scenes import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import Manager, Request, Resource, Tracker, TrackingType, UserGroup, Violation
+from ugm import Manager, Request, RequestError, Resource, Tracker, TrackingType, UserGroup, UserTracker, Violation
 from ugm.testing import exposed, verify_all
 
 ANA = UserGroup("ana")
@@ -610,3 +610,55 @@ def test_effective_limits_of_a_running_application() -> None:
 def test_effective_limits_without_limits() -> None:
     """Where nothing limits there is nothing to tell."""
     assert Manager().effective_limits(SUE, "root.a") == ()
+
+
+# Live trackers
+
+
+def _with_live_tracker() -> tuple[Manager, UserTracker]:
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    tracker = manager.get_user_tracker("sue")
+    assert tracker is not None
+    return manager, tracker
+
+
+def test_live_tracker_is_charged_through_the_manager() -> None:
+    """What a manager tracks is changed through the manager: its trackers refuse, and nothing changes."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+    before = exposed(manager)
+
+    for tracker, name in ((sue, "sue"), (dev, "dev")):
+        for path, application in (("root.a", "app-1"), ("root.b", "app-1"), ("root.b", "app-2")):
+            with pytest.raises(RequestError) as caught:
+                tracker.increase_resource(path, application, ONE)
+            assert str(caught.value) == f"tracker {name!r}: the tracker belongs to a manager and is charged through it"
+    assert exposed(manager) == before
+
+
+def test_live_tracker_gives_nothing_back() -> None:
+    """Nor can an application be ended behind the manager's back."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+
+    for tracker in (sue, dev):
+        with pytest.raises(RequestError, match="the tracker belongs to a manager and is charged through it"):
+            tracker.decrease_resource("root.a", "app-1", Resource(memory=2), remove_app=True)
+    verify_all(manager)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_dropped_tracker_is_of_no_use() -> None:
+    """A live tracker whose last application has ended no longer counts, and cannot disturb the manager."""
+    manager, sue = _with_live_tracker()
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    sue.set_max_applications(1)
+    manager.increase("root.a", "app-2", ONE, SUE)
+    manager.increase("root.a", "app-3", ONE, SUE)
+
+    verify_all(manager)
+    assert sue.usage == NOTHING
+    assert manager.get_user_resources(SUE) == Resource(memory=2)

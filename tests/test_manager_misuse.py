@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from scenes import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError
+from scenes import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
+from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
 from ugm.testing import exposed, verify_all
+
+HERE = "application 'app-1' in 'root.a'"
 
 #: Every call that takes a queue path, an application, a usage and a user, by name.
 CHARGING: dict[str, Callable[..., Any]] = {
@@ -56,7 +58,7 @@ def refused(manager: Manager, kind: type[UgmError], text: str) -> Iterator[None]
 
 @every
 @pytest.mark.parametrize("path", ["", None, 7, ["root"]])
-def test_missing_queue(manager: Manager, call: Callable[..., Any], path: Any) -> None:
+def test_missing_queue(manager: Manager, call: Callable[..., Any], path: Wrong) -> None:
     """An empty or missing queue is refused."""
     with refused(manager, RequestError, f"queue_path {path!r}: a queue path is a text of at least one character"):
         call(manager, path, "app-1", ONE, SUE)
@@ -73,7 +75,7 @@ def test_malformed_queue(manager: Manager, call: Callable[..., Any], path: str) 
 
 @every
 @pytest.mark.parametrize("application", ["", 7, ["app-1"]])
-def test_missing_application(manager: Manager, call: Callable[..., Any], application: Any) -> None:
+def test_missing_application(manager: Manager, call: Callable[..., Any], application: Wrong) -> None:
     """An empty application, or one that is no text, is refused."""
     text = f"application_id {application!r}: an application id is a text of at least one character"
     with refused(manager, RequestError, text):
@@ -90,7 +92,7 @@ def test_application_none(manager: Manager, call: Callable[..., Any]) -> None:
 
 @every
 @pytest.mark.parametrize("asking", [None, "sue", "", ("sue", ())])
-def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Any) -> None:
+def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Wrong) -> None:
     """A user is a UserGroup, for running applications and for new ones."""
     for application in ("app-1", "app-2"):
         with refused(manager, RequestError, f"user {asking!r}: expected a UserGroup"):
@@ -99,7 +101,7 @@ def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Any) -
 
 @charging
 @pytest.mark.parametrize("usage", [None, 1, {"memory": 1}])
-def test_usage_is_a_vector(manager: Manager, call: Callable[..., Any], usage: Any) -> None:
+def test_usage_is_a_vector(manager: Manager, call: Callable[..., Any], usage: Wrong) -> None:
     """A usage that is no resource vector is refused."""
     argument = "placeholder" if call is CHARGING["replace"] else "usage"
     with refused(manager, RequestError, f"{argument} {usage!r}: expected a Resource"):
@@ -260,19 +262,20 @@ def test_foreign_error_within_a_gang(manager: Manager) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "application", "usage", "asking", "remove_app", "text"),
+    ("request_", "remove_app", "text"),
     [
-        ("root.a", "app-9", ONE, BOB, False, "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"),
-        ("root.a", "app-1", Resource(memory=3), SUE, False, "application 'app-1' in 'root.a' holds 2 memory and cannot give back 3"),
-        ("root.a", "app-1", ONE, SUE, True, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"),
+        (
+            ("root.a", "app-9", ONE, BOB),
+            False,
+            "application 'app-9' of user 'bob' in 'root.a': the user is not tracked",
+        ),
+        (("root.a", "app-1", Resource(memory=3), SUE), False, f"{HERE} holds 2 memory and cannot give back 3"),
+        (("root.a", "app-1", ONE, SUE), True, f"{HERE} holds 2 memory and cannot end with 1 left"),
     ],
-)  # fmt: skip
-def test_not_strict_logs(  # noqa: PLR0913 - the parts of one call and its text
+)
+def test_not_strict_logs(
     caplog: pytest.LogCaptureFixture,
-    path: str,
-    application: str,
-    usage: Resource,
-    asking: Any,
+    request_: tuple[str, str, Resource, UserGroup],
     remove_app: bool,  # noqa: FBT001 - a parameter
     text: str,
 ) -> None:
@@ -280,11 +283,10 @@ def test_not_strict_logs(  # noqa: PLR0913 - the parts of one call and its text
     manager = Manager(strict=False)
     manager.increase("root.a", "app-1", Resource(memory=2), SUE)
     before = exposed(manager)
-    manager.decrease_tracked_resource(path, application, usage, asking, remove_app)
+    manager.decrease_tracked_resource(*request_, remove_app)
 
-    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        (logging.ERROR, f"nothing given back: {text}")
-    ]
+    logged = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert logged == [(logging.ERROR, f"nothing given back: {text}")]
     assert exposed(manager) == before
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from scenes import NOTHING, ONE
+from scenes import NOTHING, ONE, Wrong
 from ugm import NotTrackedError, QueueTracker, ReleaseError, RequestError, Resource, TrackingType
 
 
@@ -142,7 +140,7 @@ def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, True, 1.0, "1", 2**63])
-def test_max_applications_is_a_count(tracker: QueueTracker, count: Any) -> None:
+def test_max_applications_is_a_count(tracker: QueueTracker, count: Wrong) -> None:
     """A limit on applications is a count."""
     with pytest.raises(RequestError) as caught:
         tracker.set_max_applications(count)
@@ -158,7 +156,7 @@ def test_max_applications_is_a_count(tracker: QueueTracker, count: Any) -> None:
         (Resource(memory=-1), "a limit below zero"),
     ],
 )
-def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Any, reason: str) -> None:
+def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: str) -> None:
     """A limit on resources is a vector, without negative amounts, and not all of it zero."""
     with pytest.raises(RequestError) as caught:
         tracker.set_max_resources(limit)
@@ -173,7 +171,9 @@ def test_unknown_application_gives_nothing_back(tracker: QueueTracker) -> None:
     for path, application in (("root.a", "app-2"), ("root.b", "app-1"), ("root", "app-1")):
         with pytest.raises(NotTrackedError) as caught:
             tracker.decrease_resource(path, application, ONE)
-        assert str(caught.value) == f"application {application!r} of user 'sue' in {path!r}: it does not run in that queue"
+        assert (
+            str(caught.value) == f"application {application!r} of user 'sue' in {path!r}: it does not run in that queue"
+        )
     assert tracker.usage == ONE
 
 
@@ -192,7 +192,7 @@ def test_more_than_held_is_not_given_back(tracker: QueueTracker) -> None:
     ("path", "application", "usage"),
     [("", "app-1", ONE), ("elsewhere", "app-1", ONE), ("root", "", ONE), ("root", "app-1", None)],
 )
-def test_misuse(tracker: QueueTracker, path: str, application: str, usage: Any) -> None:
+def test_misuse(tracker: QueueTracker, path: str, application: str, usage: Wrong) -> None:
     """Empty and missing arguments are refused, and nothing changes."""
     for operation in (tracker.increase_resource, tracker.decrease_resource):
         with pytest.raises(RequestError):

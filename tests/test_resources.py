@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scenes import Wrong
 from ugm import QuantityError, RequestError, Resource
 from ugm.resources import format_amount, parse_quantity
 from ugm.testing import resources
@@ -62,7 +63,7 @@ def test_not_equal_to_a_dict() -> None:
 
 
 @pytest.mark.parametrize("amount", [True, 1.0, 1.5, float("nan"), "1", None])
-def test_amounts_are_ints(amount: Any) -> None:
+def test_amounts_are_ints(amount: Wrong) -> None:
     """Booleans, floats and texts are no amounts."""
     with pytest.raises(RequestError) as caught:
         Resource(vcore=amount)
@@ -71,7 +72,7 @@ def test_amounts_are_ints(amount: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["", 1, None, b"vcore"])
-def test_names_are_texts(name: Any) -> None:
+def test_names_are_texts(name: Wrong) -> None:
     """A resource has a name."""
     with pytest.raises(RequestError) as caught:
         Resource({name: 1})
@@ -220,9 +221,5 @@ def test_format_and_parse(name: str, amount: int) -> None:
 @given(st.text() | st.from_regex(r"\A[0-9]+ ?[a-zA-Z]{0,3}\Z"), st.booleans())
 def test_any_text_is_read_or_refused(text: str, vcore: bool) -> None:  # noqa: FBT001 - drawn
     """A text is a quantity or a `QuantityError`, and nothing else happens."""
-    try:
-        amount = parse_quantity(text, vcore=vcore)
-    except QuantityError as error:
-        assert error.text == text
-    else:
-        assert 0 <= amount < 2**63
+    with suppress(QuantityError):
+        assert 0 <= parse_quantity(text, vcore=vcore) < 2**63

@@ -141,7 +141,7 @@ root.prod  user *      4Gi     3   100%    1m 30s  sue +1
 
 Peak usage against limit
 queue      limit for                     share  peak  of
-root.prod  user * (sue)  ██████████░░░░    75%   3Gi  4Gi
+root.prod  user * (sue)  ━━━━━━━━━━────    75%   3Gi  4Gi
 
 Waiting by user
 user  jobs  delayed  mean  p95  longest  in total

@@ -168,7 +168,7 @@ def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
 def _bar(share: float, *, ascii_only: bool) -> Text:
     filled = min(int(share * _BAR_WIDTH), _BAR_WIDTH)
     colour = "red" if share >= 1 else "yellow" if share >= _NEAR else "green"
-    full, empty = ("#", "-") if ascii_only else ("\N{FULL BLOCK}", "\N{LIGHT SHADE}")
+    full, empty = ("#", "-") if ascii_only else ("\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
     # Without colours, as in a file, the empty part must differ by itself.
     return Text.assemble((full * filled, colour), (empty * (_BAR_WIDTH - filled), "bright_black"))
 

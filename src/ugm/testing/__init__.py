@@ -10,6 +10,7 @@ package.
 
 A test of one's own scheduler may be as short as this:
 
+>>> from ugm import Manager, Resource, UserGroup
 >>> manager = Manager()
 >>> manager.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue")).allowed
 True
@@ -18,7 +19,6 @@ True
 {'memory': 4}
 """
 
-from ugm import Manager, Resource, UserGroup
 from ugm.testing.invariants import check_never_above, check_sums, exposed, verify_all
 from ugm.testing.machine import TrackerMachine
 from ugm.testing.model import Grant, Model

@@ -1,8 +1,8 @@
 """What is true of every tracker at every moment, as functions that raise `ugm.InvariantError`.
 
 They read what a tracker shows, so they work from the outside on anything with the methods of `ugm.Tracker`.
-`verify_all` also has a `ugm.Manager` recompute its counters. `check_never_above` may be called while other threads are at
-work; the others compare several answers, and so need a tracker that is at rest.
+`verify_all` also has a `ugm.Manager` recompute its counters. `check_never_above` may be called while other threads are
+at work; the others compare several answers, and so need a tracker that is at rest.
 
 >>> tracker = Manager()
 >>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))

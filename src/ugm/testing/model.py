@@ -205,9 +205,7 @@ class Model:
 
     # Changing.
 
-    def increase(
-        self, queue_path: str, application_id: str, usage: Resource, user: UserGroup
-    ) -> tuple[Violation, ...]:
+    def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Grant *usage* if it fits, and return every limit in the way if not."""
         violations = self.check(queue_path, application_id, usage, user)
         if not violations:

@@ -8,6 +8,7 @@ The configurations are plain frozen values with the attributes that a tracker re
 group wildcard stands beside a named group, no name is given twice, and every entry limits something. Rules between a
 queue and the queues above it are not kept; no tracker relies on them.
 
+>>> from ugm import Manager
 >>> prod = QueueSpec("prod", limits=(LimitSpec(users=("sue",), max_applications=1),))
 >>> manager = Manager(PartitionSpec(QueueSpec("root", queues=(prod,))))
 >>> manager.increase("root.prod", "app-1", Resource(), UserGroup("sue")).allowed
@@ -24,7 +25,7 @@ from typing import Final, final
 
 from hypothesis import strategies as st
 
-from ugm import Manager, Request, Resource, UserGroup
+from ugm import Request, Resource, UserGroup
 from ugm.identity import ROOT, WILDCARD
 
 __all__ = [

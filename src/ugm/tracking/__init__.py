@@ -1,7 +1,7 @@
 """Users and groups: what they use in which queues, held to the limits of a configuration."""
 
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.limits import LimitEntry, Limits, LimitsInForce, PartitionLimits, QueueLimits
 from ugm.tracking.manager import Manager
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
@@ -12,8 +12,12 @@ __all__ = [
     "EffectiveLimit",
     "GroupTracker",
     "GroupUsage",
+    "LimitEntry",
+    "Limits",
     "LimitsInForce",
     "Manager",
+    "PartitionLimits",
+    "QueueLimits",
     "QueueTracker",
     "QueueUsage",
     "Request",

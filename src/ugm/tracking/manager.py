@@ -3,8 +3,8 @@
 A `Manager` is what a scheduler embeds. It finds what an application holds, or opens a new line for it in the ledger,
 and lets the holding and its trackers do the rest. All figures live there; the manager keeps none of its own.
 
-One lock guards everything; every public operation holds it once, for the whole of its work. Nothing is resolved, read
-from a file, timed or logged under it, except that a manager which is not strict logs what it would have raised.
+One lock guards everything; every public operation holds it once, for the whole of its work. No foreign code runs under
+it, nothing is read from a file, timed or logged.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
 """
@@ -152,9 +152,11 @@ class Manager:
             RequestError: as for `increase`, for any of the requests; nothing has changed.
         """
         demand = Demand(self._ledger)
+        # Whatever makes the requests is foreign code, and done with before the lock is taken.
+        batch = [Request(*request) for request in requests]
         with self._lock:
             try:
-                for queue_path, application_id, usage, user in requests:
+                for queue_path, application_id, usage, user in batch:
                     row = row_of("usage", usage, self._in_force.epoch.layout)
                     demand.charge(self._ledger.find(queue_path, application_id, user), usage, row)
                 violations = demand.exceeded()
@@ -254,6 +256,10 @@ class Manager:
         """Return what `increase` would answer now.
 
         Another thread may be granted the room in between; only `increase` itself is binding.
+
+        Raises:
+            RequestError: as for `increase`. The other questions answer about an application of another user, too, as
+                if it had not started: they only ask what would be.
         """
         with self._lock:
             row = row_of("usage", usage, self._in_force.epoch.layout)
