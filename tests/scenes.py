@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from ugm import Resource, UserGroup
+from ugm.identity import ancestors
 from ugm.testing import LimitSpec, PartitionSpec, QueueSpec
 
 __all__ = ["BOB", "NOTHING", "ONE", "SUE", "Wrong", "group", "partition", "user"]
@@ -31,10 +32,12 @@ def group(*names: str, applications: int = 0, **resources: int) -> LimitSpec:
 
 def partition(limits: Mapping[str, Iterable[LimitSpec]]) -> PartitionSpec:
     """Return a partition from queue path to limits; queues on the way need not be named."""
-    paths = {".".join(path.split(".")[:end]) for path in limits for end in range(1, path.count(".") + 2)}
-    return PartitionSpec(_queue("root", limits, sorted(paths | {"root"})))
+    below: dict[str, list[str]] = {}
+    for path in sorted({above for named in ["root", *limits] for above in ancestors(named)}):
+        below.setdefault(path.rpartition(".")[0], []).append(path)
 
+    def queue(path: str) -> QueueSpec:
+        children = tuple(queue(child) for child in below.get(path, ()))
+        return QueueSpec(path.rpartition(".")[2], tuple(limits.get(path, ())), children)
 
-def _queue(path: str, limits: Mapping[str, Iterable[LimitSpec]], paths: list[str]) -> QueueSpec:
-    children = tuple(_queue(child, limits, paths) for child in paths if child.rpartition(".")[0] == path)
-    return QueueSpec(path.rpartition(".")[2], tuple(limits.get(path, ())), children)
+    return PartitionSpec(queue("root"))

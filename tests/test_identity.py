@@ -25,6 +25,7 @@ def test_user_is_a_value() -> None:
     sue = UserGroup("sue", ("dev",))
 
     assert {sue, UserGroup("sue", ("dev",)), UserGroup("sue")} == {sue, UserGroup("sue")}
+    assert sue != ("sue", ("dev",))
     with pytest.raises(AttributeError) as caught:
         sue.name = "bob"
     assert str(caught.value) == "a UserGroup is immutable: 'name' cannot be set"

@@ -158,6 +158,16 @@ def test_every_queue_on_the_way_holds() -> None:
     assert manager.increase("root.b", "app-1", Resource(memory=2), SUE)
 
 
+def test_queues_whose_names_begin_alike() -> None:
+    """A queue is not below another whose name its own begins with."""
+    manager = Manager(partition({"root.a": [user("sue", applications=1)], "root.ab": [user("sue", memory=1)]}))
+    manager.increase("root.ab", "app-1", ONE, SUE)
+    manager.increase("root.a", "app-2", Resource(memory=5), SUE)
+
+    assert not manager.can_run_app("root.a", "app-1", SUE)
+    assert not manager.increase("root.ab", "app-2", ONE, SUE)
+
+
 def test_what_is_not_asked_for_never_denies() -> None:
     """A resource that is over its limit does not deny requests for others."""
     manager = Manager(partition({"root": [user("sue", memory=1, vcore=1)]}))

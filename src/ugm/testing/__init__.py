@@ -21,7 +21,7 @@ True
 
 from ugm.testing.invariants import check_never_above, check_sums, exposed, verify_all
 from ugm.testing.machine import TrackerMachine
-from ugm.testing.model import Grant, Model
+from ugm.testing.model import Grant, InForce, Model, Place
 from ugm.testing.strategies import (
     LimitSpec,
     PartitionSpec,
@@ -38,9 +38,11 @@ from ugm.testing.strategies import (
 
 __all__ = [
     "Grant",
+    "InForce",
     "LimitSpec",
     "Model",
     "PartitionSpec",
+    "Place",
     "QueueSpec",
     "TrackerMachine",
     "check_never_above",

@@ -109,7 +109,7 @@ def _sums(whose: str, root: QueueUsage) -> Iterator[str]:
                 yield f"{whose} uses {used} {name} in {queue.queue_path}"
         below = sum((child.usage for child in queue.children), Resource())
         for name, rest in (queue.usage - below).items():
-            if rest < 0:
+            if rest < 0 and queue.children:
                 yield f"{whose} uses {-rest} {name} more below {queue.queue_path} than in it"
         running = {application for child in queue.children for application in child.running_applications}
         for application in sorted(running.difference(queue.running_applications)):

@@ -265,13 +265,6 @@ class TrackerMachine(RuleBasedStateMachine):
         self.more.update_config(config)
         self.model.update_config(config)
 
-    @precondition(_has("over_limit"))
-    @rule()
-    def over_limit(self) -> None:
-        """Whoever is over a limit is named, with the limit and what is used."""
-        found = {(Place(*told[:3]), told.resource, told.limit, told.used) for told in self.more.over_limit()}
-        _agree(found, self.model.over_limit(), "over_limit")
-
     @precondition(_has("get_user_tracker"))
     @precondition(_has("get_group_tracker"))
     @rule(whose=_TRACKERS, path=st.sampled_from(_PATHS), count=st.integers(0, 2))
@@ -311,3 +304,10 @@ class TrackerMachine(RuleBasedStateMachine):
     def adds_up(self) -> None:
         """Counters follow from what applications hold."""
         verify_all(self.tracker)
+
+    @precondition(_has("over_limit"))
+    @invariant()
+    def names_who_is_over(self) -> None:
+        """Whoever is over a limit is named, with the limit and what is used."""
+        found = {(Place(*told[:3]), told.resource, told.limit, told.used) for told in self.more.over_limit()}
+        _agree(found, self.model.over_limit(), "over_limit")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ugm.tracking.limits import LimitEntry, PartitionLimits, QueueLimits
     from ugm.tracking.tracker import Request
 
-__all__ = ["Grant", "Model", "Place"]
+__all__ = ["Grant", "InForce", "Model", "Place"]
 
 
 class Grant(NamedTuple):
@@ -45,15 +45,15 @@ class Place(NamedTuple):
     queue_path: str
 
 
-class _Most(NamedTuple):
-    """The limit at a place."""
+class InForce(NamedTuple):
+    """The limit in force at a place, and the name in the configuration that set it."""
 
     limit_name: str
     resources: Resource
     applications: int
 
 
-_NO_LIMIT = _Most("", Resource(), 0)
+_NO_LIMIT = InForce("", Resource(), 0)
 
 
 @final
@@ -77,7 +77,7 @@ class Model:
     config: PartitionLimits | None = None
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
-    by_hand: dict[Place, _Most] = field(default_factory=dict)
+    by_hand: dict[Place, InForce] = field(default_factory=dict)
 
     # What follows from the grants.
 
@@ -121,7 +121,7 @@ class Model:
                 return WILDCARD
         return None
 
-    def limit(self, place: Place) -> _Most:
+    def limit(self, place: Place) -> InForce:
         """Return the limit in force for a user or group at one queue."""
         if place in self.by_hand:
             return self.by_hand[place]
@@ -129,7 +129,7 @@ class Model:
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
                 if wanted in (entry.users if is_user else entry.groups):
-                    return _Most(wanted, entry.max_resources or Resource(), entry.max_applications)
+                    return InForce(wanted, entry.max_resources or Resource(), entry.max_applications)
         return _NO_LIMIT
 
     def _entries(self, queue_path: str) -> Sequence[LimitEntry]:
@@ -293,7 +293,7 @@ class Model:
         if not self.grants_at(place):
             return
         now = self.limit(place)
-        self.by_hand[place] = _Most(
+        self.by_hand[place] = InForce(
             place.name,
             now.resources if resources is None else resources,
             now.applications if applications is None else applications,

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Final, final
 
 from hypothesis import strategies as st
@@ -61,7 +62,8 @@ APPLICATIONS: Final = 3
 #: The most of a resource that one request asks.
 _LARGEST: Final = 9
 
-_QUEUES: Final = ("a", "b", "c")
+#: One name begins like another.
+_QUEUES: Final = ("a", "ab", "b")
 
 
 @final
@@ -120,69 +122,78 @@ def resources(
     names: Sequence[str] = RESOURCES, *, smallest: int = 0, largest: int = _LARGEST
 ) -> st.SearchStrategy[Resource]:
     """Draw a vector that has some of *names*; a name may be missing, and an amount may be 0."""
-    return st.dictionaries(st.sampled_from(names), st.integers(smallest, largest)).map(Resource)
+    amounts = st.none() | st.integers(smallest, largest)
+    return st.tuples(*(amounts for _ in names)).map(
+        lambda drawn: Resource({name: amount for name, amount in zip(names, drawn, strict=True) if amount is not None})
+    )
 
 
 def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.SearchStrategy[UserGroup]:
     """Draw a user with none, some or all of *groups*, in any order."""
-    return st.builds(UserGroup, st.sampled_from(names), st.lists(st.sampled_from(groups), unique=True).map(tuple))
+    members = st.lists(st.sampled_from(groups), unique=True, max_size=len(groups)).map(tuple)
+    return st.builds(UserGroup, st.sampled_from(names), members)
 
 
 def limits() -> st.SearchStrategy[tuple[LimitSpec, ...]]:
     """Draw the limits of one queue, which keep the rules of one queue."""
-    return _limits()
-
-
-@st.composite
-def _limits(draw: st.DrawFn) -> tuple[LimitSpec, ...]:
-    named = draw(st.permutations([("users", name) for name in USERS] + [("groups", name) for name in GROUPS]))
-    named = named[: draw(st.integers(0, 5))]
-    entries = [draw(_entry(kind, (name,))) for kind, name in named]
-    if draw(st.booleans()):
-        entries.append(draw(_entry("users", (WILDCARD,))))
-    if any(entry.groups for entry in entries) and draw(st.booleans()):
-        entries.append(draw(_entry("groups", (WILDCARD,))))
-    return tuple(entries)
-
-
-def _entry(kind: str, names: tuple[str, ...]) -> st.SearchStrategy[LimitSpec]:
-    limited = resources(largest=3 * _LARGEST).filter(lambda vector: any(vector.values()))
     counts = st.integers(1, 3)
-    what = st.tuples(st.none(), counts) | st.tuples(limited, st.just(0)) | st.tuples(limited, counts)
-    if kind == "users":
-        return what.map(lambda most: LimitSpec(users=names, max_resources=most[0], max_applications=most[1]))
-    return what.map(lambda most: LimitSpec(groups=names, max_resources=most[0], max_applications=most[1]))
+    none: st.SearchStrategy[Resource | None] = st.none()
+    amounts: st.SearchStrategy[Resource | None] = resources(largest=3 * _LARGEST).map(
+        lambda drawn: drawn if any(drawn.values()) else Resource(memory=1)
+    )
+    most = st.tuples(none, counts) | st.tuples(amounts, st.just(0)) | st.tuples(amounts, counts)
+    names = st.sampled_from([("users", name) for name in USERS] + [("groups", name) for name in GROUPS])
+    named = st.lists(st.tuples(names, most), max_size=4, unique_by=lambda entry: entry[0])
+    return st.tuples(named, st.none() | most, st.none() | most).map(lambda drawn: _in_order(*drawn))
+
+
+#: What an entry allows: resources and applications.
+_Most = tuple[Resource | None, int]
+
+
+def _in_order(
+    named: list[tuple[tuple[str, str], _Most]], all_users: _Most | None, all_groups: _Most | None
+) -> tuple[LimitSpec, ...]:
+    entries = [
+        LimitSpec(**{kind: (name,)}, max_resources=most[0], max_applications=most[1]) for (kind, name), most in named
+    ]
+    if all_users is not None:
+        entries.append(LimitSpec((WILDCARD,), (), *all_users))
+    if all_groups is not None and any(entry.groups for entry in entries):
+        entries.append(LimitSpec((), (WILDCARD,), *all_groups))
+    return tuple(entries)
 
 
 def partitions(depth: int = 3) -> st.SearchStrategy[PartitionSpec]:
     """Draw a configuration whose queues are at most *depth* levels deep, the root among them."""
-    return _queues(ROOT, depth).map(PartitionSpec)
+    return _queues(depth).map(lambda drawn: PartitionSpec(QueueSpec(ROOT, *drawn)))
 
 
-@st.composite
-def _queues(draw: st.DrawFn, name: str, depth: int) -> QueueSpec:
-    below = draw(st.lists(st.sampled_from(_QUEUES), unique=True, max_size=2)) if depth > 1 else []
-    children = tuple(draw(_queues(child, depth - 1)) for child in below)
-    return QueueSpec(name, draw(_limits()), children)
+def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[LimitSpec, ...], tuple[QueueSpec, ...]]]:
+    """Draw the limits of a queue and the queues below it."""
+    if depth <= 1:
+        return st.tuples(limits(), st.just(()))
+    below = st.dictionaries(st.sampled_from(_QUEUES), _queues(depth - 1), max_size=2)
+    return st.tuples(limits(), below.map(lambda drawn: tuple(QueueSpec(name, *rest) for name, rest in drawn.items())))
 
 
 def queue_paths(partition: PartitionSpec | None = None) -> st.SearchStrategy[str]:
     """Draw a well-formed queue path: mostly of a queue of *partition*, if one is given, in small letters or not."""
-    anywhere = st.lists(st.sampled_from(_QUEUES), max_size=3).map(lambda names: ".".join((ROOT, *names)))
-    known = st.sampled_from(partition.paths) if partition is not None else anywhere
-    return st.one_of(known, known, anywhere, anywhere.map(str.title))
+    names = [(), *product(_QUEUES), *product(_QUEUES, repeat=2), *product(_QUEUES, repeat=3)]
+    anywhere = [".".join((ROOT, *below)) for below in names]
+    known = partition.paths if partition is not None else anywhere
+    return st.sampled_from(known) | st.sampled_from([*anywhere, *map(str.title, anywhere)])
 
 
 def requests(partition: PartitionSpec | None = None) -> st.SearchStrategy[Request]:
     """Draw an increase: an application keeps to one user, but not to one queue, nor the user to the same groups."""
-    return _requests(queue_paths(partition))
-
-
-@st.composite
-def _requests(draw: st.DrawFn, paths: st.SearchStrategy[str]) -> Request:
-    user = draw(users())
-    application_id = f"{user.name}-{draw(st.integers(1, APPLICATIONS))}"
-    return Request(draw(paths), application_id, draw(resources()), user)
+    return st.builds(
+        lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
+        queue_paths(partition),
+        st.integers(1, APPLICATIONS),
+        resources(),
+        users(),
+    )
 
 
 def request_streams(partition: PartitionSpec | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:

@@ -106,7 +106,11 @@ class Manager:
         """
         force = self._in_force
         with force.lock:
-            holding = self._holdings.get(application_id)
+            try:
+                holding = self._holdings.get(application_id)
+            except TypeError:
+                # What cannot be hashed is no application id; it is refused below.
+                holding = None
             if (
                 holding is not None
                 and holding.user is user
@@ -234,7 +238,10 @@ class Manager:
             force = self._in_force
             with force.lock:
                 row = row_of("usage", usage, force.epoch.layout)
-                holding = self._holdings.get(application_id)
+                try:
+                    holding = self._holdings.get(application_id)
+                except TypeError:
+                    holding = None
                 if (
                     holding is None
                     or holding.user is not user

@@ -1,0 +1,19 @@
+"""Kubernetes manifests in ugm's terms: what a pod asks for, where it belongs, what its namespace allows.
+
+Manifests are plain mappings, as YAML or JSON is read; nothing here talks to a cluster.
+"""
+
+from ugm.kubernetes.manifests import ManifestError
+from ugm.kubernetes.namespaces import NamespaceTerms, read_namespace
+from ugm.kubernetes.pods import PodTerms, pod_usage, read_pod
+from ugm.kubernetes.quantities import parse_quantity
+
+__all__ = [
+    "ManifestError",
+    "NamespaceTerms",
+    "PodTerms",
+    "parse_quantity",
+    "pod_usage",
+    "read_namespace",
+    "read_pod",
+]

@@ -1,0 +1,130 @@
+"""Namespaces: the quota and the parent queue that their annotations give to the queue of the namespace.
+
+Source: Apache YuniKorn, resource quota management. ``yunikorn.apache.org/namespace.quota`` holds a JSON object of
+Kubernetes quantities, of any resources. The deprecated ``yunikorn.apache.org/namespace.max.cpu`` and
+``yunikorn.apache.org/namespace.max.memory`` hold one quantity each and are not even read where there is a
+``namespace.quota``. ``yunikorn.apache.org/parentqueue`` names the queue above, with or without ``root.``.
+
+An annotation that is empty is absent. One that cannot be understood is an error, never an absent quota: that would be
+no limit at all.
+
+Nothing here makes a queue. The quota is meant for the queue that placement makes for the namespace, not for the one
+above it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from ugm.kubernetes.manifests import (
+    CPU,
+    ManifestError,
+    below,
+    check_kind,
+    read_amounts,
+    read_mapping,
+    read_queue,
+    read_text,
+)
+from ugm.resources import MEMORY, Resource
+
+__all__ = ["NamespaceTerms", "read_namespace"]
+
+#: The tags that placement rules look at.
+NAMESPACE_TAG: Final = "namespace"
+PARENT_TAG: Final = "namespace.parentqueue"
+
+_QUOTA: Final = "yunikorn.apache.org/namespace.quota"
+_PARENT: Final = "yunikorn.apache.org/parentqueue"
+#: Deprecated annotation to resource.
+_DEPRECATED: Final = {
+    "yunikorn.apache.org/namespace.max.cpu": CPU,
+    "yunikorn.apache.org/namespace.max.memory": MEMORY,
+}
+
+_PLACE: Final = "metadata.annotations"
+
+
+class NamespaceTerms(NamedTuple):
+    """What a namespace says to placement and to its queue."""
+
+    name: str
+    #: The maximum of the namespace's queue; a resource that it does not name is unlimited, and None limits nothing.
+    max_resources: Resource | None = None
+    #: The queue above, as the annotation has it.
+    parent_queue: str | None = None
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """The tags of every application in the namespace.
+
+        >>> NamespaceTerms("finance", parent_queue="root.production").tags
+        {'namespace': 'finance', 'namespace.parentqueue': 'root.production'}
+        """
+        tags = {NAMESPACE_TAG: self.name}
+        return tags if self.parent_queue is None else {**tags, PARENT_TAG: self.parent_queue}
+
+
+def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
+    """Read the manifest of a namespace.
+
+    Raises:
+        ManifestError: it is no namespace, has no name, or an annotation cannot be understood.
+
+    >>> read_namespace({"metadata": {"name": "dev", "annotations": {
+    ...     "yunikorn.apache.org/namespace.quota": '{"cpu": "64", "memory": "100G"}'}}}).max_resources
+    Resource(memory=100000000000, vcore=64000)
+    """
+    check_kind(manifest, "Namespace")
+    metadata = read_mapping(manifest, "metadata")
+    name = read_text(metadata, "name", "metadata")
+    if name is None:
+        raise ManifestError("metadata.name", None, "a namespace has a name")
+    annotations = read_mapping(metadata, "annotations", "metadata")
+    return NamespaceTerms(name, _quota(annotations), read_queue(annotations, _PARENT, _PLACE))
+
+
+def _quota(annotations: Mapping[str, object]) -> Resource | None:
+    text = read_text(annotations, _QUOTA, _PLACE)
+    limits = _deprecated(annotations) if text is None else read_amounts(_json(text), below(_PLACE, _QUOTA))
+    return limits or None
+
+
+def _deprecated(annotations: Mapping[str, object]) -> Resource:
+    limits = Resource()
+    for annotation, resource in _DEPRECATED.items():
+        text = read_text(annotations, annotation, _PLACE)
+        if text is not None:
+            limits += _one(text, resource, below(_PLACE, annotation))
+    return limits
+
+
+def _one(text: str, resource: str, place: str) -> Resource:
+    """Read a quantity that is a whole annotation: the annotation is the place, not a resource in it."""
+    try:
+        return read_amounts({resource: text}, place)
+    except ManifestError as error:
+        raise ManifestError(place, text, error.reason) from error
+
+
+def _json(text: str) -> Mapping[str, object]:
+    """Return the object in the text, with its numbers as they are written there."""
+    place = below(_PLACE, _QUOTA)
+    unique = partial(_unique, place)
+    try:
+        quota = json.loads(text, object_pairs_hook=unique, parse_int=str, parse_float=str, parse_constant=str)
+    except (json.JSONDecodeError, RecursionError):
+        raise ManifestError(place, text, "expected a JSON object of quantities") from None
+    if not isinstance(quota, dict):
+        raise ManifestError(place, text, "expected a JSON object of quantities")
+    return quota
+
+
+def _unique(place: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is named twice")
+    return members

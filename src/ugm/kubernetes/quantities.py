@@ -1,0 +1,125 @@
+"""The quantity syntax of Kubernetes, read exactly.
+
+A quantity is a sign or none, a number with or without a fraction, and at most one suffix: ``n u m k M G T P E``,
+``Ki Mi Gi Ti Pi Ei``, or an exponent such as ``e3`` or ``E-3``. It is another syntax than that of queue configurations,
+which `ugm.resources` reads: that one has blanks, and no fractions, signs or exponents.
+
+At its edges it does what Kubernetes does (source: Kubernetes, ``apimachinery/pkg/api/resource``): a quantity is kept to
+the nano, what is finer is rounded away from zero, and a quantity with a binary suffix is capped at 2^63 - 1, silently.
+Then it is rounded away from zero once more, to the base unit: whoever asks for something gets something. No float takes
+part.
+
+Two differences. Kubernetes takes a sign, a point or a suffix without any digit for 0; that is an error here, as it is
+in the pattern by which Kubernetes describes quantities. And numbers that nobody can mean (a text of more than 1,000
+characters, a value of more than 100 digits before the point) are refused before they are computed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ugm.errors import QuantityError
+
+__all__ = ["parse_quantity"]
+
+#: Powers of ten.
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+#: Powers of two.
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+#: Kubernetes keeps nothing smaller than a nano.
+_NANO: Final = 9
+#: What Kubernetes makes of every larger quantity with a binary suffix.
+_BINARY_CAP: Final = (2**63 - 1) * 10**_NANO
+#: Kubernetes keeps an exponent in 32 bits.
+_MAX_EXPONENT: Final = 2**31 - 1
+
+#: `int` is quadratic in the length of a text.
+_MAX_LENGTH: Final = 1000
+#: Digits before the point; a signed 64-bit integer has 19.
+_MAX_DIGITS: Final = 100
+#: No number within `_MAX_LENGTH` reaches a nano if it is divided by this power of ten, or by a larger one.
+_VANISHING: Final = _MAX_LENGTH + 100
+
+_QUANTITY: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[A-Za-z]*)")
+
+
+def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
+    """Read one quantity of a manifest.
+
+    Args:
+        quantity: a text; or a number, as YAML and JSON have them. A float counts as its shortest decimal text, which is
+            what stood in the manifest.
+        cpu: whether to count thousandths; otherwise units are whole.
+
+    Returns:
+        The amount in base units, rounded away from zero. It may be negative, and larger than 64 bits.
+
+    Raises:
+        QuantityError: it is anything else, or too large to be meant.
+
+    >>> parse_quantity("1.5Gi"), parse_quantity("100m"), parse_quantity("1e3")
+    (1610612736, 1, 1000)
+    >>> parse_quantity(0.5, cpu=True), parse_quantity("100n", cpu=True), parse_quantity("-1500u", cpu=True)
+    (500, 1, -2)
+    """
+    text = _text(quantity)
+    found = _QUANTITY.fullmatch(text)
+    if found is None:
+        raise QuantityError(text, "expected a number and at most one suffix")
+    sign, whole, fraction, suffix = found.groups(default="")
+    if not whole and not fraction:
+        raise QuantityError(text, "expected a number with at least one digit")
+    nanos = _nanos(text, whole + fraction, len(fraction), suffix)
+    amount = _divide_up(nanos, _NANO - 3 if cpu else _NANO)
+    return -amount if sign == "-" else amount
+
+
+def _text(quantity: object) -> str:
+    """Return what stands in the manifest, or would stand there."""
+    if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
+        raise QuantityError(repr(quantity), "expected a text or a number")
+    # Python refuses to write out very long integers, with an error of its own.
+    if isinstance(quantity, int) and quantity.bit_length() > 4 * _MAX_DIGITS:
+        raise QuantityError(
+            f"integer of {quantity.bit_length()} bits", f"more than {_MAX_DIGITS} digits before the point"
+        )
+    text = quantity if isinstance(quantity, str) else repr(quantity)
+    if len(text) > _MAX_LENGTH:
+        raise QuantityError(f"{text[:20]}...", f"more than {_MAX_LENGTH} characters")
+    return text
+
+
+def _nanos(text: str, digits: str, places: int, suffix: str) -> int:
+    """Return the value of *digits*, with the point before the last *places*, in nanos."""
+    twos, tens = _powers(text, suffix)
+    tens -= places
+    number = int(digits)
+    if number and len(digits.lstrip("0")) + tens > _MAX_DIGITS:
+        raise QuantityError(text, f"more than {_MAX_DIGITS} digits before the point")
+    tens += _NANO
+    # A zero may have any exponent; nothing is to be computed from that.
+    shifted = (number << twos) * 10 ** max(tens, 0) if number else 0
+    nanos = _divide_up(shifted, min(-tens, _VANISHING))
+    return min(nanos, _BINARY_CAP) if twos else nanos
+
+
+def _powers(text: str, suffix: str) -> tuple[int, int]:
+    """Return the powers of two and of ten that a suffix stands for."""
+    if suffix in _DECIMAL:
+        return 0, _DECIMAL[suffix]
+    if suffix in _BINARY:
+        return _BINARY[suffix], 0
+    if not suffix[-1].isdigit():
+        raise QuantityError(text, f"unknown suffix {suffix!r}")
+    exponent = int(suffix[1:])
+    if abs(exponent) > _MAX_EXPONENT:
+        raise QuantityError(text, "the exponent has more than 32 bits")
+    return 0, exponent
+
+
+def _divide_up(number: int, tens: int) -> int:
+    """Divide a number that is not negative by a power of ten, and round up."""
+    divisor: int = 10 ** max(tens, 0)
+    return -(-number // divisor)

@@ -1,0 +1,316 @@
+"""Laws of tracking and enforcing: true of every configuration and every stream of requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Manager, Request, RequestError, Resource, UserGroup
+from ugm.testing import (
+    LimitSpec,
+    Model,
+    PartitionSpec,
+    QueueSpec,
+    check_never_above,
+    exposed,
+    partitions,
+    queue_paths,
+    request_streams,
+    requests,
+    resources,
+    verify_all,
+)
+
+#: A configuration, what was asked before, and one more request.
+Scene = tuple[PartitionSpec, list[Request], Request]
+scenes = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config), requests(config)))
+streams = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config)))
+
+
+def after(config: PartitionSpec, stream: list[Request], **options: Any) -> tuple[Manager, list[Request]]:  # noqa: ANN401 - the manager's
+    """Return a manager after a stream of increases, and those that were granted."""
+    manager = Manager(config, **options)
+    return manager, [request for request in stream if manager.increase(*request)]
+
+
+def started(granted: list[Request], request: Request) -> bool:
+    """Return whether the application of a request runs in its queue already."""
+    here = (request.queue_path.lower(), request.application_id)
+    return here in {(before.queue_path.lower(), before.application_id) for before in granted}
+
+
+def end_everything(manager: Manager, granted: list[Request]) -> None:
+    """Give back, application by application and queue by queue, what was granted."""
+    held: dict[tuple[str, str, str], Resource] = {}
+    for path, application, usage, user in granted:
+        key = (path.lower(), application, user.name)
+        held[key] = held.get(key, Resource()) + usage
+    for (path, application, name), usage in held.items():
+        manager.decrease_tracked_resource(path, application, usage, UserGroup(name), remove_app=True)
+
+
+@given(scenes)
+def test_decrease_undoes_increase(scene: Scene) -> None:
+    """Giving back what was granted leaves everything shown as it was before."""
+    config, stream, request = scene
+    manager, granted = after(config, stream)
+    before = exposed(manager)
+    if manager.increase(*request):
+        manager.decrease_tracked_resource(*request, remove_app=not started(granted, request))
+
+    assert exposed(manager) == before
+    verify_all(manager)
+
+
+@given(streams)
+def test_everything_given_back_leaves_nothing(scene: tuple[PartitionSpec, list[Request]]) -> None:
+    """When every application has ended, nothing is tracked any more."""
+    manager, granted = after(*scene)
+    end_everything(manager, granted)
+
+    assert exposed(manager) == {"users": {}, "groups": {}}
+    verify_all(manager)
+
+
+@given(streams, st.randoms(use_true_random=False))
+def test_order_of_applications_does_not_matter(scene: tuple[PartitionSpec, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
+    """Usage of different applications adds up to the same in any order."""
+    config, stream = scene
+    first = {request.application_id: request for request in stream}
+    shuffled = list(first.values())
+    random.shuffle(shuffled)
+    one, other = Manager(config), Manager(config)
+    for request in first.values():
+        one.adopt(*request)
+    for request in shuffled:
+        other.adopt(*request)
+
+    assert exposed(one) == exposed(other)
+    assert one.over_limit() == other.over_limit()
+
+
+@given(streams)
+def test_order_of_users_does_not_matter(scene: tuple[PartitionSpec, list[Request]]) -> None:
+    """Users without groups do not compete: each is granted the same, whatever the others ask in between."""
+    config, stream = scene
+    alone = [request._replace(user=UserGroup(request.user.name)) for request in stream]
+    by_user = sorted(alone, key=lambda request: request.user.name)
+    one, granted = after(config, alone)
+    other, granted_by_user = after(config, by_user)
+
+    assert sorted(granted, key=lambda request: request.user.name) == granted_by_user
+    assert exposed(one) == exposed(other)
+
+
+@given(streams)
+def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionSpec, list[Request]]) -> None:
+    """What a user uses in and below a queue is the sum of what was granted there."""
+    manager, granted = after(*scene)
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for path, _, usage, user in granted:
+        names = path.lower().split(".")
+        for end in range(1, len(names) + 1):
+            sums.setdefault((user.name, ".".join(names[:end])), Counter()).update(dict(usage))
+    shown = {
+        (name, path): queue["usage"]
+        for name, user_shown in exposed(manager)["users"].items()
+        for path, queue in user_shown["queues"].items()
+    }
+
+    assert shown == {place: {name: used for name, used in usage.items() if used} for place, usage in sums.items()}
+
+
+@given(scenes)
+def test_check_agrees_with_increase(scene: Scene) -> None:
+    """A check tells what the increase then answers, word for word."""
+    config, stream, request = scene
+    manager, _ = after(config, stream)
+    expected = manager.check(*request)
+
+    assert manager.increase(*request) == expected
+
+
+@given(scenes)
+def test_headroom_fits_and_no_more(scene: Scene) -> None:
+    """A running application may take all of its headroom, and of no resource more."""
+    config, stream, request = scene
+    manager, granted = after(config, stream)
+    path, application, _, user = request
+    room = manager.headroom(path, application, user)
+    if room is None or not started(granted, request):
+        return
+
+    assert manager.check(path, application, Resource({name: max(free, 0) for name, free in room.items()}), user)
+    assert not any(
+        manager.check(path, application, Resource({name: max(free, 0) + 1}), user) for name, free in room.items()
+    )
+
+
+@given(scenes)
+def test_denial_changes_nothing(scene: Scene) -> None:
+    """After a denial everything shown is as it was before."""
+    config, stream, request = scene
+    manager, _ = after(config, stream)
+    before = exposed(manager)
+
+    if not manager.increase(*request):
+        assert exposed(manager) == before
+        verify_all(manager)
+
+
+@given(scenes, st.sampled_from(["queue_path", "application_id", "usage", "user"]))
+def test_error_changes_nothing(scene: Scene, argument: str) -> None:
+    """After a call that raises everything shown is as it was before."""
+    config, stream, request = scene
+    manager, _ = after(config, stream)
+    before = exposed(manager)
+    wrong: Any = [None if name == argument else part for name, part in request._asdict().items()]
+    for call in (manager.increase, manager.check, manager.adopt, manager.decrease_tracked_resource):
+        with pytest.raises(RequestError):
+            call(*wrong)
+    with pytest.raises(RequestError):
+        manager.increase_all([request, wrong])
+
+    assert exposed(manager) == before
+
+
+@given(streams)
+def test_never_above_a_limit(scene: tuple[PartitionSpec, list[Request]]) -> None:
+    """What is granted keeps within every limit."""
+    manager, _ = after(*scene)
+
+    check_never_above(manager)
+    assert manager.over_limit() == ()
+
+
+@st.composite
+def tightened(draw: st.DrawFn, queue: QueueSpec) -> QueueSpec:
+    """Draw the same queue with limits that are as low or lower; none is added for a name that has none."""
+    return replace(
+        queue,
+        limits=tuple(draw(lower(limit)) for limit in queue.limits),
+        queues=tuple(draw(tightened(child)) for child in queue.queues),
+    )
+
+
+@st.composite
+def lower(draw: st.DrawFn, limit: LimitSpec) -> LimitSpec:
+    """Draw a limit on the same resources and more, that is as low or lower."""
+    given = limit.max_resources or Resource()
+    amounts = {**draw(resources(smallest=1)), **{name: draw(st.integers(0, amount)) for name, amount in given.items()}}
+    if amounts and not any(amounts.values()):
+        amounts[max(given, key=given.__getitem__)] = 1  # all zeros would be refused
+    most = draw(st.integers(1, limit.max_applications or 3))
+    return replace(limit, max_resources=Resource(amounts) if amounts else None, max_applications=most)
+
+
+@given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), tightened(scene[0].root))))
+def test_tightening_never_admits_more(pair: tuple[Scene, QueueSpec]) -> None:
+    """What is granted under lower limits is granted under higher ones, whatever is running."""
+    (config, stream, request), root = pair
+    loose, tight = Manager(config), Manager(PartitionSpec(root))
+    for before in stream:
+        loose.adopt(*before)
+        tight.adopt(*before)
+
+    assert loose.check(*request) or not tight.check(*request)
+
+
+@given(scenes, st.lists(st.tuples(st.integers(0, 20), partitions()), max_size=4))
+def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, PartitionSpec]]) -> None:
+    """Whatever limits come and go in mid-stream, usage is what was granted, and all of it can be given back."""
+    config, stream, _ = scene
+    manager, granted, coming = Manager(config), [], sorted(changes, key=lambda change: change[0])
+    for number, request in enumerate(stream):
+        while coming and coming[0][0] <= number:
+            manager.update_config(coming.pop(0)[1])
+            verify_all(manager)
+        if manager.increase(*request):
+            granted.append(request)
+
+    for name in {request.user.name for request in granted}:
+        used = sum((request.usage for request in granted if request.user.name == name), Resource())
+        assert manager.get_user_resources(UserGroup(name)) == used.without_zeros()
+    end_everything(manager, granted)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+@given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), request_streams(scene[0], longest=5))))
+def test_increase_all_is_all_or_nothing_of_the_single_ones(pair: tuple[Scene, list[Request]]) -> None:
+    """A gang is granted exactly if its requests are when they come one after the other."""
+    (config, stream, _), gang = pair
+    together, _ = after(config, stream)
+    singly, _ = after(config, stream)
+    before = exposed(together)
+    granted = all(singly.increase(*request) for request in gang)
+
+    assert together.increase_all(gang).allowed is granted
+    assert exposed(together) == (exposed(singly) if granted else before)
+    verify_all(together)
+
+
+@given(
+    scenes.flatmap(
+        lambda scene: st.tuples(st.just(scene), request_streams(scene[0], longest=5), st.permutations(range(5)))
+    )
+)
+def test_order_within_a_gang_does_not_matter(pair: tuple[Scene, list[Request], list[int]]) -> None:
+    """Several requests of different applications ask the same together in any order."""
+    (config, stream, _), drawn, order = pair
+    gang = list({request.application_id: request for request in drawn}.values())
+    shuffled = [gang[place] for place in order if place < len(gang)]
+    for mode in ("always", "unless-user-limited"):
+        one, _ = after(config, stream, group_limits=mode)
+        other, _ = after(config, stream, group_limits=mode)
+
+        assert set(one.increase_all(gang).violations) == set(other.increase_all(shuffled).violations)
+        assert exposed(one) == exposed(other)
+
+
+@given(scenes, resources())
+def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
+    """Whatever can be had by giving back and asking again can be had by replacing, with the same result."""
+    config, stream, request = scene
+    manager, granted = after(config, [*stream, request])
+    twin, _ = after(config, [*stream, request])
+    if not granted or granted[-1] is not request:
+        return
+    path, application, placeholder, user = request
+    twin.decrease_tracked_resource(path, application, placeholder, user)
+
+    if twin.increase(path, application, real, user):
+        assert manager.replace(path, application, placeholder, real, user)
+        assert exposed(manager) == exposed(twin)
+
+
+@given(scenes)
+def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
+    """Where users with limits of their own are held to those alone, every answer is that of the model."""
+    config, stream, request = scene
+    manager, model = Manager(config, group_limits="unless-user-limited"), Model(config, "unless-user-limited")
+    for before in stream:
+        assert manager.increase(*before).allowed is (not model.increase(*before))
+    asked = (request.queue_path, request.application_id, request.user)
+
+    assert manager.headroom(*asked) == model.headroom(*asked)
+    assert manager.can_run_app(*asked) is model.can_run_app(*asked)
+    assert exposed(manager) == model.exposed()
+
+
+@given(scenes, queue_paths())
+def test_unless_user_limited_grants_no_less(scene: Scene, path: str) -> None:
+    """Leaving the group's limits out never denies what they would have allowed."""
+    config, stream, request = scene
+    asked = request._replace(queue_path=path)
+    strict, lenient = Manager(config), Manager(config, group_limits="unless-user-limited")
+    for before in stream:
+        strict.adopt(*before)
+        lenient.adopt(*before)
+
+    assert lenient.check(*asked) or not strict.check(*asked)
+    assert exposed(lenient) == exposed(strict)

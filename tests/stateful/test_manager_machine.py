@@ -1,0 +1,87 @@
+"""The manager against the naive model, step by step."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import pytest
+from hypothesis import settings
+
+from ugm import GroupUsage, Manager, Resource, Tracker, UserGroup, UserUsage
+from ugm.testing import PartitionSpec, TrackerMachine
+
+SMALL = settings(max_examples=60, stateful_step_count=30)
+DEEP = settings(max_examples=3000, stateful_step_count=60)
+
+
+class LenientMachine(TrackerMachine):
+    """Users with limits of their own are held to those alone; misuse is logged."""
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
+    strict = False
+
+
+class OnlyTracker:
+    """A tracker with the methods of the interface and no others."""
+
+    def __init__(self, config: PartitionSpec) -> None:
+        self._manager = Manager(config)
+
+    def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
+        """Do what the manager does."""
+        return self._manager.increase_tracked_resource(queue_path, application_id, usage, user)
+
+    def decrease_tracked_resource(
+        self,
+        queue_path: str,
+        application_id: str,
+        usage: Resource,
+        user: UserGroup,
+        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
+    ) -> None:
+        """Do what the manager does."""
+        self._manager.decrease_tracked_resource(queue_path, application_id, usage, user, remove_app)
+
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Do what the manager does."""
+        return self._manager.get_user_resources(user)
+
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Do what the manager does."""
+        return self._manager.get_group_resources(group)
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Do what the manager does."""
+        return self._manager.get_users_resources()
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Do what the manager does."""
+        return self._manager.get_groups_resources()
+
+
+class TrackerOnlyMachine(TrackerMachine):
+    """Anything with the interface can be driven."""
+
+    def make_tracker(self, config: PartitionSpec) -> Tracker:
+        """Return a tracker that is no manager."""
+        return OnlyTracker(config)
+
+
+class DeepMachine(TrackerMachine):
+    """The same for much longer."""
+
+
+class DeepLenientMachine(LenientMachine):
+    """The same for much longer."""
+
+
+TestManager = TrackerMachine.TestCase
+TestManager.settings = SMALL
+TestLenientManager = LenientMachine.TestCase
+TestLenientManager.settings = SMALL
+TestTrackerOnly = TrackerOnlyMachine.TestCase
+TestTrackerOnly.settings = SMALL
+TestDeepManager = pytest.mark.deep(DeepMachine.TestCase)
+TestDeepManager.settings = DEEP
+TestDeepLenientManager = pytest.mark.deep(DeepLenientMachine.TestCase)
+TestDeepLenientManager.settings = DEEP
