@@ -9,6 +9,7 @@ Fields that are absent, null or empty are the same, as they are to Kubernetes. O
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -33,6 +34,10 @@ CPU: Final = "cpu"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 
+#: Shortens values: YAML's aliases make small manifests with endless representations.
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = 200
+
 
 class ManifestError(UgmError, ValueError):
     """A manifest cannot be understood.
@@ -50,7 +55,11 @@ class ManifestError(UgmError, ValueError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"{self.place} {self.value!r}: {self.reason}"
+        try:
+            shown = _SHORT.repr(self.value)
+        except ValueError:  # an integer with more digits than Python writes
+            shown = type(self.value).__name__
+        return f"{self.place} {shown}: {self.reason}"
 
 
 def below(place: str, name: object) -> str:

@@ -39,6 +39,7 @@ _MAX_EXPONENT: Final = 2**31 - 1
 _MAX_LENGTH: Final = 1000
 #: Digits before the point; a signed 64-bit integer has 19.
 _MAX_DIGITS: Final = 100
+_TOO_LARGE: Final = f"more than {_MAX_DIGITS} digits before the point"
 #: No number within `_MAX_LENGTH` reaches a nano if it is divided by this power of ten, or by a larger one.
 _VANISHING: Final = _MAX_LENGTH + 100
 
@@ -79,12 +80,10 @@ def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
 def _text(quantity: object) -> str:
     """Return what stands in the manifest, or would stand there."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
-        raise QuantityError(repr(quantity), "expected a text or a number")
+        raise QuantityError(type(quantity).__name__, "expected a text or a number")
     # Python refuses to write out very long integers, with an error of its own.
     if isinstance(quantity, int) and quantity.bit_length() > 4 * _MAX_DIGITS:
-        raise QuantityError(
-            f"integer of {quantity.bit_length()} bits", f"more than {_MAX_DIGITS} digits before the point"
-        )
+        raise QuantityError(f"integer of {quantity.bit_length()} bits", _TOO_LARGE)
     text = quantity if isinstance(quantity, str) else repr(quantity)
     if len(text) > _MAX_LENGTH:
         raise QuantityError(f"{text[:20]}...", f"more than {_MAX_LENGTH} characters")
@@ -97,7 +96,7 @@ def _nanos(text: str, digits: str, places: int, suffix: str) -> int:
     tens -= places
     number = int(digits)
     if number and len(digits.lstrip("0")) + tens > _MAX_DIGITS:
-        raise QuantityError(text, f"more than {_MAX_DIGITS} digits before the point")
+        raise QuantityError(text, _TOO_LARGE)
     tens += _NANO
     # A zero may have any exponent; nothing is to be computed from that.
     shifted = (number << twos) * 10 ** max(tens, 0) if number else 0

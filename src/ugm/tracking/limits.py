@@ -142,9 +142,11 @@ class LimitBook:
 class Limits:
     """All limits of one configuration."""
 
-    __slots__ = ("groups", "names", "users")
+    __slots__ = ("groups", "names", "revision", "users")
 
     def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
+        #: Stands for this configuration where a reference to all of it would keep it in memory.
+        self.revision: Final = object()
         self.users: Final = LimitBook(users)
         self.groups: Final = LimitBook(groups)
         every = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))

@@ -23,7 +23,7 @@ from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, count_of, row_of
 from ugm.tracking.holding import Holding, every, is_below, siblings_from
-from ugm.tracking.limits import Epoch, Level, Limits, LimitsInForce, checked_limit
+from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
 
@@ -64,8 +64,8 @@ class QueueTracker:
     nodes: dict[str, Node[QueueTracker]]
     #: When `nodes` was last brought in line.
     _epoch: Epoch
-    #: Limits set by hand, with the configuration that they were set under; they end with it.
-    _by_hand: tuple[Limits, dict[str, Level]] | None
+    #: Limits set by hand, with the revision of the configuration that they were set under; they end with it.
+    _by_hand: tuple[object, dict[str, Level]] | None
 
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         self.name = name
@@ -199,8 +199,8 @@ class QueueTracker:
         if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
             return
         node = self.nodes.get(queue_path)
-        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
-            self._by_hand = (self.in_force.limits, {})
+        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits.revision:
+            self._by_hand = (self.in_force.limits.revision, {})
         limit = change(node.limit if node else Limit(Resource()))
         named = {self.name: limit} if limit.resources or limit.applications else {}
         self._by_hand[1][queue_path] = Level(queue_path, named, None)
@@ -239,7 +239,7 @@ class QueueTracker:
 
     def _levels_by_hand(self, queue_path: str, levels: Iterable[Level]) -> Iterable[Level]:
         """Put limits set by hand in the place of those of the configuration that they were set under."""
-        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits:
+        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits.revision:
             return levels
         by_path = {level.queue_path: level for level in levels} | self._by_hand[1]
         return [by_path[path] for path in ancestors(queue_path) if path in by_path]

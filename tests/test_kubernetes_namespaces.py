@@ -1,0 +1,162 @@
+"""Namespaces: the quota and the parent queue in their annotations."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from ugm import Resource
+from ugm.kubernetes import ManifestError, NamespaceTerms, read_namespace
+
+QUOTA = "yunikorn.apache.org/namespace.quota"
+MAX_CPU = "yunikorn.apache.org/namespace.max.cpu"
+MAX_MEMORY = "yunikorn.apache.org/namespace.max.memory"
+PARENT = "yunikorn.apache.org/parentqueue"
+
+#: The annotations of the document on resource quota management, in one namespace.
+DOCUMENT = r"""
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: finance
+  annotations:
+    yunikorn.apache.org/namespace.quota: "{\"cpu\": \"64\", \"memory\": \"100G\", \"nvidia.com/gpu\": \"1\"}"
+    yunikorn.apache.org/parentqueue: root.production
+"""
+
+
+def namespace(annotations: object = None, **metadata: object) -> dict[str, object]:
+    """Return a namespace with these annotations."""
+    return {"kind": "Namespace", "metadata": {"name": "dev", "annotations": annotations, **metadata}}
+
+
+def test_document_example() -> None:
+    """The annotations of the document limit the queue to 64 cores, 100 GB and one GPU, below the parent queue."""
+    assert read_namespace(yaml.safe_load(DOCUMENT)) == NamespaceTerms(
+        "finance", Resource({"vcore": 64000, "memory": 100 * 10**9, "nvidia.com/gpu": 1}), "root.production"
+    )
+
+
+def test_deprecated_annotations() -> None:
+    """The deprecated annotations of the document limit cores and memory."""
+    found = read_namespace(namespace({MAX_CPU: "64", MAX_MEMORY: "100Gi"}))
+
+    assert found.max_resources == Resource(vcore=64000, memory=100 * 2**30)
+
+
+def test_one_deprecated_annotation() -> None:
+    """One of the two limits one resource and leaves the other unlimited."""
+    assert read_namespace(namespace({MAX_MEMORY: "1k"})).max_resources == Resource(memory=1000)
+
+
+def test_quota_before_deprecated() -> None:
+    """Where there is a quota the deprecated annotations are not used, for no resource, and may be nonsense."""
+    found = read_namespace(namespace({QUOTA: '{"cpu": "1"}', MAX_CPU: "nonsense", MAX_MEMORY: "100Gi"}))
+
+    assert found.max_resources == Resource(vcore=1000)
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {QUOTA: "", MAX_CPU: "", PARENT: ""}, {QUOTA: None}, {QUOTA: "{}"}])
+def test_nothing_annotated(annotations: object) -> None:
+    """A namespace without annotations, or with empty ones, limits nothing and names no parent queue."""
+    assert read_namespace(namespace(annotations)) == NamespaceTerms("dev", None, None)
+
+
+def test_empty_quota_is_one() -> None:
+    """A quota without resources limits nothing, also where the deprecated annotations would."""
+    assert read_namespace(namespace({QUOTA: "{}", MAX_CPU: "64"})).max_resources is None
+
+
+def test_zero_allows_none() -> None:
+    """An explicit zero is a limit."""
+    assert read_namespace(namespace({QUOTA: '{"cpu": "0"}'})).max_resources == Resource(vcore=0)
+
+
+def test_numbers_of_json() -> None:
+    """Numbers without quotes are taken digit by digit, not as floats."""
+    found = read_namespace(namespace({QUOTA: '{"cpu": 0.1, "memory": 9007199254740993, "x.org/y": 1e3}'}))
+
+    assert found.max_resources == Resource({"vcore": 100, "memory": 9007199254740993, "x.org/y": 1000})
+
+
+@pytest.mark.parametrize("parent", ["root.production", "production", "ROOT.Production", "root", "a.b"])
+def test_parent_queue_as_it_stands(parent: str) -> None:
+    """The parent queue is handed on as it stands; placement adds what is missing."""
+    assert read_namespace(namespace({PARENT: parent})).parent_queue == parent
+
+
+@pytest.mark.parametrize("parent", ["a..b", ".a", "root.", "a b", "root.\n"])
+def test_parent_queue_that_cannot_be(parent: str) -> None:
+    """No queue has such a name."""
+    with pytest.raises(ManifestError) as caught:
+        read_namespace(namespace({PARENT: parent}))
+
+    assert str(caught.value) == (
+        f"metadata.annotations[{PARENT}] {parent!r}: expected queue names separated by single dots"
+    )
+
+
+@pytest.mark.parametrize("text", ["64", "[]", "{", '"cpu"', "null", "cpu: 64", "{'cpu': '64'}", "[" * 100_000, "{} {}"])
+def test_quota_is_a_json_object(text: str) -> None:
+    """A quota that cannot be read is an error, not an absent quota."""
+    with pytest.raises(ManifestError) as caught:
+        read_namespace(namespace({QUOTA: text}))
+
+    assert (caught.value.place, caught.value.value, caught.value.reason) == (
+        f"metadata.annotations[{QUOTA}]",
+        text,
+        "expected a JSON object of quantities",
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ({QUOTA: '{"memory": "1K"}'}, f"[{QUOTA}].memory '1K': unknown suffix 'K'"),
+        ({QUOTA: '{"nvidia.com/gpu": "-1"}'}, f"[{QUOTA}][nvidia.com/gpu] '-1': less than nothing"),
+        ({QUOTA: '{"cpu": NaN}'}, f"[{QUOTA}].cpu 'NaN': expected a number with at least one digit"),
+        ({QUOTA: '{"cpu": null}'}, f"[{QUOTA}].cpu None: expected a text or a number"),
+        ({QUOTA: '{"cpu": true}'}, f"[{QUOTA}].cpu True: expected a text or a number"),
+        ({QUOTA: '{"cpu": {}}'}, f"[{QUOTA}].cpu {{}}: expected a text or a number"),
+        ({QUOTA: '{"": "1"}'}, f"[{QUOTA}][] '1': a resource name is a text of at least one character"),
+        ({QUOTA: '{"vcore": "1"}'}, f"[{QUOTA}].vcore '1': Kubernetes has no 'vcore'; it is written as 'cpu'"),
+        ({QUOTA: '{"memory": "16E"}'}, f"[{QUOTA}].memory '16E': more than a signed 64-bit integer holds"),
+        ({QUOTA: '{"cpu": "1", "cpu": "2"}'}, f"[{QUOTA}] ['cpu', 'cpu']: a resource is named twice"),
+        ({QUOTA: {"cpu": "1"}}, f"[{QUOTA}] {{'cpu': '1'}}: expected a text"),
+        ({MAX_CPU: "64 "}, f"[{MAX_CPU}] '64 ': expected a number and at most one suffix"),
+        ({MAX_CPU: 64}, f"[{MAX_CPU}] 64: expected a text"),
+        ({MAX_MEMORY: "-1Gi"}, f"[{MAX_MEMORY}] '-1Gi': less than nothing"),
+        ({PARENT: 1}, f"[{PARENT}] 1: expected a text"),
+    ],
+)
+def test_errors_name_the_annotation(annotations: object, message: str) -> None:
+    """An error names the annotation, and what in it."""
+    with pytest.raises(ManifestError) as caught:
+        read_namespace(namespace(annotations))
+
+    assert str(caught.value) == f"metadata.annotations{message}"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ({"kind": "Pod"}, "kind 'Pod': expected 'Namespace'"),
+        ({"kind": "Namespace"}, "metadata.name None: a namespace has a name"),
+        (namespace(name=""), "metadata.name None: a namespace has a name"),
+        (namespace(name=5), "metadata.name 5: expected a text"),
+        ({"metadata": []}, "metadata []: expected a mapping"),
+        (namespace("x"), "metadata.annotations 'x': expected a mapping"),
+    ],
+)
+def test_no_namespace(manifest: dict[str, object], message: str) -> None:
+    """A manifest of something else, or without a name, is no namespace."""
+    with pytest.raises(ManifestError) as caught:
+        read_namespace(manifest)
+
+    assert str(caught.value) == message
+
+
+def test_tags() -> None:
+    """Placement sees the name, and the parent queue where there is one."""
+    assert NamespaceTerms("dev").tags == {"namespace": "dev"}
+    assert NamespaceTerms("dev", parent_queue="a").tags == {"namespace": "dev", "namespace.parentqueue": "a"}
