@@ -80,8 +80,10 @@ def test_zero_stays() -> None:
 
 def test_extended_resources_keep_their_names() -> None:
     """Everything but cpu is mapped as provided, in whole units."""
-    assert pod_usage(pod(container(**{"nvidia.com/gpu": 2, "ephemeral-storage": "1k", "hugepages-2Mi": "4Mi"}))) == (
-        Resource({"nvidia.com/gpu": 2, "ephemeral-storage": 1000, "hugepages-2Mi": 2**22})
+    requests = {"nvidia.com/gpu": 2, "ephemeral-storage": "1k", "hugepages-2Mi": "4Mi"}
+
+    assert pod_usage(pod({"resources": {"requests": requests}})) == Resource(
+        {"nvidia.com/gpu": 2, "ephemeral-storage": 1000, "hugepages-2Mi": 2**22}
     )
 
 

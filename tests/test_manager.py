@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from scenes import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import Manager, Request, RequestError, Resource, Tracker, TrackingType, UserGroup, UserTracker, Violation
+from ugm import (
+    Manager,
+    NotTrackedError,
+    Request,
+    RequestError,
+    Resource,
+    Tracker,
+    TrackingType,
+    UserGroup,
+    UserTracker,
+    Violation,
+)
 from ugm.testing import exposed, verify_all
 
 ANA = UserGroup("ana")
@@ -109,6 +120,48 @@ def test_queue_names_in_any_case() -> None:
     assert manager.headroom("root.Sales", "app-1", SUE) == ONE
     manager.decrease_tracked_resource("root.sAles", "app-1", ONE, SUE, remove_app=True)
     assert manager.get_user_resources(SUE) is None
+
+
+# Again and again, with the same objects
+
+
+def test_same_objects_under_other_limits() -> None:
+    """A request that is repeated meets the limits of the moment, whatever was granted to it before."""
+    manager = Manager(partition({"root": [user("sue", memory=9)]}))
+    assert manager.increase("root", "app-1", ONE, SUE)
+    assert manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(partition({"root": [user("sue", memory=3)], "root.a": [user("sue", gpu=1)]}))
+
+    assert manager.increase("root", "app-1", ONE, SUE)
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
+    verify_all(manager)
+
+
+def test_same_objects_of_somebody_else() -> None:
+    """A usage that one user has had granted does not let another use the application, nor give back."""
+    manager = Manager()
+    for _ in range(2):
+        manager.increase("root", "app-1", ONE, SUE)
+
+    for call in (manager.increase, manager.decrease_tracked_resource):
+        with pytest.raises(RequestError):
+            call("root", "app-1", ONE, BOB)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_same_objects_in_another_queue() -> None:
+    """Nor is what is repeated in another queue taken for the first."""
+    manager = Manager(partition({"root.b": [user("sue", memory=1)]}))
+    for _ in range(2):
+        manager.increase("root.a", "app-1", ONE, SUE)
+
+    assert manager.increase("root.b", "app-1", ONE, SUE)
+    assert not manager.increase("root.b", "app-1", ONE, SUE)
+    with pytest.raises(NotTrackedError):
+        manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root.b", "app-1", ONE, SUE, remove_app=True)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
 
 
 # The limit in force
@@ -501,6 +554,15 @@ def test_increase_all_counts_one_application_once() -> None:
     assert manager.increase_all([Request(path, "app-1", ONE, SUE) for path in ("root.a", "root.b", "root.a")])
 
 
+def test_increase_all_of_running_applications() -> None:
+    """Requests of applications that run already start none, and so fit where too many run."""
+    manager = Manager(partition({"root": [user("sue", applications=1, memory=9)]}))
+    for application in ("app-1", "app-2"):
+        manager.adopt("root", application, ONE, SUE)
+
+    assert manager.increase_all([Request("root", "app-1", ONE, SUE), Request("root", "app-2", ONE, SUE)])
+
+
 def test_increase_all_of_nothing() -> None:
     """No requests are granted, and change nothing."""
     manager = Manager()
@@ -550,6 +612,20 @@ def test_limit_added_over_usage_without_limits() -> None:
     assert not manager.can_run_app("root.a", "app-2", SUE)
 
 
+def test_limit_added_counts_an_application_once() -> None:
+    """An application in two queues is one application for a limit above both."""
+    manager = Manager()
+    manager.increase("root.a.x", "app-1", ONE, SUE)
+    manager.increase("root.a.y", "app-1", ONE, SUE)
+    manager.update_config(partition({"root.a": [user("sue", applications=1)]}))
+
+    assert manager.over_limit() == ()
+    manager.decrease_tracked_resource("root.a.x", "app-1", ONE, SUE, remove_app=True)
+    assert not manager.can_run_app("root.a", "app-2", SUE)
+    manager.decrease_tracked_resource("root.a.y", "app-1", ONE, SUE, remove_app=True)
+    assert manager.can_run_app("root.a", "app-2", SUE)
+
+
 def test_over_limit_in_order() -> None:
     """Who is over a limit is told users before groups, by name, leaf to root."""
     manager = Manager()
@@ -576,6 +652,23 @@ def test_limits_by_hand_end_with_the_configuration() -> None:
     assert not manager.increase("root", "app-1", ONE, SUE)
     manager.update_config(limits)
     assert manager.increase("root", "app-1", Resource(memory=4), SUE)
+
+
+def test_limits_by_hand_where_there_was_none() -> None:
+    """A limit set by hand in a queue without one counts what runs there from then on, until it ends."""
+    manager = Manager()
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.increase("root.b", "app-9", ONE, SUE)
+    sue = manager.get_user_tracker("sue")
+    assert sue is not None
+    sue.set_max_applications(1, "root.a")
+    manager.increase("root.a", "app-1", ONE, SUE)
+    verify_all(manager)
+
+    assert not manager.can_run_app("root.a", "app-2", SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    assert manager.can_run_app("root.a", "app-2", SUE)
+    verify_all(manager)
 
 
 def test_limits_by_hand_of_a_group() -> None:

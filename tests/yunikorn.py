@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from ugm import Manager, QueueUsage, Resource, UserGroup, parse_config
@@ -32,7 +33,7 @@ class Replay:
         return answer
 
     def _increase(self, step: dict[str, Any]) -> Answer:
-        request = (step["queue"], step["app"], Resource(step["usage"]), _user(step))
+        request = (step["queue"], step["app"], _usage(step), _user(step))
         group = self.manager.group_for(step["queue"], step["app"], _user(step))
         expected = self.manager.check(*request)
         decision = self.manager.increase(*request)
@@ -41,7 +42,7 @@ class Replay:
 
     def _decrease(self, step: dict[str, Any]) -> Answer:
         self.manager.decrease_tracked_resource(
-            step["queue"], step["app"], Resource(step["usage"]), _user(step), step["remove_app"]
+            step["queue"], step["app"], _usage(step), _user(step), step["remove_app"]
         )
         return {}
 
@@ -69,8 +70,25 @@ class Replay:
         }
 
 
+# Equal users and usages are one object, as a scheduler has them.
+
+
 def _user(step: dict[str, Any]) -> UserGroup:
-    return UserGroup(step["user"], tuple(step["groups"]))
+    return _same_user(step["user"], tuple(step["groups"]))
+
+
+def _usage(step: dict[str, Any]) -> Resource:
+    return _same_usage(tuple(step["usage"].items()))
+
+
+@cache
+def _same_user(name: str, groups: tuple[str, ...]) -> UserGroup:
+    return UserGroup(name, groups)
+
+
+@cache
+def _same_usage(amounts: tuple[tuple[str, int], ...]) -> Resource:
+    return Resource(dict(amounts))
 
 
 def _queues(queue: QueueUsage) -> Iterator[tuple[str, dict[str, Any]]]:

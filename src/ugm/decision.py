@@ -112,13 +112,13 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[Ow
 
     A resource of which nothing is asked is never named, not even when it is over its limit.
     """
-    least_vcore, least_memory, vcore, memory, others, _ = row
+    _, _, vcore, memory, others, _ = row
     found = []
     for node in chain:
         limit = node.limit
-        if node.free_vcore < least_vcore and limit.vcore < UNLIMITED:
+        if vcore and node.free_vcore < vcore and limit.vcore < UNLIMITED:
             found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
-        if node.free_memory < least_memory and limit.memory < UNLIMITED:
+        if memory and node.free_memory < memory and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
         for position, amount in others:
             most = limit.others(node.layout)[position]

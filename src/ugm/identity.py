@@ -9,7 +9,7 @@ from typing import Final, NoReturn, final
 
 from ugm.errors import RequestError
 
-__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path"]
+__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path", "is_text"]
 
 #: The queue above all others; every path starts with it.
 ROOT: Final = "root"
@@ -83,8 +83,13 @@ class UserGroup:
         return UserGroup, (self.name, self.groups)
 
 
+def is_text(value: object) -> bool:
+    """Return whether a value is a text of at least one character."""
+    return isinstance(value, str) and bool(value)
+
+
 def _check_name(kind: str, name: object) -> None:
-    if type(name) is not str or not name:
+    if not is_text(name):
         raise RequestError(kind, name, "a name is a text of at least one character")
     if name == WILDCARD:
         raise RequestError(kind, name, "the wildcard belongs in limits, it is nobody's name")
@@ -99,11 +104,14 @@ def canonical_path(queue_path: str) -> str:
     >>> canonical_path("root.Sales.EMEA")
     'root.sales.emea'
     """
-    if type(queue_path) is not str or not queue_path:
+    if not is_text(queue_path):
         raise RequestError("queue_path", queue_path, "a queue path is a text of at least one character")
     if not _PATH.fullmatch(queue_path):
         raise RequestError("queue_path", queue_path, "expected 'root', or names below it separated by single dots")
-    return queue_path.lower()
+    # Part by part, because outside of ASCII the small form of a letter can depend on what follows it.
+    canonical = queue_path.lower() if queue_path.isascii() else ".".join(map(str.lower, queue_path.split(".")))
+    # The caller's own object, where it will do: comparing identities is then enough to recognise it.
+    return queue_path if queue_path == canonical else canonical
 
 
 def ancestors(queue_path: str) -> Iterator[str]:

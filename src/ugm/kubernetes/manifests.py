@@ -37,6 +37,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 #: Shortens values: YAML's aliases make small manifests with endless representations.
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = 200
+_SHORT.maxlevel = 2
 
 
 class ManifestError(UgmError, ValueError):

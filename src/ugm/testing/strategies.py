@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 from typing import Final, final
 
@@ -123,15 +124,27 @@ def resources(
 ) -> st.SearchStrategy[Resource]:
     """Draw a vector that has some of *names*; a name may be missing, and an amount may be 0."""
     amounts = st.none() | st.integers(smallest, largest)
-    return st.tuples(*(amounts for _ in names)).map(
-        lambda drawn: Resource({name: amount for name, amount in zip(names, drawn, strict=True) if amount is not None})
-    )
+    return st.tuples(*(amounts for _ in names)).map(lambda drawn: _resource(tuple(names), drawn))
+
+
+# Equal values are mostly one object: a scheduler that keeps its users and sizes passes the same ones again and again,
+# and that takes other ways through a tracker than values which are made for each request.
+
+
+@lru_cache(maxsize=1 << 14)
+def _resource(names: tuple[str, ...], amounts: tuple[int | None, ...]) -> Resource:
+    return Resource({name: amount for name, amount in zip(names, amounts, strict=True) if amount is not None})
+
+
+@lru_cache(maxsize=1 << 14)
+def _user(name: str, groups: tuple[str, ...]) -> UserGroup:
+    return UserGroup(name, groups)
 
 
 def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.SearchStrategy[UserGroup]:
     """Draw a user with none, some or all of *groups*, in any order."""
     members = st.lists(st.sampled_from(groups), unique=True, max_size=len(groups)).map(tuple)
-    return st.builds(UserGroup, st.sampled_from(names), members)
+    return st.builds(_user, st.sampled_from(names), members)
 
 
 def limits() -> st.SearchStrategy[tuple[LimitSpec, ...]]:

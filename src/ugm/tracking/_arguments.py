@@ -9,7 +9,7 @@ from ugm.hierarchy import Layout, Row
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["application_of", "count_of", "row_of", "user_of"]
+__all__ = ["application_of", "count_of", "name_of", "row_of", "user_of"]
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
@@ -17,9 +17,16 @@ _MAX_COUNT: Final = 2**63 - 1
 
 def application_of(application_id: object) -> str:
     """Return the application id, which must be a text of at least one character."""
-    if type(application_id) is not str or not application_id:
+    if not isinstance(application_id, str) or not application_id:
         raise RequestError("application_id", application_id, "an application id is a text of at least one character")
     return application_id
+
+
+def name_of(argument: str, name: object) -> str:
+    """Return the name of a user or group, which must be a text of at least one character."""
+    if not isinstance(name, str) or not name:
+        raise RequestError(argument, name, "a name is a text of at least one character")
+    return name
 
 
 def user_of(user: object) -> UserGroup:

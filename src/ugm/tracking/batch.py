@@ -6,6 +6,7 @@ from typing import Final, final
 
 from ugm.decision import Violation, over
 from ugm.hierarchy import Row
+from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 from ugm.tracking.ledger import Ledger
@@ -23,24 +24,28 @@ class Demand:
     meets the applications, groups and counts that the first has made.
     """
 
-    __slots__ = ("_asked", "_charged", "_ledger")
+    __slots__ = ("_asked", "_charged", "_ledger", "_short")
 
     #: Tracker and queue path to what is asked there, by resource name; None counts the applications.
     _asked: dict[tuple[QueueTracker, str], dict[str | None, int]]
     #: What has been charged, and whether that started the application in its queue.
     _charged: list[tuple[Holding, Row, bool]]
+    #: Which limits did not leave what a request asked, when its turn came: all but the figures of a violation.
+    _short: set[tuple[str, str, str, str | None]]
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger: Final = ledger
         self._asked = {}
         self._charged = []
+        self._short = set()
 
     def charge(self, holding: Holding, usage: Resource, row: Row) -> None:
-        """Charge one more request without checking, and note what it asks of whom."""
+        """Charge one more request as if all before it had been granted, and note what it asks and who is short."""
         is_new = holding.epoch is None
+        self._short.update(_limit_of(violation) for violation in holding.violations(row))
         chain = holding.chain()
         starting = holding.starting(chain) if is_new else ()
-        for node in holding.held_to(chain):
+        for node in chain:
             asked = self._asked.setdefault((node.owner, node.queue_path), {})
             for name, amount in usage.amounts.items():
                 asked[name] = asked.get(name, 0) + amount
@@ -50,13 +55,20 @@ class Demand:
         self._charged.append((holding, row, is_new))
 
     def exceeded(self) -> tuple[Violation, ...]:
-        """Return every limit that is exceeded now, with what all requests together ask of it."""
+        """Return every limit that was short, with what all requests together ask of it."""
         return tuple(
             violation._replace(used=violation.used - asked[violation.resource], requested=asked[violation.resource])
-            for (tracker, path), asked in self._asked.items()
+            for (tracker, path), asked in self._in_order()
             for violation in over(tracker.nodes[path])
-            # What was over its limit before, and of which nothing is asked, is in nobody's way.
-            if asked.get(violation.resource)
+            if _limit_of(violation) in self._short
+        )
+
+    def _in_order(self) -> list[tuple[tuple[QueueTracker, str], dict[str | None, int]]]:
+        """Return what is asked of users, then of groups, as they came, each leaf to root."""
+        order = {tracker: position for position, (tracker, _) in enumerate(self._asked)}
+        return sorted(
+            self._asked.items(),
+            key=lambda item: (item[0][0].kind is TrackingType.GROUP, order[item[0][0]], -item[0][1].count(".")),
         )
 
     def take_back(self) -> None:
@@ -65,3 +77,7 @@ class Demand:
             holding.take(row)
             if is_new:
                 self._ledger.end(holding)
+
+
+def _limit_of(violation: Violation) -> tuple[str, str, str, str | None]:
+    return violation.tracker, violation.name, violation.queue_path, violation.resource

@@ -9,6 +9,7 @@ from typing import Self, final
 
 from ugm.identity import TrackingType
 from ugm.resources import Resource
+from ugm.tracking._arguments import name_of
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
 
@@ -33,7 +34,7 @@ class GroupTracker:
     queue: QueueTracker
 
     def __init__(self, group_name: str, in_force: LimitsInForce | None = None) -> None:
-        self.queue = QueueTracker(group_name, TrackingType.GROUP, in_force)
+        self.queue = QueueTracker(name_of("group_name", group_name), TrackingType.GROUP, in_force)
 
     @classmethod
     def of(cls, queue: QueueTracker) -> Self:

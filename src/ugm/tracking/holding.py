@@ -81,7 +81,7 @@ class Holding:
     checked: tuple[QuotaNode, ...]
     #: The nodes that it is charged to; the same tuple unless the user is counted in the group, but not held to it.
     charged: tuple[QuotaNode, ...]
-    #: When the two chains were put together; None while detached, or when a limit was set by hand.
+    #: When the two chains were put together; None while detached.
     epoch: Epoch | None
     #: The holding of the same application in another queue. Index entries point at the first.
     sibling: Holding | None
@@ -155,6 +155,16 @@ class Holding:
         if others:
             self._hold(others, 1)
         return True
+
+    def grow_or_tell(self, row: Row) -> tuple[Violation, ...]:
+        """Do what `grow` does; if it did not fit, return every limit in the way."""
+        if self.grow(row):
+            return ()
+        violations = exceeded(self.checked, row)
+        if not violations:
+            # More than the number that stands for unlimited, and no limit in the way.
+            self.add(row)
+        return violations
 
     def _hold(self, others: tuple[tuple[str, int], ...], sign: int) -> None:
         held = dict(self.others)

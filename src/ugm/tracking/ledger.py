@@ -98,8 +98,9 @@ class Ledger:
     def open(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to the group that is chosen now."""
         tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
-        if tracker.has_group_for_app(application_id):
-            name = tracker.group_name_for_app(application_id)
+        if tracker.has_chosen(application_id):
+            chosen = tracker.chosen(application_id)
+            name = None if chosen is None else chosen.name
         else:
             name = self._in_force.limits.groups.select(queue_path, user.groups)
         group = None if name is None else self.groups.get(name) or GroupTracker(name, self._in_force)
@@ -116,7 +117,9 @@ class Ledger:
         """List a holding that has been attached, and its trackers."""
         enter(self.holdings, holding)
         owner, group = holding.owner, holding.group
-        if owner.name not in self.users:
+        if owner.name in self.users:
+            self.users[owner.name].forget_choice(holding.application_id)
+        else:
             self.users[owner.name] = UserTracker.of(owner)
         if group is not None and group.name not in self.groups:
             self.groups[group.name] = GroupTracker.of(group)

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple, Protocol, Self, final
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Limit
 from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
+from ugm.tracking._arguments import count_of
 
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
 
@@ -158,11 +159,13 @@ class Limits:
         """Read the limits out of a configuration.
 
         Raises:
-            RequestError: an entry limits resources to nothing but zeros. Configurations from `ugm.load_config` never
-                do; the peers take such a limit for none at all, so it is refused wherever it comes from.
+            RequestError: this is no partition, or an entry is no limit: an amount is out of range, or all of them are
+                0. Configurations from `ugm.load_config` have no such entry; the peers take all zeros for no limit.
         """
         users: dict[str, Level] = {}
         groups: dict[str, Level] = {}
+        if partition is not None and not hasattr(partition, "root"):
+            raise RequestError("config", partition, "expected one partition of a configuration")
         if partition is not None:
             for path, queue in _walk(partition.root, ROOT):
                 entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
@@ -190,12 +193,15 @@ def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str
     """Return the limit of every name; of two entries for one name the first holds."""
     found: dict[str, Limit] = {}
     for place, names, entry in entries:
+        if isinstance(names, str):
+            raise RequestError("limits", names, f"expected several names at {place}")
         limits: dict[bool, Limit] = {}
         for name in names:
             wildcard = name == WILDCARD
             if wildcard not in limits:
                 resources = checked_limit("max_resources", entry.max_resources)
-                limits[wildcard] = Limit(resources, entry.max_applications, wildcard=wildcard, place=place)
+                count = count_of("max_applications", entry.max_applications)
+                limits[wildcard] = Limit(resources, count, wildcard=wildcard, place=place)
             found.setdefault(name, limits[wildcard])
     return found
 
@@ -204,7 +210,7 @@ def checked_limit(argument: str, resources: Resource | None) -> Resource:
     """Return what a limit allows of resources; None and an empty vector limit nothing.
 
     Raises:
-        RequestError: an amount is negative, or all of them are 0.
+        RequestError: an amount is out of range, or all of them are 0.
     """
     if resources is None:
         return Resource()
@@ -214,6 +220,8 @@ def checked_limit(argument: str, resources: Resource | None) -> Resource:
         raise RequestError(argument, resources, "a limit that allows nothing of every resource it names")
     if any(amount < 0 for amount in resources.amounts.values()):
         raise RequestError(argument, resources, "a limit below zero")
+    if any(amount > MAX_QUANTITY for amount in resources.amounts.values()):
+        raise RequestError(argument, resources, "a limit above what a signed 64-bit integer holds")
     return resources
 
 
@@ -267,9 +275,9 @@ class LimitsInForce:
 
     def count(self, names: Iterable[str]) -> None:
         """Make room in every counter for resources that only a limit set by hand names."""
-        missing = set(names).difference(self.epoch.layout.names)
-        if missing:
-            self._begin(missing.union(self.epoch.layout.names))
+        layout = Layout((*names, *self.epoch.layout.names))
+        if layout.names != self.epoch.layout.names:
+            self.epoch = Epoch(layout)
 
     def _begin(self, names: Iterable[str]) -> None:
         layout = Layout(names)

@@ -20,7 +20,7 @@ from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import fits
 from ugm.identity import WILDCARD, UserGroup
 from ugm.resources import Resource
-from ugm.tracking._arguments import row_of, user_of
+from ugm.tracking._arguments import name_of, row_of, user_of
 from ugm.tracking.audit import verify
 from ugm.tracking.batch import Demand
 from ugm.tracking.group_tracker import GroupTracker
@@ -43,7 +43,8 @@ _NOTHING: Final = Resource()
 class Manager:
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
-    Any number of threads may call any operation at any time.
+    Any number of threads may call any operation at any time. Signal handlers and finalizers may not: they can interrupt
+    an operation of their own thread and would wait for it for ever. Let them leave a note for the scheduler instead.
 
     Args:
         config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not
@@ -114,7 +115,7 @@ class Manager:
             if (
                 holding is not None
                 and holding.user is user
-                and holding.queue_path == queue_path
+                and (holding.queue_path is queue_path or (type(queue_path) is str and holding.queue_path == queue_path))
                 and holding.epoch is force.epoch
                 and type(usage) is Resource
             ):
@@ -130,16 +131,9 @@ class Manager:
             violations = holding.start(row)
             if not violations:
                 self._ledger.list(holding)
-                return ALLOWED
-        elif holding.grow(row):
-            return ALLOWED
         else:
-            violations = holding.violations(row)
-            if not violations:
-                # More than the number that stands for unlimited, and no limit in the way.
-                holding.add(row)
-                return ALLOWED
-        return Decision(violations)
+            violations = holding.grow_or_tell(row)
+        return Decision(violations) if violations else ALLOWED
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
         """Do what `increase` does, and return whether it was allowed."""
@@ -206,7 +200,8 @@ class Manager:
             growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
             violations = holding.violations(layout.row(growth))
             if violations:
-                return Decision(violations)
+                # The placeholder makes way in any case: what is asked of a limit is the whole of the real allocation.
+                return Decision(tuple(_swapped(violation, placeholder) for violation in violations))
             holding.take(row)
             holding.add(real_row)
             return ALLOWED
@@ -245,7 +240,7 @@ class Manager:
                 if (
                     holding is None
                     or holding.user is not user
-                    or holding.queue_path != queue_path
+                    or holding.queue_path is not queue_path
                     or holding.epoch is not force.epoch
                 ):
                     holding = self._ledger.find_held(queue_path, application_id, user)
@@ -362,6 +357,7 @@ class Manager:
 
     def get_group_resources(self, group: str) -> Resource | None:
         """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
+        name_of("group", group)
         with self._lock:
             tracker = self._ledger.groups.get(group)
             return None if tracker is None else tracker.queue.total()
@@ -383,11 +379,13 @@ class Manager:
 
         It is charged through the manager only, and dropped when the last application of the user has ended.
         """
+        name_of("user_name", user_name)
         with self._lock:
             return self._ledger.users.get(user_name)
 
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
         """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
+        name_of("group_name", group_name)
         with self._lock:
             return self._ledger.groups.get(group_name)
 
@@ -399,6 +397,12 @@ class Manager:
         """
         with self._lock:
             verify(self._ledger)
+
+
+def _swapped(violation: Violation, placeholder: Resource) -> Violation:
+    """Count what a placeholder gives back as asked for again."""
+    given_back = placeholder.get(violation.resource or "", 0)
+    return violation._replace(used=violation.used - given_back, requested=violation.requested + given_back)
 
 
 def _effective(node: QuotaNode) -> EffectiveLimit:

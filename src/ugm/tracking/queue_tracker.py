@@ -124,10 +124,12 @@ class QueueTracker:
         holding = self.find(application_id, path)
         if holding is None:
             self._require_free()
+            if group is not None:
+                group.require_only(self, application_id)
             return not Holding(application_id, path, self, group).start(row)
         self._require_own(holding)
         holding.align()
-        return holding.grow(row)
+        return holding.grow_or_tell(row) == ()
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -157,9 +159,18 @@ class QueueTracker:
 
     def _require_own(self, holding: Holding) -> None:
         self._require_free()
-        if holding.owner is not self:
-            reason = f"the application is charged through its user {holding.owner.name!r}"
-            raise RequestError("application_id", holding.application_id, reason)
+        self.require_only(self, holding.application_id)
+
+    def require_only(self, owner: QueueTracker, application_id: str) -> None:
+        """Make sure that nobody but *owner* charges an application here.
+
+        Raises:
+            RequestError: somebody else does.
+        """
+        holding = self.holdings.get(application_id)
+        if holding is not None and holding.owner is not owner:
+            reason = f"the application is charged through {holding.owner.kind} {holding.owner.name!r}"
+            raise RequestError("application_id", application_id, reason)
 
     def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
         """Limit the running applications in and below a queue until the next configuration is applied.
@@ -175,7 +186,7 @@ class QueueTracker:
         """
         path, applications = self.in_force.path(queue_path or ROOT), count_of("count", count)
         with self.in_force.lock:
-            self._set(path, lambda old: Limit(old.resources, applications, place="set_max_applications"))
+            self._set(path, lambda old: _by_hand(old, old.resources, applications))
 
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
         """Limit the resources used in and below a queue until the next configuration is applied.
@@ -191,17 +202,17 @@ class QueueTracker:
         """
         path, resources = self.in_force.path(queue_path or ROOT), checked_limit("resource", resource)
         with self.in_force.lock:
-            self.in_force.count(resources)
-            self._set(path, lambda old: Limit(resources, old.applications, place="set_max_resources"))
+            self._set(path, lambda old: _by_hand(old, resources, old.applications))
 
     def _set(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
-        self.refresh()
         if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
             return
+        self.refresh()
         node = self.nodes.get(queue_path)
         if self._by_hand is None or self._by_hand[0] is not self.in_force.limits.revision:
             self._by_hand = (self.in_force.limits.revision, {})
         limit = change(node.limit if node else Limit(Resource()))
+        self.in_force.count(limit.resources)
         named = {self.name: limit} if limit.resources or limit.applications else {}
         self._by_hand[1][queue_path] = Level(queue_path, named, None)
         self._recount()
@@ -238,8 +249,8 @@ class QueueTracker:
         return chain
 
     def _levels_by_hand(self, queue_path: str, levels: Iterable[Level]) -> Iterable[Level]:
-        """Put limits set by hand in the place of those of the configuration that they were set under."""
-        if self._by_hand is None or self._by_hand[0] is not self.in_force.limits.revision:
+        """Put limits set by hand in the place of those of the configuration."""
+        if self._by_hand is None:
             return levels
         by_path = {level.queue_path: level for level in levels} | self._by_hand[1]
         return [by_path[path] for path in ancestors(queue_path) if path in by_path]
@@ -265,6 +276,8 @@ class QueueTracker:
 
     def _recount(self) -> None:
         epoch = self.in_force.epoch
+        if self._by_hand is not None and self._by_hand[0] is not self.in_force.limits.revision:
+            self._by_hand = None
         # Counters have other columns under another layout: nothing can be carried over, so everything is summed up.
         old = self.nodes if self._epoch.layout is epoch.layout else {}
         self.nodes, uncounted = {}, {}
@@ -322,3 +335,9 @@ class QueueTracker:
             for path in {path for holding in siblings_from(first) for path in ancestors(holding.queue_path)}:
                 sums[path][None] = sums[path].get(None, 0) + 1
         return sums
+
+
+def _by_hand(old: Limit, resources: Resource, applications: int) -> Limit:
+    """Return a limit with one half set by hand. It stays whose it was, so that nobody gains or loses another by it."""
+    place = f"{old.place}, changed by hand" if old.place else "set by hand"
+    return Limit(resources, applications, wildcard=old.wildcard, place=place)

@@ -13,7 +13,7 @@ from typing import Self, final
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
 from ugm.resources import Resource
-from ugm.tracking._arguments import application_of
+from ugm.tracking._arguments import application_of, name_of
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
@@ -46,7 +46,7 @@ class UserTracker:
     _chosen: dict[str, QueueTracker | None] | None
 
     def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
-        self.queue = QueueTracker(user_name, TrackingType.USER, in_force)
+        self.queue = QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force)
         self._chosen = None
 
     @classmethod
@@ -73,7 +73,8 @@ class UserTracker:
 
     def has_group_for_app(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application."""
-        return application_id in self.queue.holdings or application_id in (self._chosen or ())
+        with self.queue.in_force.lock:
+            return self.has_chosen(application_id)
 
     def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
         """Choose the group that an application is charged to; None charges it to no group.
@@ -88,17 +89,28 @@ class UserTracker:
         if group is not None and group.in_force is not self.queue.in_force:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
         with self.queue.in_force.lock:
-            if not self.has_group_for_app(application_id):
-                self._chosen = {**(self._chosen or {}), application_id: group}
+            if not self.has_chosen(application_id):
+                self._chosen = self._chosen or {}
+                self._chosen[application_id] = group
 
-    def group_name_for_app(self, application_id: str) -> str | None:
-        """Return the group chosen for an application; None where none was, or the choice is to charge none."""
-        group = self._group_of(application_id)
-        return None if group is None else group.name
+    # For callers that hold the lock
 
-    def _group_of(self, application_id: str) -> QueueTracker | None:
+    def has_chosen(self, application_id: str) -> bool:
+        """Do what `has_group_for_app` does."""
+        return application_id in self.queue.holdings or (self._chosen is not None and application_id in self._chosen)
+
+    def chosen(self, application_id: str) -> QueueTracker | None:
+        """Return the tracker of the group chosen for an application; None where the choice is none, or not made."""
         running = self.queue.holdings.get(application_id)
         return running.group if running is not None else (self._chosen or {}).get(application_id)
+
+    def forget_choice(self, application_id: str) -> None:
+        """Drop the choice made for an application before its first usage: from now on it is known by its holding."""
+        if self._chosen is not None:
+            self._chosen.pop(application_id, None)
+            self._chosen = self._chosen or None
+
+    # Changing
 
     def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         """Charge *usage* to the user and to the group of the application, or to neither.
@@ -107,9 +119,9 @@ class UserTracker:
         See `QueueTracker.increase_resource` for what is returned and raised.
         """
         with self.queue.in_force.lock:
-            charged = self.queue.increase_locked(queue_path, application_id, usage, self._group_of(application_id))
-            if charged and self._chosen:
-                self._chosen.pop(application_id, None)
+            charged = self.queue.increase_locked(queue_path, application_id, usage, self.chosen(application_id))
+            if charged:
+                self.forget_choice(application_id)
         return charged
 
     def decrease_resource(
