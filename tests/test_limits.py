@@ -80,12 +80,15 @@ def test_empty_vector_is_no_limit() -> None:
     assert manager.can_run_app("root", "app-1", SUE)
 
 
-def test_limit_beyond_every_count() -> None:
-    """A limit is exact, however large."""
-    manager = Manager(partition({"root": [user("sue", memory=2**130)]}))
+def test_largest_limit() -> None:
+    """A limit is exact up to the largest there is; beyond it is refused, as in a file."""
+    most = 2**63 - 1
+    manager = Manager(partition({"root": [user("sue", memory=most)]}))
 
-    assert manager.increase("root", "app-1", Resource(memory=2**130), SUE)
+    assert manager.increase("root", "app-1", Resource(memory=most), SUE)
     assert not manager.increase("root", "app-1", ONE, SUE)
+    with pytest.raises(RequestError, match="above what a signed 64-bit integer holds"):
+        manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
 
 
 def test_request_beyond_every_count() -> None:

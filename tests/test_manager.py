@@ -508,12 +508,12 @@ def test_replace_checks_growth_only() -> None:
 
 
 def test_replace_denied_changes_nothing() -> None:
-    """A replacement that grows too much is denied, and the placeholder stays."""
+    """A replacement that grows too much is denied, as if the placeholder had made way, and the placeholder stays."""
     manager = Manager(partition({"root": [user("sue", memory=3)]}))
     manager.increase("root", "app-1", Resource(memory=2), SUE)
     decision = manager.replace("root", "app-1", Resource(memory=2), Resource(memory=4), SUE)
 
-    assert decision.violations == (Violation(TrackingType.USER, "sue", "root", "sue", "memory", 3, 2, 2),)
+    assert decision.violations == (Violation(TrackingType.USER, "sue", "root", "sue", "memory", 3, 0, 4),)
     assert manager.get_user_resources(SUE) == Resource(memory=2)
 
 

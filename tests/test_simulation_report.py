@@ -179,7 +179,7 @@ def test_fullest_limits_first() -> None:
 
     report = rendered(replace(REPORT, limits=(LIMIT, idle)))
 
-    bars = [line for line in report if "\N{FULL BLOCK}" in line]
+    bars = [line for line in report if "\N{BOX DRAWINGS HEAVY HORIZONTAL}" in line]
     assert ["user sue" in line for line in bars] == [True, False]
     assert sum("user sue" in line for line in report) == 1
 
@@ -200,7 +200,7 @@ def test_colours(peak: float, colour: str) -> None:
     report = replace(REPORT, limits=(replace(LIMIT, peak=int(peak * 2**30) + 1),))
     render(report, console, title="", seconds=1)
 
-    assert f"\x1b[{colour}m\N{FULL BLOCK}" in file.getvalue()
+    assert f"\x1b[{colour}m\N{BOX DRAWINGS HEAVY HORIZONTAL}" in file.getvalue()
 
 
 def test_findings() -> None:

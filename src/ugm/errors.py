@@ -129,7 +129,18 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         place = f"{self.path}: " if self.path else ""
-        return f"{self.file}:{self.line}:{self.column}: {place}{self.message} [{self.code}]"
+        return printable(f"{self.file}:{self.line}:{self.column}: {place}{self.message} [{self.code}]")
+
+
+def printable(text: str) -> str:
+    r"""Escape what cannot be shown, or would do something to a terminal; so one line stays one.
+
+    >>> print(printable("two" + chr(10) + "lines, " + chr(27) + "[31mred"))
+    two\nlines, \x1b[31mred
+    """
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 class ConfigError(UgmError, ValueError):

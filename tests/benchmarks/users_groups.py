@@ -3,7 +3,8 @@
 Usage: python tests/benchmarks/users_groups.py TRACE.jsonl.gz
 
 The trace is one JSON object: ``queues`` (the root queue with its limits, named as in a configuration file) and ``steps``
-(``op``, ``queue``, ``app``, ``user``, ``groups``, ``usage``; ``allowed`` of an increase, ``remove_app`` of a decrease).
+(``op``, ``queue``, ``app``, ``user``, ``groups``, ``usage``; ``allowed`` of an increase and ``remove_app`` of a
+decrease).
 Requests are built before the clock starts. Prints one JSON object: nanoseconds per step (best and median of the runs),
 denied increases, answers that differ from the trace, percentiles of single steps (with about 60 ns for reading the
 clock), and bytes for each user with one application in each of three queues under the limits of the trace.
@@ -41,9 +42,7 @@ def read(path: str) -> tuple[PartitionConfig, list[Step]]:
 
     def step(told: dict[str, Any]) -> Step:
         grows = told["op"] == "increase"
-        user = users.setdefault(
-            f"{told['user']} {told['groups']}", UserGroup(told["user"], tuple(told["groups"]))
-        )
+        user = users.setdefault(f"{told['user']} {told['groups']}", UserGroup(told["user"], tuple(told["groups"])))
         usage = usages.setdefault(str(told["usage"]), Resource(told["usage"]))
         queue, application = sys.intern(told["queue"]), sys.intern(told["app"])
         return grows, queue, application, usage, user, told["allowed" if grows else "remove_app"]

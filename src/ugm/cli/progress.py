@@ -23,6 +23,8 @@ _STRIDE: Final = 500
 def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[Moment], None]]:
     """Show how much of a workload file is read while the block runs, then take the display away.
 
+    Of a pipe nobody knows how much there is: only the counts are shown.
+
     Args:
         path: the file.
         stream: the same, opened; how far it is read is how far the replay is.
@@ -33,7 +35,7 @@ def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[Moment], 
     console = Console(stderr=True)
     counts = TextColumn("{task.fields[counts]}")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), counts, TimeElapsedColumn())
-    size = path.stat().st_size
+    size = path.stat().st_size if stream.seekable() else None
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
         task = display.add_task("replaying", total=size, counts="")
         events = 0
@@ -44,7 +46,7 @@ def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[Moment], 
             if events % _STRIDE == 0:
                 counts = f"{moment.read:,} jobs read, {moment.held:,} waiting"
                 # The replay goes on for a while after the last job is read, and the reader has closed the file.
-                done = size if stream.closed else stream.tell()
+                done = size if size is None or stream.closed else stream.tell()
                 display.update(task, completed=done, counts=counts)
 
         yield observe

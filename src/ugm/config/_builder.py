@@ -31,19 +31,20 @@ from ugm.config.places import (
     MappingPlace,
     Mark,
     Place,
-    format_path,
     line_and_column,
     mark_at,
     mark_of,
 )
+from ugm.config.problems import Problems
 from ugm.config.scalars import Quoted, quote
-from ugm.errors import ConfigError, Problem
 
-__all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_VALUES", "UNUSABLE", "Builder", "Value", "mark_in", "not_text"]
+__all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_KEYS", "MAX_VALUES", "UNUSABLE", "Builder", "Value", "mark_in", "not_text"]
 
-#: How many keys, scalars, lists and mappings a text may have; 100,000 limits have 1.3 million.
-MAX_VALUES: Final = 2_000_000
-#: How many values all aliases together may stand for.
+#: How many keys, scalars, lists and mappings a text may have; 25,000 limits have 325,000.
+MAX_VALUES: Final = 500_000
+#: How many keys a mapping may have; none has more than a few resources, properties or fields.
+MAX_KEYS: Final = 256
+#: How many values all aliases together may stand for; each `_LONG` characters of a text count as one more.
 MAX_ALIASED: Final = 100_000
 #: How deep lists and mappings may be nested; a queue costs two levels.
 MAX_DEPTH: Final = 100
@@ -51,6 +52,7 @@ MAX_DEPTH: Final = 100
 #: Stands where a value cannot be used, for a reason that has been reported.
 UNUSABLE: Final = object()
 
+_LONG: Final = 64
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TAG: Final = "tag:yaml.org,2002:"
@@ -115,11 +117,10 @@ class _Open:
 class Builder:
     """Turns events into values."""
 
-    __slots__ = ("aliased", "anchors", "data", "file", "open", "place", "problems", "values")
+    __slots__ = ("aliased", "anchors", "data", "open", "place", "problems", "values")
 
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.problems: list[Problem] = []
+    def __init__(self, problems: Problems) -> None:
+        self.problems = problems
         self.data: Value = None
         self.place: Place = START
         #: From the outermost to the innermost.
@@ -132,8 +133,7 @@ class Builder:
 
     def report(self, mark: Mark, code: str, message: str) -> None:
         """Note a problem and go on."""
-        path = format_path(tuple(self._path()))
-        self.problems.append(Problem(self.file, *line_and_column(mark), path, code, message))
+        self.problems.add(mark, tuple(self._path()), code, message)
 
     def _path(self) -> Iterator[str | int]:
         """Lead to the value that comes next; to what it is in if that is a key."""
@@ -141,12 +141,12 @@ class Builder:
             if opened.keys is None:
                 yield len(opened.items)
             elif isinstance(opened.key, str):
-                yield str(opened.key)
+                yield opened.key
 
     def refuse(self, mark: Mark, code: str, message: str) -> NoReturn:
         """Give up on the text."""
         self.report(mark, code, message)
-        raise ConfigError(tuple(sorted(self.problems))) from None
+        raise self.problems.error() from None
 
     def build(self, next_event: Callable[[], Value]) -> None:
         """Read the first document; there must not be a second."""
@@ -181,9 +181,10 @@ class Builder:
             value = self._quoted(value, mark)
         elif value in _NULLS and not self._expects_key():
             value = None
+        size = 1 + len(event.value) // _LONG
         if event.anchor is not None:
-            self.anchors[event.anchor] = (value, mark, 1)
-        self._add(value, mark, 1)
+            self.anchors[event.anchor] = (value, mark, size)
+        self._add(value, mark, size)
 
     def _quoted(self, value: str, mark: Mark) -> Value:
         # The parser in Python lets escapes of half a character pass; the one in C does not.
@@ -223,6 +224,7 @@ class Builder:
             place = ListPlace(closed.mark, closed.places)
         else:
             _merge(closed, closed.keys)
+            self._check_keys(closed.keys, closed.mark)
             place = MappingPlace(closed.mark, closed.keys, closed.places)
         value = closed.items if closed.usable else UNUSABLE
         if closed.anchor is not None:
@@ -289,8 +291,13 @@ class Builder:
             self._add_merged(inner, value, place)
             return
         keys[key] = inner.key_mark
+        self._check_keys(keys, inner.key_mark)
         inner.items[key] = value
         inner.places[key] = place
+
+    def _check_keys(self, keys: dict[str, Mark], mark: Mark) -> None:
+        if len(keys) > MAX_KEYS:
+            self.refuse(mark, "yaml-too-many-keys", f"a mapping has more than {MAX_KEYS} keys")
 
     def _add_merged(self, inner: _Open, value: Value, place: Place) -> None:
         """Note what the merge key brings: a mapping, or several, the first of which wins."""

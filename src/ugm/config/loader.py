@@ -1,6 +1,6 @@
 """YAML text to plain data, with the place of every value.
 
-What is no text, or too large, is refused here before the parser sees it; what comes out of the parser is put together
+What is no text, too large, or has directives is refused here before the parser sees it; what comes out of the parser is put together
 in `ugm.config._builder`. Loading finds as much as it can: it stops only at what is no YAML or too much of it.
 
 Nothing here knows of queues and limits.
@@ -13,17 +13,42 @@ from typing import Final, NamedTuple, cast
 
 import yaml
 
-from ugm.config._builder import MAX_ALIASED, MAX_DEPTH, MAX_VALUES, UNUSABLE, Builder, Value, mark_in, not_text
-from ugm.config.places import START, Place
-from ugm.errors import ConfigError, Problem
+from ugm.config._builder import (
+    MAX_ALIASED,
+    MAX_DEPTH,
+    MAX_KEYS,
+    MAX_VALUES,
+    UNUSABLE,
+    Builder,
+    Value,
+    mark_in,
+    not_text,
+)
+from ugm.config.places import START, Mark, Place, mark_after
+from ugm.config.problems import Problems
+from ugm.errors import ConfigError
 
-__all__ = ["MAX_ALIASED", "MAX_BYTES", "MAX_DEPTH", "MAX_VALUES", "UNUSABLE", "Document", "Value", "load", "too_large"]
+__all__ = [
+    "MAX_ALIASED",
+    "MAX_BYTES",
+    "MAX_DEPTH",
+    "MAX_KEYS",
+    "MAX_VALUES",
+    "UNUSABLE",
+    "Document",
+    "Value",
+    "load",
+    "refusal",
+    "too_large",
+]
 
 #: The largest text that is read, in bytes.
-MAX_BYTES: Final = 16 * 2**20
+MAX_BYTES: Final = 8 * 2**20
 
 #: What YAML does not allow in a text, in quotes or out of them.
 _NOT_TEXT: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+#: A directive other than ``%YAML``. The parser takes time in the square of their number, and none means anything here.
+_DIRECTIVE: Final = re.compile("%(?<![^\ufeff\n\r\x85\u2028\u2029]%)(?!YAML\\b)")
 #: Without the library in C the same parser in Python serves, more slowly.
 _Parser: Final = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
@@ -33,7 +58,7 @@ class Document(NamedTuple):
 
     data: Value
     place: Place
-    problems: list[Problem]
+    problems: Problems
 
 
 def load(text: str, file: str) -> Document:
@@ -47,7 +72,7 @@ def load(text: str, file: str) -> Document:
         ConfigError: the text is no YAML, or more than is read; nothing of it can be judged.
     """
     _check_text(text, file)
-    builder = Builder(file)
+    builder = Builder(Problems(file))
     parser = _Parser(text)
     try:
         builder.build(parser.get_event)
@@ -66,7 +91,14 @@ def load(text: str, file: str) -> Document:
 
 def too_large(file: str) -> ConfigError:
     """Return the error of a text that is larger than what is read."""
-    return ConfigError((Problem(file, 1, 1, "", "text-too-large", f"the text is larger than {MAX_BYTES} bytes"),))
+    return refusal(file, START, "text-too-large", f"the text is larger than {MAX_BYTES} bytes")
+
+
+def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
+    """Return the error of a text of which nothing is read."""
+    problems = Problems(file)
+    problems.add(mark, (), code, message)
+    return problems.error()
 
 
 def _check_text(text: str, file: str) -> None:
@@ -74,6 +106,7 @@ def _check_text(text: str, file: str) -> None:
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise too_large(file)
     if found := _NOT_TEXT.search(text):
-        before = text[: found.start()]
-        line, column = before.count("\n") + 1, found.start() - before.rfind("\n")
-        raise ConfigError((Problem(file, line, column, "", "text-invalid", not_text(found[0])),))
+        raise refusal(file, mark_after(text[: found.start()]), "text-invalid", not_text(found[0]))
+    if found := _DIRECTIVE.search(text):
+        message = "a line begins with %, like a directive; only %YAML is one here"
+        raise refusal(file, mark_after(text[: found.start()]), "yaml-directive", message)

@@ -16,9 +16,11 @@ __all__ = [
     "Mark",
     "Path",
     "Place",
+    "cut",
     "format_path",
     "line_and_column",
     "locate",
+    "mark_after",
     "mark_at",
     "mark_of",
 ]
@@ -32,6 +34,12 @@ Mark: TypeAlias = int
 
 #: Columns take the lower bits; no text that is read has a longer line.
 _COLUMN_BITS: Final = 32
+
+#: What ends a line, beside the two first together.
+_BREAKS: Final = ("\r", "\n", "\x85", "\u2028", "\u2029")
+
+#: How much of a key a path shows.
+_LONG: Final = 64
 
 #: The beginning of a text.
 START: Final[Mark] = 0
@@ -59,6 +67,16 @@ Place: TypeAlias = "Mark | ListPlace | MappingPlace"
 def mark_at(line: int, column: int) -> Mark:
     """Return the mark of a line and a column, both counted from 0."""
     return line << _COLUMN_BITS | column
+
+
+def mark_after(text: str) -> Mark:
+    r"""Return the mark of what follows a text; lines end where YAML 1.1 ends them.
+
+    >>> line_and_column(mark_after("a\r\nb\x85cd"))
+    (3, 3)
+    """
+    line = sum(map(text.count, _BREAKS)) - text.count("\r\n")
+    return mark_at(line, len(text) - max(map(text.rfind, _BREAKS)) - 1)
 
 
 def line_and_column(mark: Mark) -> tuple[int, int]:
@@ -99,9 +117,18 @@ def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
 
 
 def format_path(path: Path) -> str:
-    """Write a path for people.
+    """Write a path for people; long keys are cut.
 
     >>> format_path(("partitions", 0, "queues", 2, "name"))
     'partitions[0].queues[2].name'
     """
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path).removeprefix(".")
+
+
+def cut(text: str) -> str:
+    """Return a text, or the beginning of a long one.
+
+    >>> cut("ana"), len(cut("a" * 1000))
+    ('ana', 67)
+    """
+    return str(text) if len(text) <= _LONG else f"{text[:_LONG]}..."

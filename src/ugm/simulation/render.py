@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from rich.console import Console
-from rich.markup import escape
+from rich.markup import escape as escape_markup
 from rich.table import Table
 from rich.text import Text
 
+from ugm.errors import printable
 from ugm.identity import WILDCARD
 from ugm.simulation.report import Hit, LimitFigures, Report, Waiting
 
@@ -72,7 +73,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         seconds: how long the replay took.
         top: how many lines each table has at most.
     """
-    console.print(f"\n[bold]{escape(title)}[/bold]\n")
+    console.print(f"\n[bold]{_shown(title)}[/bold]\n")
     console.print(_summary(report, seconds))
     total = sum(limit.held_seconds for limit in report.limits)
     # The limits come in the order of what they did.
@@ -93,6 +94,11 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
     console.print()
 
 
+def _shown(text: str) -> str:
+    """Prepare a text for printing as it is, whatever is in it."""
+    return escape_markup(printable(text))
+
+
 def _summary(report: Report, seconds: float) -> Table:
     waiting = report.waiting
     table = Table.grid(padding=(0, 2))
@@ -109,7 +115,7 @@ def _summary(report: Report, seconds: float) -> Table:
     )
     rate = report.decisions / seconds if seconds else 0.0
     table.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} a second")
-    sound = "[green]clean[/green]" if report.is_clean else f"[red]{escape('; '.join(report.findings))}[/red]"
+    sound = "[green]clean[/green]" if report.is_clean else f"[red]{_shown('; '.join(report.findings))}[/red]"
     table.add_row("verify", sound)
     return table
 
@@ -137,13 +143,13 @@ def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
     table = _table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
     for limit in limits:
         table.add_row(
-            escape(limit.queue_path),
+            _shown(limit.queue_path),
             _whose(limit),
             _most(limit),
             f"{limit.held_jobs:,}",
             _percent(_share(limit.held_seconds, total)),
             brief_time(limit.held_seconds),
-            escape(_first(limit.users)),
+            _shown(_first(limit.users)),
         )
     return table
 
@@ -153,9 +159,9 @@ def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
     table = _table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
     for limit in limits:
         share = _share(limit.peak, limit.limit)
-        holder = f" [dim]({escape(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
+        holder = f" [dim]({_shown(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
         table.add_row(
-            escape(limit.queue_path),
+            _shown(limit.queue_path),
             _whose(limit) + holder,
             _bar(share, ascii_only=ascii_only),
             _percent(share),
@@ -168,7 +174,9 @@ def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
 def _bar(share: float, *, ascii_only: bool) -> Text:
     filled = min(int(share * _BAR_WIDTH), _BAR_WIDTH)
     colour = "red" if share >= 1 else "yellow" if share >= _NEAR else "green"
-    full, empty = ("#", "-") if ascii_only else ("\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
+    full, empty = (
+        ("#", "-") if ascii_only else ("\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
+    )
     # Without colours, as in a file, the empty part must differ by itself.
     return Text.assemble((full * filled, colour), (empty * (_BAR_WIDTH - filled), "bright_black"))
 
@@ -178,25 +186,25 @@ def _waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Tabl
     table = _table(heading, *numbers, right=numbers)
     for name, waiting in figures:
         times = (waiting.mean, waiting.p95, waiting.max, waiting.total)
-        table.add_row(escape(name), f"{waiting.jobs:,}", f"{waiting.delayed:,}", *map(brief_time, times))
+        table.add_row(_shown(name), f"{waiting.jobs:,}", f"{waiting.delayed:,}", *map(brief_time, times))
     return table
 
 
 def _rejection_table(report: Report, top: int) -> Table:
     table = _table("jobs", "first", "why", right=("jobs", "first"), folded=("why",))
     for rejection in report.rejections[:top]:
-        table.add_row(f"{rejection.jobs:,}", str(rejection.first_job), escape(rejection.reason))
+        table.add_row(f"{rejection.jobs:,}", str(rejection.first_job), _shown(rejection.reason))
     return table
 
 
 def _whose(limit: LimitFigures) -> str:
-    return escape(f"{limit.tracker} {limit.limit_name}")
+    return _shown(f"{limit.tracker} {limit.limit_name}")
 
 
 def _most(limit: LimitFigures) -> str:
     # The suffix of an amount of memory says what it is.
     unit = {None: " jobs", "memory": ""}.get(limit.resource, f" {limit.resource}")
-    return escape(brief_amount(limit.resource, limit.limit) + unit)
+    return _shown(brief_amount(limit.resource, limit.limit) + unit)
 
 
 def _first(hits: Sequence[Hit]) -> str:

@@ -4,8 +4,9 @@ The format is that of the Parallel Workloads Archive. ``;`` starts a comment, ``
 memory is KB per processor, and the lines are in the order of their submit times. Files may be gzipped; that is told
 from their first bytes, not from their name.
 
-Reading is strict and streams: one line is in memory at a time, and the first line that is not of the format ends the
-reading with its number. Nothing is interpreted here; see `ugm.simulation.JobMapping` for what the numbers become.
+Reading is strict and streams: one line is in memory at a time, of a long comment a piece. The first line that is not of
+the format, or has a number beyond all reason, ends the reading with its number. Nothing is interpreted here; see
+`ugm.simulation.JobMapping` for what the numbers become.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from functools import partial
-from io import BufferedReader
+from io import BufferedReader, TextIOBase
 from typing import Any, Final, NamedTuple
 
-from ugm.simulation.workload import WorkloadError
+from ugm.simulation.workload import MAX_SECONDS, WorkloadError
 
 __all__ = ["UNKNOWN", "SwfRecord", "parse_swf", "read_swf"]
 
@@ -30,8 +30,14 @@ UNKNOWN: Final = -1
 #: Lines of the parts in which a job ran that was stopped in between; another line stands for the whole job.
 PARTIAL_STATUSES: Final = frozenset((2, 3, 4))
 
-#: Characters that a line may have: more than ten times what 18 numbers need.
+#: Characters that a line with a job may have: more than ten times what 18 numbers need.
 _MAX_LINE: Final = 4096
+
+#: The fields that are times.
+_TIMES: Final = ("submit_time", "wait_time", "run_time", "requested_time", "think_time")
+
+#: The largest number in any other field: enough for a million TB, in KB.
+_MAX_NUMBER: Final = 10**15
 
 #: `int` and `float` also take ``1_000``, ``+1``, ``1e3`` and ``nan``.
 _NUMBERS: Final = re.compile(r"[-.0-9\s]+", re.ASCII)
@@ -89,12 +95,14 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
     Raises:
         WorkloadError: a line is not of the format, or the compressed data are damaged or end early.
     """
-    zipped = stream.peek(2).startswith(_GZIP_MAGIC)
+    # A pipe may have no more than the first byte yet; no text begins with it.
+    head = stream.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+    zipped = head != b"" and _GZIP_MAGIC.startswith(head)
     line_number, latest = 0, 0
     with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
         try:
-            for line_number, line in enumerate(iter(partial(text.readline, _MAX_LINE), ""), start=1):
-                if line.isspace() or line.lstrip().startswith(";"):
+            for line_number, line in _lines(text):
+                if line.lstrip().startswith(";") or (len(line) <= _MAX_LINE and line.isspace()):
                     continue
                 record = _parse_line(line, name, line_number)
                 if record.submit_time < latest:
@@ -108,22 +116,32 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
             raise WorkloadError(name, line_number + 1, reason) from None
 
 
+def _lines(text: TextIOBase) -> Iterator[tuple[int, str]]:
+    """Yield the lines and their numbers; of one of more than `_MAX_LINE` characters the beginning."""
+    number = 0
+    while line := text.readline(_MAX_LINE + 1):
+        number += 1
+        yield number, line
+        while not line.endswith("\n") and (line := text.readline(_MAX_LINE + 1)):
+            pass
+
+
 def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
     texts = line.split()
-    if len(texts) != len(SwfRecord._fields) or not _NUMBERS.fullmatch(line):
+    if len(line) > _MAX_LINE or len(texts) != len(SwfRecord._fields) or not _NUMBERS.fullmatch(line):
         raise WorkloadError(name, line_number, _fault(line, texts))
     try:
         record = SwfRecord._make(map(int, texts))
     except ValueError:
         record = _with_decimals(texts, name, line_number)
-    if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0:
+    if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0 or _is_beyond_reason(record):
         raise WorkloadError(name, line_number, _out_of_range(record))
     return record
 
 
 def _fault(line: str, texts: list[str]) -> str:
-    if len(line) == _MAX_LINE:
-        return f"a line of {_MAX_LINE} characters or more"
+    if len(line) > _MAX_LINE:
+        return f"a line of more than {_MAX_LINE} characters"
     if len(texts) != len(SwfRecord._fields):
         return f"expected {len(SwfRecord._fields)} fields, found {len(texts)}"
     odd = next(text for text in texts if not _NUMBERS.fullmatch(text))
@@ -140,9 +158,23 @@ def _with_decimals(texts: list[str], name: str, line_number: int) -> SwfRecord:
     return SwfRecord._make(values)
 
 
+def _is_beyond_reason(record: SwfRecord) -> bool:
+    return max(record) > MAX_SECONDS and any(map(_exceeds, SwfRecord._fields, record))
+
+
+def _exceeds(field: str, value: float) -> bool:
+    return value > _most(field)
+
+
+def _most(field: str) -> int:
+    return MAX_SECONDS if field in _TIMES else _MAX_NUMBER
+
+
 def _out_of_range(record: SwfRecord) -> str:
     for field, value in zip(SwfRecord._fields, record, strict=True):
         if value < UNKNOWN:
             return f"{field} is {value}, and only {UNKNOWN} may stand for unknown"
+        if _exceeds(field, value):
+            return f"{field} is more than {_most(field)}"
     field = "number" if record.number < 0 else "submit_time"
     return f"{field} is unknown"

@@ -8,11 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, final
 
-from ugm.errors import RequestError, UgmError
+from ugm.errors import RequestError, UgmError, printable
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["Job", "WorkloadError"]
+__all__ = ["MAX_SECONDS", "Job", "WorkloadError"]
+
+#: The longest that a job may run, and the latest that it may come: 300 years. Waits of a thousand million such jobs,
+#: one after the other, fit the 64 bits in which a replay keeps them.
+MAX_SECONDS: Final = 10**10
 
 
 class WorkloadError(UgmError, ValueError):
@@ -32,7 +36,7 @@ class WorkloadError(UgmError, ValueError):
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{place}: {self.reason}"
+        return printable(f"{place}: {self.reason}")
 
 
 @final
@@ -41,7 +45,7 @@ class Job:
     """One job of a workload; in the replay it is one application that holds its usage for as long as it runs.
 
     Raises:
-        RequestError: a time is negative.
+        RequestError: a time is negative, or more than `MAX_SECONDS`.
     """
 
     #: Unique among the jobs that are held or running at one time.
@@ -59,6 +63,9 @@ class Job:
             raise RequestError("submit_time", self.submit_time, "a workload starts at second 0")
         if self.run_time < 0:
             raise RequestError("run_time", self.run_time, "a job runs for 0 seconds or longer")
+        for name, time in (("submit_time", self.submit_time), ("run_time", self.run_time)):
+            if time > MAX_SECONDS:
+                raise RequestError(name, time, f"a time is at most {MAX_SECONDS} seconds")
 
     @property
     def application_id(self) -> str:

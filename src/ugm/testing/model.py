@@ -219,28 +219,34 @@ class Model:
         self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
 
     def increase_all(self, requests: Iterable[Request]) -> tuple[Violation, ...]:
-        """Grant several increases, or none of them, and return every limit that all of them together would exceed.
+        """Grant several increases, or none of them, and return every limit in the way.
 
-        In ``always`` this is what the increases one after the other would come to. In ``unless-user-limited`` their
-        order does not matter here, while it does there: whoever is held to a group meets all that the others add to it.
+        Each is checked as if those before it had been granted; a limit is told with what all of them ask of it.
         """
         before = list(self.grants)
         asked: dict[Place, Resource] = {}
         starting: dict[Place, int] = {}
+        short: set[tuple[object, ...]] = set()
         try:
             for path, application_id, usage, user in requests:
-                for place in self._held_to(path, application_id, user):
-                    is_new = application_id not in self.applications(place)
-                    asked[place] = asked.get(place, Resource()) + usage
-                    starting[place] = starting.get(place, 0) + is_new
+                short |= {
+                    (*violation[:3], violation.resource) for violation in self.check(path, application_id, usage, user)
+                }
+                running = {
+                    place for grant in self.grants if grant.application_id == application_id for place in _places(grant)
+                }
                 self.adopt(path, application_id, usage, user)
+                for place in _places(self.grants[-1]):
+                    asked[place] = asked.get(place, Resource()) + usage
+                    starting[place] = starting.get(place, 0) + (place not in running)
         except RequestError:
             self.grants = before
             raise
         found: list[Violation] = []
         for place, more in asked.items():
-            running = len(self.applications(place)) - starting[place]
-            found += self._over(place, self.usage(place) - more, more, running, starting[place])
+            count = len(self.applications(place)) - starting[place]
+            told = self._over(place, self.usage(place) - more, more, count, starting[place])
+            found += [violation for violation in told if (*place, violation.resource) in short]
         if found:
             self.grants = before
         return tuple(found)
@@ -275,26 +281,35 @@ class Model:
     def replace(
         self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
     ) -> tuple[Violation, ...]:
-        """Swap *placeholder* for *real* if what grows fits, and return every limit in the way if not."""
+        """Swap *placeholder* for *real* if what grows fits; if not, return every limit in the way of the real one."""
         self._require_holding(queue_path, application_id, placeholder, user)
         growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
         violations = self.check(queue_path, application_id, growth, user)
         if not violations:
             self.decrease(queue_path, application_id, placeholder, user)
             self.adopt(queue_path, application_id, real, user)
-        return violations
+        back = {violation.resource: placeholder.get(violation.resource or "", 0) for violation in violations}
+        return tuple(
+            violation._replace(
+                used=violation.used - back[violation.resource], requested=violation.requested + back[violation.resource]
+            )
+            for violation in violations
+        )
 
     def update_config(self, config: PartitionLimits | None) -> None:
         """Put other limits in force; what was set by hand ends."""
         self.config, self.by_hand = config, {}
 
     def set_by_hand(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
-        """Set one part of a limit by hand, at a place where something runs; an empty vector or a 0 lifts it."""
+        """Set one part of a limit by hand, at a place where something runs; an empty vector or a 0 lifts it.
+
+        A limit that there was before stays whose it was.
+        """
         if not self.grants_at(place):
             return
         now = self.limit(place)
         self.by_hand[place] = InForce(
-            place.name,
+            now.limit_name or place.name,
             now.resources if resources is None else resources,
             now.applications if applications is None else applications,
         )

@@ -124,8 +124,8 @@ class QueueTracker:
         holding = self.find(application_id, path)
         if holding is None:
             self._require_free()
-            if group is not None:
-                group.require_only(self, application_id)
+            for tracker in (self,) if group is None else (self, group):
+                tracker.require_only(self, application_id)
             return not Holding(application_id, path, self, group).start(row)
         self._require_own(holding)
         holding.align()
@@ -169,7 +169,7 @@ class QueueTracker:
         """
         holding = self.holdings.get(application_id)
         if holding is not None and holding.owner is not owner:
-            reason = f"the application is charged through {holding.owner.kind} {holding.owner.name!r}"
+            reason = f"the application is charged through its {holding.owner.kind} {holding.owner.name!r}"
             raise RequestError("application_id", application_id, reason)
 
     def set_max_applications(self, count: int | None, queue_path: str = "") -> None:

@@ -93,6 +93,12 @@ class UserTracker:
                 self._chosen = self._chosen or {}
                 self._chosen[application_id] = group
 
+    def group_name_for_app(self, application_id: str) -> str | None:
+        """Return the group chosen for an application; None where the choice is none, or not made."""
+        with self.queue.in_force.lock:
+            group = self.chosen(application_id)
+            return None if group is None else group.name
+
     # For callers that hold the lock
 
     def has_chosen(self, application_id: str) -> bool:
