@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 
+import documents
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
@@ -14,3 +16,8 @@ settings.register_profile("dev", deadline=None, max_examples=100, suppress_healt
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect the examples in the README, the documentation and the docstrings, too."""
+    config.pluginmanager.register(documents)

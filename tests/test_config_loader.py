@@ -243,7 +243,7 @@ def test_deep_nesting(opening: str) -> None:
 
 def test_deepest_nesting() -> None:
     """A hundred levels are read."""
-    assert load("[" * 100 + "]" * 100, "x").problems == []
+    assert len(load("[" * 100 + "]" * 100, "x").problems) == 0
 
 
 def test_alias_bomb() -> None:

@@ -7,9 +7,10 @@ file, and yields a finding for every way in which its sentence is broken. Rules 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
-from ugm.config.places import Path
+from ugm.config.places import Path, cut
 from ugm.config.schema import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
 
@@ -42,25 +43,61 @@ class Entry(NamedTuple):
 class QueueSpot:
     """A queue in its tree and in the file."""
 
-    __slots__ = ("children", "entries", "limits_path", "parent", "path", "queue", "queue_path")
+    __slots__ = ("_at", "_below", "_by_name", "_limits_path", "children", "entries", "parent", "queue")
 
     def __init__(
-        self, queue: QueueConfig, path: Path, *, below: Path | None, limits_path: Path, parent: QueueSpot | None
+        self,
+        queue: QueueConfig,
+        at: Path,
+        *,
+        below: Path | None = None,
+        limits_path: Path | None = None,
+        parent: QueueSpot | None = None,
     ) -> None:
         self.queue: Final = queue
         self.parent: Final = parent
-        #: For example ``root.prod``.
-        self.queue_path: Final[str] = f"{parent.queue_path}.{queue.name}" if parent else ROOT
-        #: Where the queue stands in the file; for a root queue that does not, where the queues below it do.
-        self.path: Final = path
-        #: Where its limits stand in the file.
-        self.limits_path: Final = limits_path
+        #: From the path of the parent, if there is one.
+        self._at: Final = at
+        self._below: Final = below
+        self._limits_path: Final = limits_path
+        self._by_name: dict[str, QueueSpot] | None = None
         #: By field (``users``, ``groups``) and name; of a name given twice the first.
         self.entries: Final = _entries(queue)
         self.children: Final = tuple(
-            _child(queue_below, (*(below or (*path, "queues")), index), self)
-            for index, queue_below in enumerate(queue.queues)
+            QueueSpot(queue_below, ("queues", index), parent=self) for index, queue_below in enumerate(queue.queues)
         )
+
+    # A tree of queues may be large and deep, so paths are put together only where something is reported.
+
+    @property
+    def queue_path(self) -> str:
+        """The path of the queue in sentences, for example ``root.prod``; long names are cut."""
+        names = [cut(spot.queue.name) for spot in (self, *self.ancestors()) if spot.parent]
+        return ".".join([ROOT, *reversed(names)])
+
+    @property
+    def path(self) -> Path:
+        """Where the queue stands in the file; for a root queue that does not, where the queues below it do."""
+        parts: list[Path] = []
+        spot = self
+        while spot.parent is not None:
+            above = spot.parent
+            if above._below is not None:
+                return (*above._below, *spot._at[1:], *chain.from_iterable(reversed(parts)))
+            parts.append(spot._at)
+            spot = above
+        return (*spot._at, *chain.from_iterable(reversed(parts)))
+
+    @property
+    def limits_path(self) -> Path:
+        """Where its limits stand in the file."""
+        return (*self.path, "limits") if self._limits_path is None else self._limits_path
+
+    def child(self, name: str) -> QueueSpot | None:
+        """Return the first queue of a name directly below."""
+        if self._by_name is None:
+            self._by_name = {spot.queue.name: spot for spot in reversed(self.children)}
+        return self._by_name.get(name)
 
     def ancestors(self) -> Iterator[QueueSpot]:
         """Yield the queues above, nearest first."""
@@ -71,13 +108,11 @@ class QueueSpot:
 
     def walk(self) -> Iterator[QueueSpot]:
         """Yield the queue and everything below it, parents first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
-
-
-def _child(queue: QueueConfig, path: Path, parent: QueueSpot) -> QueueSpot:
-    return QueueSpot(queue, path, below=None, limits_path=(*path, "limits"), parent=parent)
+        pending = [self]
+        while pending:
+            spot = pending.pop()
+            yield spot
+            pending.extend(reversed(spot.children))
 
 
 def _entries(queue: QueueConfig) -> Mapping[str, Mapping[str, Entry]]:
@@ -106,4 +141,4 @@ class PartitionSpot:
         folded = inserted or not (partition.queues and partition.queues[0].limits)
         owner = path if folded else at
         below = queues if inserted else None
-        self.root: Final = QueueSpot(root, at, below=below, limits_path=(*owner, "limits"), parent=None)
+        self.root: Final = QueueSpot(root, at, below=below, limits_path=(*owner, "limits"))

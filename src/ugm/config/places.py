@@ -125,10 +125,10 @@ def format_path(path: Path) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path).removeprefix(".")
 
 
-def cut(text: str) -> str:
+def cut(text: str, length: int = _LONG) -> str:
     """Return a text, or the beginning of a long one.
 
     >>> cut("ana"), len(cut("a" * 1000))
     ('ana', 67)
     """
-    return str(text) if len(text) <= _LONG else f"{text[:_LONG]}..."
+    return str(text) if len(text) <= length else f"{text[:length]}..."

@@ -24,8 +24,8 @@ class Problems:
         self._found: Final[list[Problem]] = []
         self._idle = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, mark: Mark, path: Path, code: str, message: str) -> None:
         """Note a problem.

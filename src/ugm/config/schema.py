@@ -10,7 +10,7 @@ as a whole is for `ugm.config.validation` to say; `ugm.config.load_config` and `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
@@ -25,6 +25,7 @@ __all__ = [
     "ChildTemplate",
     "FilterConfig",
     "LimitConfig",
+    "Model",
     "NodeSortPolicy",
     "PartitionConfig",
     "PlacementRule",
@@ -33,7 +34,6 @@ __all__ = [
     "QueueResources",
     "SchedulerConfig",
     "UserGroupResolver",
-    "model_of",
 ]
 
 #: The name of a partition without one.
@@ -239,25 +239,3 @@ class SchedulerConfig(Model):
                 return partition
         there = ", ".join(repr(partition.name) for partition in self.partitions)
         raise RequestError("partition", wanted, f"no such partition; there is {there or 'none'}")
-
-
-#: What the values, or the items, of a field are.
-_MODELS: Final[Mapping[str, type[Model]]] = {
-    "partitions": PartitionConfig,
-    "queues": QueueConfig,
-    "limits": LimitConfig,
-    "resources": QueueResources,
-    "childtemplate": ChildTemplate,
-    "placementrules": PlacementRule,
-    "filter": FilterConfig,
-    "parent": PlacementRule,
-    "preemption": PreemptionConfig,
-    "nodesortpolicy": NodeSortPolicy,
-    "usergroupresolver": UserGroupResolver,
-}
-
-
-def model_of(path: Sequence[str | int]) -> type[Model]:
-    """Return the model of what a path in a file leads to."""
-    fields = [part for part in path if isinstance(part, str)]
-    return _MODELS[fields[-1]] if fields else SchedulerConfig

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ugm.config.findings import KINDS, Entry, Finding, QueueSpot
-from ugm.config.places import Path
+from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.config.schema import LimitConfig
 from ugm.identity import WILDCARD
@@ -130,7 +130,9 @@ def limit_resources_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
             if amount > most.get(name, amount):
                 path = (*spot.limits_path, index, "maxresources", name)
                 allowed = format_amount(name, most[name])
-                message = f"the limit allows {name} {format_amount(name, amount)}, but {spot.queue_path} only {allowed}"
+                message = (
+                    f"the limit allows {cut(name)} {format_amount(name, amount)}, but {spot.queue_path} only {allowed}"
+                )
                 yield Finding(path, "limit-resources-above-queue", message)
 
 
@@ -148,21 +150,18 @@ def limit_applications_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
-    """For each resource, an entry is within the one that holds the same user or group above; see `_above`.
+    """For each resource, an entry is within the one that holds the same user or group above; see `_held`.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    if not spot.parent:
-        return
     for kind, field in KINDS:
-        for index, _, name in _names(spot, field):
-            for resource, amount in (spot.queue.limits[index].max_resources or {}).items():
-                above = _above(spot, field, name, resource)
-                if above and amount > above.most:
-                    path = (*spot.limits_path, index, "maxresources", resource)
-                    asked, most = format_amount(resource, amount), format_amount(resource, above.most)
-                    message = f"{kind} {quote(name)} may use {resource} {asked} here, but only {most} in {above}"
-                    yield Finding(path, f"limit-{kind}-above-{above.relation}", message, _limits_above(spot))
+        for held in _held(spot, field):
+            for resource, amount, most, above in held.resources_above():
+                asked, allowed = format_amount(resource, amount), format_amount(resource, most)
+                text = f"may use {cut(resource)} {asked} here, but only {allowed} in {above}"
+                path, sources = (*spot.limits_path, held.at, "maxresources", resource), _limits_above(spot)
+                for name in held.names:
+                    yield Finding(path, f"limit-{kind}-above-{above.relation}", f"{kind} {quote(name)} {text}", sources)
 
 
 def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
@@ -170,70 +169,100 @@ def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    if not spot.parent:
-        return
     for kind, field in KINDS:
-        for index, _, name in _names(spot, field):
-            above = _above(spot, field, name, None)
-            if above is None:
+        for held in _held(spot, field):
+            count = held.limit.max_applications
+            above = next((above for above in held.above if above.max_applications), None)
+            if above is None or 0 < count <= above.max_applications:
                 continue
-            count = spot.queue.limits[index].max_applications
-            path = (*spot.limits_path, index)
+            path, where = (*spot.limits_path, held.at), f"here, but only {above.max_applications} in {above}"
             sources = ((*path, "maxapplications"), *_limits_above(spot))
-            if not count:
-                message = (
-                    f"{kind} {quote(name)} may run any number of applications here, but only {above.most} in {above}"
-                )
-                yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
-            elif count > above.most:
-                message = f"{kind} {quote(name)} may run {count} applications here, but only {above.most} in {above}"
-                code = f"limit-{kind}-applications-above-{above.relation}"
-                yield Finding((*path, "maxapplications"), code, message, sources)
+            for name in held.names:
+                who = f"{kind} {quote(name)} may run"
+                if not count:
+                    message = f"{who} any number of applications {where}"
+                    yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
+                else:
+                    code = f"limit-{kind}-applications-above-{above.relation}"
+                    message = f"{who} {count} applications {where}"
+                    yield Finding((*path, "maxapplications"), code, message, sources)
 
 
 class _Above(NamedTuple):
-    """What holds a user or group in a queue above."""
+    """A limit of a queue above."""
 
     spot: QueueSpot
-    entry: Entry
-    most: int
+    at: int
+    max_resources: Mapping[str, int]
+    max_applications: int
     relation: str
 
     def __str__(self) -> str:
         wildcard = "the wildcard of " if self.relation == "wildcard" else ""
-        return f"{wildcard}{self.spot.queue_path} (limits[{self.entry.at}])"
+        return f"{wildcard}{self.spot.queue_path} (limits[{self.at}])"
 
 
-def _above(spot: QueueSpot, field: str, name: str, resource: str | None) -> _Above | None:
-    """Find what holds a name above a queue, for one resource, or for applications with None.
+def _above(spot: QueueSpot, entry: Entry, relation: str) -> _Above:
+    limit = entry.limit
+    return _Above(spot, entry.at, dict(limit.max_resources or {}), limit.max_applications, relation)
 
-    It is the nearest entry with that name that sets the amount; only if no queue above names it at all, the nearest
-    wildcard that sets the amount. So an entry that leaves an amount open frees the entries below it from comparison
-    with wildcards above it, as in the peer; at run time the wildcards hold all the same.
+
+class _Held(NamedTuple):
+    """Names of one limit that the same limits above hold."""
+
+    at: int
+    limit: LimitConfig
+    names: Sequence[str]
+    #: Those above, the nearest first; for each amount the first that sets it holds.
+    above: Sequence[_Above]
+
+    def resources_above(self) -> Iterator[tuple[str, int, int, _Above]]:
+        """Yield the resources of which the limit has more than what holds its names: both amounts, and what holds."""
+        pending = dict(self.limit.max_resources or {})
+        for above in self.above:
+            for resource in pending.keys() & above.max_resources.keys():
+                amount, most = pending.pop(resource), above.max_resources[resource]
+                if amount > most:
+                    yield resource, amount, most, above
+
+
+def _held(spot: QueueSpot, field: str) -> Iterator[_Held]:
+    """Yield the names of the limits of a queue with what holds them above, if anything does.
+
+    A name is held by the entries with that name; only if no queue above names it at all, by the wildcards. So an entry
+    that leaves an amount open frees the entries below it from comparison with wildcards above it, as in the peer; at
+    run time the wildcards hold all the same.
+
+    Names of a limit that the same entries hold come together: one comparison of the amounts, of which there may be as
+    many as names, serves them all.
     """
-    wildcard: _Above | None = None
-    named = False
-    for above in spot.ancestors():
-        entries = above.entries[field]
-        if entry := entries.get(name):
-            named = True
-            if (most := _amount(entry.limit, resource)) is not None:
-                return _Above(above, entry, most, "ancestor")
-        elif wildcard is None and (entry := entries.get(WILDCARD)):
-            most = _amount(entry.limit, resource)
-            wildcard = None if most is None else _Above(above, entry, most, "wildcard")
-    return None if named else wildcard
+    names = spot.entries[field].keys()
+    holding = [(above, above.entries[field]) for above in spot.ancestors() if above.entries[field]]
+    if not names or not holding:
+        return
+    #: For each name, the positions in `holding` of the queues that name it, and of the limits that do.
+    chains: dict[str, tuple[tuple[int, int], ...]] = {}
+    entries: dict[tuple[int, int], _Above] = {}
+    for position, (above, named) in enumerate(holding):
+        for name in named.keys() & names:
+            key = (position, named[name].at)
+            chains[name] = (*chains.get(name, ()), key)
+            if key not in entries:
+                entries[key] = _above(above, named[name], "ancestor")
+    wildcards = [_above(above, named[WILDCARD], "wildcard") for above, named in holding if WILDCARD in named]
+    for index, limit in enumerate(spot.queue.limits):
+        groups: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        for name in limit.users if field == "users" else limit.groups:
+            groups.setdefault(chains.get(name, ()), []).append(name)
+        for chain, together in groups.items():
+            held_by = [entries[key] for key in chain] or wildcards
+            if held_by:
+                yield _Held(index, limit, together, held_by)
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:
     """Return where the limits of the queues above are: with a name that cannot be read, another entry would hold."""
     return tuple(above.limits_path for above in spot.ancestors())
-
-
-def _amount(limit: LimitConfig, resource: str | None) -> int | None:
-    if resource is None:
-        return limit.max_applications or None
-    return limit.max_resources.get(resource) if limit.max_resources else None
 
 
 def _names(spot: QueueSpot, field: str) -> Iterator[tuple[int, int, str]]:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ugm.config.findings import Finding, PartitionSpot
-from ugm.config.places import Path
+from ugm.config.findings import Finding, PartitionSpot, QueueSpot
+from ugm.config.loader import MAX_DEPTH
+from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
-from ugm.config.schema import PlacementRule, QueueConfig
+from ugm.config.schema import PlacementRule
 from ugm.config.validation_limits import GROUP_NAME, USER_NAME
 from ugm.identity import ROOT
 
@@ -24,6 +25,8 @@ _BACKTRACKING: Final = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P[=>])|\\[1-9]")
 #: Sets within sets, which the peer reads in another way.
 _NESTED_SET: Final = re.compile(r"(?<!\\)\[(?:[^\]\\]|\\.)*?(?:\[|--|&&|~~|\|\|)")
 _LONGEST_PATTERN: Final = 1000
+#: How much of the path of a queue a sentence shows.
+_LONGEST_PATH: Final = 1000
 #: The rule whose queue is known from the configuration alone.
 _FIXED: Final = "fixed"
 #: Rules that say nothing without a value.
@@ -136,29 +139,29 @@ def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
         fixed = _fixed_part(chain)
         if not fixed or not all(rule.value for rule, _ in fixed) or any(_is_qualified(r.value) for r, _ in fixed[1:]):
             continue
-        names = ".".join(rule.value.lower() for rule, _ in fixed).split(".")
+        names = ".".join(rule.value.lower() for rule, _ in fixed).split(".", MAX_DEPTH)
         if names[0] != ROOT:
             names.insert(0, ROOT)
-        found = _misplaced(spot.partition.root, names, create=chain[-1].rule.create, adds=len(fixed) < len(chain))
+        found = _misplaced(spot.root, names, create=chain[-1].rule.create, adds=len(fixed) < len(chain))
         if found:
             path = (*fixed[-1].path, "value")
             yield Finding(path, *found, (queues, *((*at, "value") for _, at in fixed)))
 
 
-def _misplaced(root: QueueConfig, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:
+def _misplaced(root: QueueSpot, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:
     """Follow a path from the root; return the code and the sentence if it cannot be used."""
-    queue, wanted = root, ".".join(names)
+    above, wanted = root, cut(".".join(names), _LONGEST_PATH)
     for depth, name in enumerate(names[1:], start=1):
-        if not queue.parent:
-            leaf = ".".join(names[:depth])
+        if not above.queue.parent:
+            leaf = cut(".".join(names[:depth]), _LONGEST_PATH)
             return "placement-below-leaf", f"there can be no queue {wanted}: {leaf} is a leaf"
-        below = next((child for child in queue.queues if child.name == name), None)
+        below = above.child(name)
         if below is None:
             return None if create else ("placement-queue-missing", f"there is no queue {wanted}, and none is created")
-        queue = below
-    if adds and not queue.parent:
+        above = below
+    if adds and not above.queue.parent:
         return "placement-queue-not-parent", f"other rules add to {wanted}, which is a leaf"
-    if not adds and queue.parent:
+    if not adds and above.queue.parent:
         return "placement-queue-not-leaf", f"applications are placed in {wanted}, which is not a leaf"
     return None
 

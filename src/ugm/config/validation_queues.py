@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterator
-from typing import Final
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from ugm.config.findings import Finding, QueueSpot
-from ugm.config.places import Path
+from ugm.config.places import cut
 from ugm.config.scalars import quote
 from ugm.identity import ROOT
 from ugm.resources import Resource, format_amount
@@ -17,6 +17,9 @@ __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
 _QUEUE_NAME: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 #: Users, a blank, groups.
 _MOST_ACL_PARTS: Final = 2
+
+#: For each resource a queue that sets a maximum of it, and the maximum.
+_Most: TypeAlias = dict[str, tuple[QueueSpot, int]]
 
 
 def queue_name_is_valid(spot: QueueSpot) -> Iterator[Finding]:
@@ -60,7 +63,7 @@ def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, access control lists, "Syntax".
     """
     for field, acl in (("adminacl", spot.queue.admin_acl), ("submitacl", spot.queue.submit_acl)):
-        if len(acl.split()) > _MOST_ACL_PARTS:
+        if len(acl.split(None, _MOST_ACL_PARTS)) > _MOST_ACL_PARTS:
             message = f"{quote(acl)} has more parts than users and groups: names are separated by commas without blanks"
             yield Finding((*spot.path, field), "acl-too-many-parts", message)
 
@@ -82,48 +85,69 @@ def guaranteed_fits_max(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, partition and queue configuration, "Resources".
     """
-    path = (*spot.path, "resources")
-    yield from _guaranteed_within(path, spot.queue_path, spot.queue.guaranteed, spot.queue.max_resources)
+    for name, text in _guaranteed_above(spot.queue.guaranteed, spot.queue.max_resources):
+        path = (*spot.path, "resources")
+        message = f"{spot.queue_path} {text}"
+        yield Finding((*path, "guaranteed", name), "queue-guaranteed-above-max", message, ((*path, "max"),))
 
 
-def _guaranteed_within(
-    path: Path, owner: str, guaranteed: Resource | None, most: Resource | None, code: str = "queue-guaranteed-above-max"
-) -> Iterator[Finding]:
+def _guaranteed_above(guaranteed: Resource | None, most: Resource | None) -> Iterator[tuple[str, str]]:
+    """Yield the resources of which more is guaranteed than allowed, and the end of a sentence about each."""
     for name, amount in (guaranteed or {}).items():
         if most and amount > most.get(name, amount):
-            message = (
-                f"{owner} is guaranteed {_text(name, amount)}, but may use {format_amount(name, most[name])} at most"
-            )
-            yield Finding((*path, "guaranteed", name), code, message, ((*path, "max"),))
+            yield name, f"is guaranteed {_text(name, amount)}, but may use {format_amount(name, most[name])} at most"
 
 
-def guaranteed_fits_above(spot: QueueSpot) -> Generator[Finding, None, dict[str, int]]:
+def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generator[Finding, None, dict[str, int]]:
     """The sum of what queues are guaranteed is within the guarantee, and within the maximum, of the queue above them.
 
     A queue without a guarantee passes on what those below it are guaranteed. Sums are exact.
 
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
 
+    Args:
+        spot: the queue, with all below it.
+        most: the nearest maximum of each resource above; the same again at the end.
+
     Returns:
         What the queue claims of the one above it.
     """
+    most = {} if most is None else most
+    own = spot.queue.max_resources or {}
+    hidden = {name: most[name] for name in own if name in most}
+    most.update((name, (spot, amount)) for name, amount in own.items())
     claimed: dict[str, int] = {}
     for child in spot.children:
-        claim = yield from guaranteed_fits_above(child)
+        claim = yield from guaranteed_fits_above(child, most)
+        # The larger takes in the smaller: sums go up through many queues.
+        claimed, claim = (claimed, claim) if len(claimed) >= len(claim) else (claim, claimed)
         for name, amount in claim.items():
             claimed[name] = claimed.get(name, 0) + amount
+    yield from _claimed_fits(spot, claimed, most)
+    for name in own:
+        del most[name]
+    most.update(hidden)
+    guaranteed = spot.queue.guaranteed
+    return dict(guaranteed) if guaranteed and any(guaranteed.values()) else claimed
+
+
+def _claimed_fits(spot: QueueSpot, claimed: Mapping[str, int], most: _Most) -> Iterator[Finding]:
     guaranteed = spot.queue.guaranteed or Resource()
-    path, sources = (*spot.path, "resources"), ((*spot.path, "queues"),)
-    for name, amount in claimed.items():
-        together = f"the queues below {spot.queue_path} are guaranteed {_text(name, amount)} together"
-        if amount > guaranteed.get(name, amount):
-            message = f"{together}, but {spot.queue_path} only {format_amount(name, guaranteed[name])}"
-            yield Finding((*path, "guaranteed", name), "queue-guaranteed-sum-above-guaranteed", message, sources)
-        above = _nearest_max(spot, name)
-        if above and amount > above[1]:
-            message = f"{together}, but {_owner(above, name)}"
-            yield Finding((*path, "max", name), "queue-guaranteed-sum-above-max", message, sources)
-    return dict(guaranteed) if any(guaranteed.values()) else claimed
+    for name in claimed.keys() & guaranteed.keys():
+        if claimed[name] > guaranteed[name]:
+            message = f"{_together(spot, name, claimed)}, but {spot.queue_path} only "
+            path, sources = (*spot.path, "resources", "guaranteed", name), ((*spot.path, "queues"),)
+            code = "queue-guaranteed-sum-above-guaranteed"
+            yield Finding(path, code, message + format_amount(name, guaranteed[name]), sources)
+    for name in claimed.keys() & most.keys():
+        if claimed[name] > most[name][1]:
+            message = f"{_together(spot, name, claimed)}, but {_owner(most[name], name)}"
+            path, sources = (*spot.path, "resources", "max", name), ((*spot.path, "queues"),)
+            yield Finding(path, "queue-guaranteed-sum-above-max", message, sources)
+
+
+def _together(spot: QueueSpot, name: str, claimed: Mapping[str, int]) -> str:
+    return f"the queues below {spot.queue_path} are guaranteed {_text(name, claimed[name])} together"
 
 
 def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
@@ -156,7 +180,9 @@ def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
     path, owner = (*spot.path, "childtemplate"), f"the child template of {spot.queue_path}"
     guaranteed, most = template.resources.guaranteed, template.resources.max
     resources = (*path, "resources")
-    yield from _guaranteed_within(resources, owner, guaranteed, most, "template-guaranteed-above-max")
+    for name, text in _guaranteed_above(guaranteed, most):
+        at, sources = (*resources, "guaranteed", name), ((*resources, "max"),)
+        yield Finding(at, "template-guaranteed-above-max", f"{owner} {text}", sources)
     for field, amounts, gives in (("guaranteed", guaranteed, "guarantees"), ("max", most, "allows")):
         for name, amount in (amounts or {}).items():
             above = _nearest_max(spot, name)
@@ -185,7 +211,7 @@ def _owner(above: tuple[QueueSpot, int], name: str) -> str:
 
 
 def _text(name: str, amount: int) -> str:
-    return f"{name} {format_amount(name, amount)}"
+    return f"{cut(name)} {format_amount(name, amount)}"
 
 
 QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (

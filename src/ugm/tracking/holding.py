@@ -175,7 +175,9 @@ class Holding:
     def start(self, row: Row) -> tuple[Violation, ...]:
         """Attach the holding and charge *row* if both fit; otherwise return every limit in the way."""
         chain = self.chain()
-        held_to, starting = self.held_to(chain), self.starting(chain)
+        # Nearly every holding that starts is the only one of its application and held to everything.
+        held_to = self.held_to(chain) if self.owner.in_force.user_limits_win else chain
+        starting = self.starting(chain) if self.application_id in self.owner.holdings else chain
         if not fits(held_to, row) or not fits_one_more(starting):
             violations = exceeded(held_to, row, starting)
             if violations:

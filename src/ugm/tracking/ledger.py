@@ -98,7 +98,7 @@ class Ledger:
     def open(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to the group that is chosen now."""
         tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
-        if tracker.has_chosen(application_id):
+        if tracker.choices is not None and tracker.has_chosen(application_id):
             chosen = tracker.chosen(application_id)
             name = None if chosen is None else chosen.name
         else:
@@ -117,10 +117,11 @@ class Ledger:
         """List a holding that has been attached, and its trackers."""
         enter(self.holdings, holding)
         owner, group = holding.owner, holding.group
-        if owner.name in self.users:
-            self.users[owner.name].forget_choice(holding.application_id)
-        else:
+        tracker = self.users.get(owner.name)
+        if tracker is None:
             self.users[owner.name] = UserTracker.of(owner)
+        elif tracker.choices is not None:
+            tracker.forget_choice(holding.application_id)
         if group is not None and group.name not in self.groups:
             self.groups[group.name] = GroupTracker.of(group)
 

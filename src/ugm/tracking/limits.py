@@ -131,9 +131,12 @@ class LimitBook:
         if not groups:
             return None
         for order in self.orders_on(queue_path):
-            members = [group for group in groups if group in order]
-            if members:
-                return min(members, key=order.__getitem__) if len(members) > 1 else members[0]
+            first = None
+            for group in groups:
+                if group in order and (first is None or order[group] < order[first]):
+                    first = group
+            if first is not None:
+                return first
             if WILDCARD in order:
                 return WILDCARD
         return None

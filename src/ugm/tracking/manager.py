@@ -240,7 +240,10 @@ class Manager:
                 if (
                     holding is None
                     or holding.user is not user
-                    or holding.queue_path is not queue_path
+                    or not (
+                        holding.queue_path is queue_path
+                        or (type(queue_path) is str and holding.queue_path == queue_path)
+                    )
                     or holding.epoch is not force.epoch
                 ):
                     holding = self._ledger.find_held(queue_path, application_id, user)

@@ -38,16 +38,16 @@ class UserTracker:
     Resource(memory=4)
     """
 
-    __slots__ = ("_chosen", "queue")
+    __slots__ = ("choices", "queue")
 
     #: Where the usage is kept.
     queue: QueueTracker
     #: The groups of applications that have not been charged yet; a holding knows its own. None while there are none.
-    _chosen: dict[str, QueueTracker | None] | None
+    choices: dict[str, QueueTracker | None] | None
 
     def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
         self.queue = QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force)
-        self._chosen = None
+        self.choices = None
 
     @classmethod
     def of(cls, queue: QueueTracker) -> Self:
@@ -90,8 +90,8 @@ class UserTracker:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
         with self.queue.in_force.lock:
             if not self.has_chosen(application_id):
-                self._chosen = self._chosen or {}
-                self._chosen[application_id] = group
+                self.choices = self.choices or {}
+                self.choices[application_id] = group
 
     def group_name_for_app(self, application_id: str) -> str | None:
         """Return the group chosen for an application; None where the choice is none, or not made."""
@@ -103,18 +103,18 @@ class UserTracker:
 
     def has_chosen(self, application_id: str) -> bool:
         """Do what `has_group_for_app` does."""
-        return application_id in self.queue.holdings or (self._chosen is not None and application_id in self._chosen)
+        return application_id in self.queue.holdings or (self.choices is not None and application_id in self.choices)
 
     def chosen(self, application_id: str) -> QueueTracker | None:
         """Return the tracker of the group chosen for an application; None where the choice is none, or not made."""
         running = self.queue.holdings.get(application_id)
-        return running.group if running is not None else (self._chosen or {}).get(application_id)
+        return running.group if running is not None else (self.choices or {}).get(application_id)
 
     def forget_choice(self, application_id: str) -> None:
         """Drop the choice made for an application before its first usage: from now on it is known by its holding."""
-        if self._chosen is not None:
-            self._chosen.pop(application_id, None)
-            self._chosen = self._chosen or None
+        if self.choices is not None:
+            self.choices.pop(application_id, None)
+            self.choices = self.choices or None
 
     # Changing
 

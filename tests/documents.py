@@ -1,21 +1,28 @@
-"""The examples in the README, the documentation and the docstrings are tests."""
+"""The examples in the README, the documentation and the docstrings are tests.
+
+`tests/conftest.py` registers this as a plugin: the hooks of a conftest would only see the files beside it.
+"""
 
 from __future__ import annotations
 
 from doctest import ELLIPSIS
+from pathlib import Path
 
 import pytest
 from sybil import Sybil
 from sybil.document import PythonDocStringDocument
 from sybil.parsers import markdown, rest
 
+_ROOT = Path(__file__).parents[1]
+
 _PAGES = Sybil(
+    path=str(_ROOT),
     parsers=[markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), markdown.SkipParser()],
-    patterns=["README.md", "docs/*.md"],
+    patterns=["README.md", "docs/*.md", "docs/*/*.md"],
 )
 _DOCSTRINGS = Sybil(
     parsers=[rest.DocTestParser(ELLIPSIS)],
-    path="src",
+    path=str(_ROOT / "src"),
     patterns=["*.py"],
     document_types={".py": PythonDocStringDocument},
 )
