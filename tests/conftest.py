@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 
-import documents
 import pytest
 from hypothesis import HealthCheck, settings
+
+import documents
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
 settings.register_profile("dev", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -61,6 +63,24 @@ def test_simulate() -> None:
     assert "2 read: 2 started, 0 rejected, 0 still waiting" in result.stdout
     assert "mean 30s, p95 1m 00s, longest 1m 00s" in result.stdout
     assert result.stderr == ""
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("terminal", [False, True])
+def test_simulate_a_pipe(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 (parametrised)
+    """A workload may come through a pipe, of which nobody knows the length or the place."""
+    monkeypatch.setattr(progress, "_STRIDE", 1)
+    monkeypatch.setattr(progress, "Console", lambda *, stderr: Console(stderr=stderr, force_terminal=terminal))
+    reading, writing = os.pipe()
+    os.write(writing, gzip.compress(WORKLOAD.encode()))
+    os.close(writing)
+
+    result = run("simulate", f"/dev/fd/{reading}", "--config", "limits.yaml")
+
+    os.close(reading)
+    assert result.exit_code == 0, result.exception
+    assert "2 read: 2 started, 0 rejected, 0 still waiting" in result.stdout
+    assert ("2 jobs read" in result.stderr) is terminal
 
 
 @pytest.mark.usefixtures("files")
@@ -233,6 +253,18 @@ def test_validate_prints_all_problems() -> None:
     assert len(lines) > 2
     assert all(re.fullmatch(r"bad\.yaml:\d+:\d+: partitions\[0\]\S*: .+ \[[a-z-]+\]", line) for line in lines[:-1])
     assert re.fullmatch(r"absent\.yaml:0:0: .+ \[[a-z-]+\]", lines[-1])
+
+
+@pytest.mark.usefixtures("files")
+def test_validate_prints_one_line_each() -> None:
+    """What is not printable in a file or in its name is shown escaped."""
+    Path("a\nb.yaml").write_text(r'{"\e[31mfoo\nbar:1:1: fake": 1, partitions: [{queues: []}]}')
+
+    result = run("validate", "a\nb.yaml")
+
+    assert result.stderr == "1 problem in 1 file\n"
+    assert result.stdout.startswith(r"a\nb.yaml:1:2: \x1b[31mfoo\nbar:1:1: fake: unknown field ")
+    assert result.stdout[:-1].isprintable()
 
 
 @pytest.mark.usefixtures("files")

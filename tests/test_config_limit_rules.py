@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from config_cases import problems_of, table
-from ugm.config import parse_config
+from ugm.config import LimitConfig, PartitionConfig, QueueConfig, parse_config
+from ugm.config.findings import PartitionSpot
+from ugm.config.validation_limits import _held, limit_resources_fit_ancestors
+from ugm.resources import Resource
 
 LIMITS = table("""
 a limit for nobody
@@ -321,3 +324,29 @@ def test_limit_above_the_maximum_of_a_queue_further_up() -> None:
             resources: {max: {vcore: 5}}
             queues: [{name: b, limits: [{users: [ana], maxresources: {vcore: 50}}]}]
     """)
+
+
+def test_amounts_are_compared_once_for_many_names() -> None:
+    """Names of a limit that the same limits above hold are one group, whose amounts are compared once."""
+    names = tuple(f"u{number}" for number in range(100))
+    limit = LimitConfig(users=names, max_resources=Resource(memory=2, vcore=1))
+    above = (LimitConfig(users=names[:50], max_applications=1), LimitConfig(users=("*",), max_applications=1))
+    child = QueueConfig(name="b", limits=(limit,))
+    root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
+
+    groups = list(_held(root.children[0].children[0], "users"))
+
+    assert [len(group.names) for group in groups] == [50, 50]
+    assert [[held.relation for held in group.above] for group in groups] == [["ancestor"], ["wildcard"]]
+
+
+def test_findings_come_one_by_one() -> None:
+    """A rule yields its first finding before it has looked at everything, so that its caller can stop."""
+    limits = tuple(LimitConfig(users=(f"u{number}",), max_resources=Resource(memory=2)) for number in range(1000))
+    above = LimitConfig(users=("*",), max_resources=Resource(memory=1))
+    child = QueueConfig(name="b", limits=limits)
+    root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=(above,), queues=(child,)),)), ()).root
+
+    finding = next(limit_resources_fit_ancestors(root.children[0].children[0]))
+
+    assert finding.path == ("queues", 0, "queues", 0, "limits", 0, "maxresources", "memory")

@@ -8,7 +8,7 @@ import yaml
 import ugm.config.loader
 from config_cases import problems_of, table
 from ugm.config import parse_config
-from ugm.config._builder import MAX_ALIASED, MAX_VALUES
+from ugm.config._builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES
 from ugm.config.loader import MAX_BYTES, UNUSABLE, load
 from ugm.config.places import line_and_column, locate
 from ugm.config.scalars import Quoted
@@ -268,16 +268,80 @@ def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """More values than the bound are refused where it is reached."""
     monkeypatch.setattr(ugm.config._builder, "MAX_VALUES", 1000)
 
-    assert MAX_VALUES == 2_000_000
+    assert MAX_VALUES == 500_000
     assert problems_of("- a\n" * 1001) == ["1001:3 yaml-too-many-values\n[1000]\nthere are more than 1000 values"]
 
 
 @pytest.mark.parametrize(
-    ("piece", "times"), [("- aaaaaaaa\n", 5_000_000), ("a", 50_000_000), ("é", MAX_BYTES // 2 + 1)]
+    ("piece", "times"), [("- aaaaaaaa\n", 1_000_000), ("a", 10_000_000), ("é", MAX_BYTES // 2 + 1)]
 )
 def test_large_texts(piece: str, times: int) -> None:
     """A text beyond the bound is refused unread; it is bytes that count."""
-    assert problems_of(piece * times) == ["1:1 text-too-large\n\nthe text is larger than 16777216 bytes"]
+    assert problems_of(piece * times) == ["1:1 text-too-large\n\nthe text is larger than 8388608 bytes"]
+
+
+def test_many_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and mappings have a bound of their own: models are made of them."""
+    monkeypatch.setattr(ugm.config._builder, "MAX_COLLECTIONS", 1000)
+
+    assert MAX_COLLECTIONS == 100_000
+    assert problems_of("- {}\n" * 1001) == [
+        "1000:3 yaml-too-many-values\n[999]\nthere are more than 1000 lists and mappings"
+    ]
+
+
+@pytest.mark.parametrize("text", ["{%s}", "{<<: [{%s}, {a: 1}]}", "{<<: [{b: 1}, &m {%s}, *m]}"])
+def test_many_keys(text: str) -> None:
+    """A mapping has so many keys and no more, also of those that are merged into it."""
+    keys = [f"k{number}: 1" for number in range(MAX_KEYS)]
+
+    assert len(load(f"{{{', '.join(keys)}}}", "x").problems) == 0
+    (problem,) = problems_of(text % ", ".join([*keys, "k: 1"]))
+    assert "yaml-too-many-keys\n" in problem
+    assert problem.endswith(f"\na mapping has more than {MAX_KEYS} keys")
+
+
+def test_merged_keys_are_counted() -> None:
+    """Mappings that are small each may be merged into one that is not."""
+    halves = [", ".join(f"{name}{number}: 1" for number in range(MAX_KEYS // 2 + 1)) for name in "ab"]
+
+    assert problems_of(f"{{<<: [{{{halves[0]}}}, {{{halves[1]}}}]}}") == [
+        f"1:1 yaml-too-many-keys\n\na mapping has more than {MAX_KEYS} keys"
+    ]
+
+
+def test_aliases_of_long_texts() -> None:
+    """An alias of a long text stands for more than one value."""
+    assert problems_of(f"[&a {'x' * 640_000}, " + "*a, " * 10 + "]") == [
+        f"1:640043 yaml-aliases-too-large\n[10]\nthe aliases stand for more than {MAX_ALIASED} values"
+    ]
+
+
+@pytest.mark.parametrize("directive", ["%TAG ! x:", "%FOO", "%YAM", "%"])
+@pytest.mark.parametrize(
+    ("before", "line"), [("", 1), ("# b\n", 2), ("%YAML 1.1\r", 2), ("--- {}\n...\n", 3), ("\ufeff", 1)]
+)
+def test_directives(before: str, line: int, directive: str) -> None:
+    """No directive but %YAML is read, and none after the document."""
+    (problem,) = problems_of(f"{before}{directive}\n--- {{}}\n")
+
+    assert problem.startswith(f"{line}:")
+    assert problem.endswith(" yaml-directive\n\na line begins with %, like a directive; only %YAML is one here")
+
+
+def test_yaml_directive_and_signs() -> None:
+    """The version of YAML may be said, and the sign may be anywhere in a line but at its beginning."""
+    assert load("%YAML 1.1\n---\na: 5%\nb:\n  - '%'\n %: c\n".replace("\n %: c", ""), "x").data == {
+        "a": "5%",
+        "b": ["%"],
+    }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])
+def test_lines_end_alike(end: str) -> None:
+    """A character that is no text is in the line that other problems would be in."""
+    assert problems_of(f"a: 1{end}{end}bc\0")[0].startswith("3:3 text-invalid\n")
+    assert problems_of(f"a: 1{end}{end}b: !c d")[-1].startswith("3:4 yaml-tag-unknown\n")
 
 
 @pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x7f", "\x80", "\ud800", "\ufffe"])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from config_cases import problems_of, table
-from ugm.config import parse_config
+from ugm.config import PartitionConfig, PlacementRule, QueueConfig, parse_config
+from ugm.config.findings import PartitionSpot
+from ugm.config.validation_placement import placement_queue_can_be_used
 
 PLACEMENT = table(r"""
 rules whose name is no identifier
@@ -191,3 +193,49 @@ def test_placement_rules_that_can_be_obeyed(rule: str) -> None:
     """Queues match in any case, what is created need not exist, and patterns may stand alone."""
     text = "partitions: [{queues: [{name: leaf}, {name: Top, queues: [{name: low}]}], placementrules: [RULE]}]"
     parse_config(text.replace("RULE", rule))
+
+
+@pytest.mark.parametrize("pattern", ["[\u0100-\uffef]", r"[\u0100-\uffef]", r"\N{BULLET}*", r"[\U00000100-b]"])
+def test_patterns_are_ascii(pattern: str) -> None:
+    """A pattern has the characters of names alone: others match nothing, and sets of them take long to compile."""
+    (problem,) = problems_of(
+        f"partitions: [{{queues: [], placementrules: [{{name: user, filter: {{users: ['{pattern}']}}}}]}}]"
+    )
+
+    assert "placement-filter-users-invalid" in problem
+
+
+def test_patterns_are_bounded() -> None:
+    """All patterns together have a hundred thousand characters at most; of more none is compiled."""
+    rule = "{name: user, filter: {users: ['%s']}}, "
+    text = "partitions: [{queues: [{name: a b}], placementrules: [%s]}]"
+
+    assert len(problems_of(text % (rule % ("a*" * 500) * 100))) == 1
+    (problem,) = problems_of(text % (rule % ("a*" * 500) * 101))
+    assert problem.endswith(
+        " placement-patterns-too-long\npartitions[0].placementrules[100].filter.users[0]\n"
+        "the filters have patterns of more than 100000 characters together"
+    )
+
+
+def test_queues_are_found_by_name() -> None:
+    """A rule finds its queue in an index, made once: queues are not searched for each rule."""
+    queues = tuple(QueueConfig(name=f"q{number}") for number in range(50))
+    rules = tuple(PlacementRule(name="fixed", value=f"q{number}") for number in range(50))
+    spot = PartitionSpot(PartitionConfig(queues=queues, placement_rules=rules), ())
+    index = spot.root.child("q0") and spot.root._by_name
+
+    assert list(placement_queue_can_be_used(spot)) == []
+    assert spot.root._by_name is index
+
+
+def test_of_two_queues_of_one_name_the_first_counts() -> None:
+    """Queues of one name are a problem of its own; a rule is held against the first."""
+    codes = [
+        problem.split()[1]
+        for problem in problems_of(
+            "partitions: [{queues: [{name: a, parent: true}, {name: a}], placementrules: [{name: fixed, value: a}]}]"
+        )
+    ]
+
+    assert codes == ["queue-name-duplicate", "placement-queue-not-leaf"]

@@ -17,7 +17,8 @@ from ugm.config import (
     parse_config,
 )
 from ugm.config.loader import MAX_BYTES
-from ugm.errors import ConfigError
+from ugm.config.problems import MAX_CONSEQUENCES, MAX_PROBLEMS
+from ugm.errors import ConfigError, printable
 
 TOGETHER = table("""
 problems of all three steps are reported together, in the order of the file
@@ -184,6 +185,79 @@ def test_long_texts_are_cut() -> None:
     assert problem.endswith(f"expected true or false, found '{'x' * 64}'...")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "!a b, " * 2000 + "]",
+        "partitions: [" + "x, " * 2000 + "]",
+        "partitions: [" + "{a: 1}, " * 2000 + "]",
+        "partitions: [{queues: [{limits: [{users: [" + "[], " * 2000 + "]}]}]}]",
+        "partitions: [{queues: [{limits: [" + "{maxapplications: x}, " * 2000 + "]}]}]",
+        "partitions: [{queues: [{name: a, limits: [" + "{}, " * 2000 + "]}]}]",
+        "[!a b, {<<: [c]" + ", []: d" * 2000 + "}]",
+    ],
+    ids=["tags", "shapes", "fields", "texts", "counts", "rules", "keys"],
+)
+def test_too_many_problems(text: str) -> None:
+    """After a thousand problems no more are looked for in any step, and a last one says so."""
+    problems = problems_of(text)
+
+    assert len(problems) == MAX_PROBLEMS + 1 == 1001
+    assert [problem for problem in problems if "too-many-problems" in problem] == problems[-1:]
+    assert problems[-1].endswith(" too-many-problems\n\nthere may be more problems; no more are looked for after these")
+    assert problems[-1].split()[0] == problems[-2].split()[0]
+
+
+def test_a_thousand_problems() -> None:
+    """A thousand problems are reported without another."""
+    problems = problems_of("partitions: [" + "x, " * 1000 + "]")
+
+    assert len(problems) == 1000
+    assert "too-many-problems" not in problems[-1]
+
+
+def test_consequences_are_bounded() -> None:
+    """What only follows from a problem is not looked for without end either."""
+    names = ", ".join(f"u{number}" for number in range(MAX_CONSEQUENCES + 1))
+    text = (
+        "partitions: [{queues: [{name: p, limits: [{users: ['*'], maxresources: {a: 1}}], queues: [{name: q, "
+        "limits: 5, queues: [{name: r, limits: [{users: [%s], maxresources: {a: 2}}]}]}]}]}]"
+    )
+
+    codes = [problem.split()[1] for problem in problems_of(text % names)]
+
+    assert codes == ["wrong-type", "too-many-problems"]
+
+
+def test_long_keys_are_cut() -> None:
+    """A path shows the beginning of a long key only."""
+    key = "x" * 1000
+
+    (problem,) = problems_of(f"partitions: [{{queues: [], ? {key} : 1}}]")
+
+    assert problem.splitlines()[1] == f"partitions[0].{'x' * 64}..."
+
+
+def test_long_names_are_cut() -> None:
+    """A sentence shows the beginning of each queue name and resource name only."""
+    queue, resource = "q" * 1000, "r" * 1000
+    amounts = f"{{max: {{? {resource} : 2}}, guaranteed: {{? {resource} : 3}}}}"
+
+    problems = problems_of(f"partitions: [{{queues: [{{name: {queue}, resources: {amounts}}}]}}]")
+
+    assert len(problems) == 2
+    assert all(len(line) < 400 for problem in problems for line in problem.splitlines())
+
+
+def test_one_problem_is_one_line() -> None:
+    """What is not printable is shown escaped, so that nothing in a text can feign a problem or colour a terminal."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config('{"\\e[31mfoo\\nbar:1:1: fake\\u202E\\u200b": 1, partitions: [{queues: []}]}', file="a\nb")
+
+    assert str(caught.value).startswith(r"a\nb:1:2: \x1b[31mfoo\nbar:1:1: fake\u202e\u200b: unknown field ")
+    assert str(caught.value).isprintable()
+
+
 def test_load_config(tmp_path: Path) -> None:
     """A file says what its text says, with or without a byte order mark, by a path or by its name."""
     file = tmp_path / "queues.yaml"
@@ -214,7 +288,7 @@ def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(file)
 
-    assert str(caught.value) == f"{file}:0:0: the file cannot be read: {reason} [file-unreadable]"
+    assert str(caught.value) == printable(f"{file}:0:0: the file cannot be read: {reason} [file-unreadable]")
 
 
 @pytest.mark.parametrize(
@@ -222,15 +296,17 @@ def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
     [
         (b"a: b\nc: d\xe9\n", "2:5: the byte 0xE9 is not UTF-8 [text-invalid]"),
         (b"\xc3\xa9: \xff", "1:4: the byte 0xFF is not UTF-8 [text-invalid]"),
+        (b"a\r\xc2\x85\r\nbc\xff", "4:3: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"\xff\xfea\0", "1:1: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"a: \0", "1:4: the character U+0000 does not belong in a text [text-invalid]"),
-        (b"x" * (MAX_BYTES + 1), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
-        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
-        (b"\xff" * (MAX_BYTES + 1), "1:1: the text is larger than 16777216 bytes [text-too-large]"),
+        (b"x" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+        (b"\xff" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
     ],
     ids=[
         "latin-1",
         "after a letter of two bytes",
+        "after other ends of lines",
         "utf-16",
         "NUL",
         "large",

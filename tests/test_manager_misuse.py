@@ -11,7 +11,7 @@ import pytest
 
 from scenes import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
-from ugm.testing import exposed, verify_all
+from ugm.testing import LimitSpec, PartitionSpec, QueueSpec, exposed, verify_all
 
 HERE = "application 'app-1' in 'root.a'"
 
@@ -235,6 +235,43 @@ def test_user_of_a_question_about_usage(manager: Manager) -> None:
     """The usage of a user is asked for with a UserGroup."""
     with refused(manager, RequestError, "user 'sue': expected a UserGroup"):
         manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
+
+
+@pytest.mark.parametrize(
+    ("ask", "argument"),
+    [
+        (Manager.get_group_resources, "group"),
+        (Manager.get_group_tracker, "group_name"),
+        (Manager.get_user_tracker, "user_name"),
+    ],
+)
+@pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
+def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
+    """A user or group is asked for by a name."""
+    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of at least one character"):
+        ask(manager, name)
+
+
+@pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
+def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
+    """What is no partition is refused, and so is a whole configuration; the limits before it hold."""
+    with refused(manager, RequestError, f"config {config!r}: expected one partition of a configuration"):
+        manager.update_config(config)
+
+
+def test_limits_are_for_several_names(manager: Manager) -> None:
+    """One text in place of several names is refused, not taken letter by letter."""
+    config = PartitionSpec(QueueSpec("root", (LimitSpec(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
+    with refused(manager, RequestError, "limits 'sue': expected several names at root limits[0]"):
+        manager.update_config(config)
+
+
+@pytest.mark.parametrize("limit", [{"memory": 1}, 7])
+def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
+    """A limit on resources is a resource vector."""
+    config = PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), max_resources=limit),)))
+    with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
+        manager.update_config(config)
 
 
 def test_error_within_a_gang(manager: Manager) -> None:

@@ -135,10 +135,12 @@ def test_bad_prefix() -> None:
     [
         ((-1, 0), "submit_time -1: a workload starts at second 0"),
         ((0, -1), "run_time -1: a job runs for 0 seconds or longer"),
+        ((10**10 + 1, 0), "submit_time 10000000001: a time is at most 10000000000 seconds"),
+        ((0, 2**63 - 1), "run_time 9223372036854775807: a time is at most 10000000000 seconds"),
     ],
 )
-def test_negative_times(times: tuple[int, int], said: str) -> None:
-    """A job comes after the start of the log and takes no negative time."""
+def test_bad_times(times: tuple[int, int], said: str) -> None:
+    """A job comes after the start of the log, takes no negative time, and ends while waits can be counted."""
     with pytest.raises(RequestError) as caught:
         Job(1, *times, "root.a", UserGroup("sue"), Resource())
 

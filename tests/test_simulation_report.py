@@ -211,6 +211,20 @@ def test_findings() -> None:
     assert "verify     user 'sue' in root: 3 counted, 2 found" in rendered(report)
 
 
+def test_what_is_not_printable() -> None:
+    """Names with signs for the terminal are shown, not obeyed; so is what looks like markup."""
+    odd = "\x1b[31m\n[red]"
+    limit = replace(LIMIT, queue_path=odd, limit_name=odd, resource=odd, peak_name=odd, users=(Hit(odd, 2, 80),))
+    rejection = Rejection(odd, odd, Resource(), odd, 1, 17)
+    waits = ((odd, Waiting.of([30])),)
+    report = replace(REPORT, limits=(limit,), rejections=(rejection,), users=waits, groups=waits, findings=(odd,))
+
+    lines = rendered(report, width=400)
+
+    assert all(line.isprintable() for line in lines)
+    assert sum(line.count(r"\x1b[31m\n[red]") for line in lines) == 11
+
+
 def test_nothing_to_show() -> None:
     """A replay of nothing has a report, too."""
     empty = Report(

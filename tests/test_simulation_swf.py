@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +49,38 @@ def test_comments_and_blank_lines(file: Path) -> None:
     file.write_bytes("; Version: 2.2\n  ; Acknowledge: Zoë\n\n \t\n".encode("latin-1") + LINE.encode())
 
     assert list(read_swf(file)) == [RECORD]
+
+
+def test_largest_numbers(file: Path) -> None:
+    """Numbers up to the bounds are read."""
+    file.write_text(LINE.replace("60 4", f"{10**10} {10**15}"))
+
+    assert list(read_swf(file)) == [RECORD._replace(run_time=10**10, processors=10**15)]
+
+
+def test_long_comments(file: Path) -> None:
+    """A comment may be of any length, and is one line; so may a job, up to a bound."""
+    file.write_text(f";{'x' * 20_000}\n;{'x' * 4095}\n;{'x' * 4096}\n{LINE.ljust(4096)}\n")
+
+    assert list(read_swf(file)) == [RECORD]
+    assert reason(file, f";{'x' * 20_000}\nwrong\n") == ":2: expected 18 fields, found 1"
+
+
+def test_first_byte_of_a_pipe() -> None:
+    """Compressed data are told even if a pipe gives them byte by byte."""
+
+    class Slow(io.RawIOBase):
+        data = io.BytesIO(gzip.compress(LINE.encode()))
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a buffer of any kind
+            byte = self.data.read(1)
+            buffer[: len(byte)] = byte
+            return len(byte)
+
+    assert list(parse_swf(io.BufferedReader(Slow()), "pipe")) == [RECORD]
 
 
 def test_empty_file(file: Path) -> None:
@@ -94,7 +128,14 @@ def test_streams(file: Path) -> None:
         (LINE.replace("60", "-2"), "run_time is -2, and only -1 may stand for unknown"),
         (LINE.replace("7 10", "7 -1"), "submit_time is unknown"),
         (LINE.replace("7 10", "-1 10"), "number is unknown"),
-        ("1" * 5000, "a line of 4096 characters or more"),
+        ("1" * 5000, "a line of more than 4096 characters"),
+        (LINE + " " * 5000, "a line of more than 4096 characters"),
+        (" " * 5000, "a line of more than 4096 characters"),
+        (LINE.replace("60", "1" + "0" * 24), "run_time is more than 10000000000"),
+        (LINE.replace("60", "9223372036854775807"), "run_time is more than 10000000000"),
+        (LINE.replace("7 10", "7 10000000001"), "submit_time is more than 10000000000"),
+        (LINE.replace("60 4", "60 1000000000000001"), "processors is more than 1000000000000000"),
+        (LINE.replace("4 -1 2048", "4 1000000000000001.5 2048"), "cpu_time is more than 1000000000000000"),
     ],
 )
 def test_malformed(file: Path, line: str, said: str) -> None:

@@ -2,12 +2,11 @@
 
 Usage: python tests/benchmarks/users_groups.py TRACE.jsonl.gz
 
-The trace is one JSON object: ``queues`` (the root queue with its limits, named as in a configuration file) and ``steps``
-(``op``, ``queue``, ``app``, ``user``, ``groups``, ``usage``; ``allowed`` of an increase and ``remove_app`` of a
-decrease).
-Requests are built before the clock starts. Prints one JSON object: nanoseconds per step (best and median of the runs),
-denied increases, answers that differ from the trace, percentiles of single steps (with about 60 ns for reading the
-clock), and bytes for each user with one application in each of three queues under the limits of the trace.
+The trace is one JSON object: ``queues`` (the root queue with its limits, named as in a configuration file) and
+``steps`` (``op``, ``queue``, ``app``, ``user``, ``groups``, ``usage``; ``allowed`` of an increase and ``remove_app`` of
+a decrease). Requests are built before the clock starts. Prints one JSON object: nanoseconds per step (best and median
+of the runs), denied increases, answers that differ from the trace, percentiles of single steps (with about 60 ns for
+reading the clock), and bytes for each user with one application in each of three queues under the limits of the trace.
 """
 
 from __future__ import annotations

@@ -38,10 +38,23 @@ from ugm.config.places import (
 from ugm.config.problems import Problems
 from ugm.config.scalars import Quoted, quote
 
-__all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_KEYS", "MAX_VALUES", "UNUSABLE", "Builder", "Value", "mark_in", "not_text"]
+__all__ = [
+    "MAX_ALIASED",
+    "MAX_COLLECTIONS",
+    "MAX_DEPTH",
+    "MAX_KEYS",
+    "MAX_VALUES",
+    "UNUSABLE",
+    "Builder",
+    "Value",
+    "mark_in",
+    "not_text",
+]
 
 #: How many keys, scalars, lists and mappings a text may have; 25,000 limits have 325,000.
 MAX_VALUES: Final = 500_000
+#: How many lists and mappings a text may have: each costs as much as ten scalars. 25,000 limits have 75,000.
+MAX_COLLECTIONS: Final = 100_000
 #: How many keys a mapping may have; none has more than a few resources, properties or fields.
 MAX_KEYS: Final = 256
 #: How many values all aliases together may stand for; each `_LONG` characters of a text count as one more.
@@ -117,7 +130,7 @@ class _Open:
 class Builder:
     """Turns events into values."""
 
-    __slots__ = ("aliased", "anchors", "data", "open", "place", "problems", "values")
+    __slots__ = ("aliased", "anchors", "collections", "data", "open", "place", "problems", "values")
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
@@ -129,6 +142,7 @@ class Builder:
         self.anchors: dict[str, tuple[Value, Place, int] | None] = {}
         #: How many values there have been, and how many the aliases among them stand for.
         self.values = 0
+        self.collections = 0
         self.aliased = 0
 
     def report(self, mark: Mark, code: str, message: str) -> None:
@@ -209,6 +223,9 @@ class Builder:
         mark = mark_in(event.start_mark)
         if len(self.open) == MAX_DEPTH:
             self.refuse(mark, "yaml-too-deep", f"lists and mappings are more than {MAX_DEPTH} deep")
+        self.collections += 1
+        if self.collections > MAX_COLLECTIONS:
+            self.refuse(mark, "yaml-too-many-values", f"there are more than {MAX_COLLECTIONS} lists and mappings")
         opened = _Open(mark, event.anchor, mapping=mapping)
         if event.tag not in (_MAPPING_TAGS if mapping else _LIST_TAGS):
             opened.usable = False

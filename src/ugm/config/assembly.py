@@ -1,15 +1,15 @@
 """Data to models: the schema applied to what the loader has read.
 
-Models are made from the innermost to the outermost, each on its own, so that whatever is wrong is found at its place and
-reported at once. What cannot be used is set aside, and the rest is used as if it were not there. pydantic would go
-on to the end of the text, however much is wrong with it.
+Models are made from the innermost to the outermost, each on its own: whatever is wrong is reported at once, and too
+much of it ends the reading. pydantic alone would go on to the end of the text and keep every error. What cannot be used
+is set aside, and the rest is used as if it were not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import NoneType
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -21,6 +21,8 @@ from ugm.config.scalars import kind_of, quote
 from ugm.config.schema import Model, SchedulerConfig
 
 __all__ = ["Assembly", "SetAside"]
+
+_Tree: TypeAlias = "dict[str | int, _Tree]"
 
 
 class _Shape(NamedTuple):
@@ -150,18 +152,31 @@ def _without(fields: Mapping[str, Value], gone: set[Path]) -> dict[str, Value]:
 class SetAside:
     """The values that were set aside, and whether a finding may follow from that."""
 
-    __slots__ = ("_around", "_paths")
+    __slots__ = ("_tree",)
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        self._paths: Final = frozenset(paths)
-        #: Everything that one of the values is in, or is.
-        self._around: Final = frozenset(path[:length] for path in self._paths for length in range(len(path) + 1))
+        #: Paths with a common beginning told once; what has nothing below it was set aside.
+        self._tree: Final[_Tree] = {}
+        for path in paths:
+            node = self._tree
+            for part in path:
+                node = node.setdefault(part, {})
 
     def explains(self, finding: Finding) -> bool:
         """Tell whether a finding is about one of the values, or may follow from what it lacks."""
+        if not self._tree:
+            return False
         return self._within(finding.path) or any(
-            source in self._around or self._within(source) for source in finding.sources or (finding.path,)
+            self._within(source, around=True) for source in finding.sources or (finding.path,)
         )
 
-    def _within(self, path: Path) -> bool:
-        return any(path[:length] in self._paths for length in range(len(path) + 1))
+    def _within(self, path: Path, *, around: bool = False) -> bool:
+        """Tell whether a path leads into one of the values, or to something *around* one."""
+        node = self._tree
+        for part in path:
+            if part not in node:
+                return False
+            node = node[part]
+            if not node:
+                return True
+        return around

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ugm.config.places import Path, cut
 from ugm.config.schema import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
 
-__all__ = ["KINDS", "Entry", "Finding", "PartitionSpot", "QueueSpot"]
+__all__ = ["KINDS", "Chain", "Entry", "Finding", "PartitionSpot", "QueueSpot"]
 
 #: The two kinds of names in a limit, and the fields that list them.
 KINDS: Final = (("user", "users"), ("group", "groups"))
+
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Finding(NamedTuple):
@@ -40,10 +43,37 @@ class Entry(NamedTuple):
     limit: LimitConfig
 
 
+class Chain(NamedTuple):
+    """The entries of one name from a queue upward; names that are in the same limits all the way up share theirs."""
+
+    spot: QueueSpot
+    entry: Entry
+    #: That of the next queue above which has the name; None if none has.
+    above: Chain | None
+
+    def upward(self) -> Iterator[Chain]:
+        """Yield the chain, and what is left of it from each queue above."""
+        chain: Chain | None = self
+        while chain is not None:
+            yield chain
+            chain = chain.above
+
+
 class QueueSpot:
     """A queue in its tree and in the file."""
 
-    __slots__ = ("_at", "_below", "_by_name", "_limits_path", "children", "entries", "parent", "queue")
+    __slots__ = (
+        "_by_name",
+        "_limits_path",
+        "at",
+        "below",
+        "chains",
+        "children",
+        "entries",
+        "maxima",
+        "parent",
+        "queue",
+    )
 
     def __init__(
         self,
@@ -56,16 +86,37 @@ class QueueSpot:
     ) -> None:
         self.queue: Final = queue
         self.parent: Final = parent
-        #: From the path of the parent, if there is one.
-        self._at: Final = at
-        self._below: Final = below
+        #: Its path, from that of the parent if there is one; and where the queues below it are, if not in it.
+        self.at: Final = at
+        self.below: Final = below
         self._limits_path: Final = limits_path
         self._by_name: dict[str, QueueSpot] | None = None
+        #: What it allows at most of each resource.
+        self.maxima: Final[Mapping[str, int]] = dict(queue.max_resources) if queue.max_resources else _NONE
         #: By field (``users``, ``groups``) and name; of a name given twice the first.
         self.entries: Final = _entries(queue)
+        #: By field and name.
+        self.chains: Final = {field: self._chains(field) for _, field in KINDS}
         self.children: Final = tuple(
             QueueSpot(queue_below, ("queues", index), parent=self) for index, queue_below in enumerate(queue.queues)
         )
+
+    def _chains(self, field: str) -> Mapping[str, Chain]:
+        entries = self.entries[field]
+        above: dict[str, Chain] = {}
+        missing = set(entries)
+        for spot in self.ancestors() if entries else ():
+            found = spot.chains[field].keys() & missing
+            above.update((name, spot.chains[field][name]) for name in found)
+            missing -= found
+        shared: dict[tuple[int, int], Chain] = {}
+        chains: dict[str, Chain] = {}
+        for name, entry in entries.items():
+            key = (entry.at, id(above.get(name)))
+            if key not in shared:
+                shared[key] = Chain(self, entry, above.get(name))
+            chains[name] = shared[key]
+        return chains
 
     # A tree of queues may be large and deep, so paths are put together only where something is reported.
 
@@ -82,11 +133,11 @@ class QueueSpot:
         spot = self
         while spot.parent is not None:
             above = spot.parent
-            if above._below is not None:
-                return (*above._below, *spot._at[1:], *chain.from_iterable(reversed(parts)))
-            parts.append(spot._at)
+            if above.below is not None:
+                return (*above.below, *spot.at[1:], *chain.from_iterable(reversed(parts)))
+            parts.append(spot.at)
             spot = above
-        return (*spot._at, *chain.from_iterable(reversed(parts)))
+        return (*spot.at, *chain.from_iterable(reversed(parts)))
 
     @property
     def limits_path(self) -> Path:

@@ -1,7 +1,8 @@
 """YAML text to plain data, with the place of every value.
 
-What is no text, too large, or has directives is refused here before the parser sees it; what comes out of the parser is put together
-in `ugm.config._builder`. Loading finds as much as it can: it stops only at what is no YAML or too much of it.
+What is no text, is too large, or has directives is refused here before the parser sees it; what comes out of the parser
+is put together in `ugm.config._builder`. Loading finds as much as it can: it stops only at what is no YAML or too much
+of it.
 
 Nothing here knows of queues and limits.
 """
@@ -15,6 +16,7 @@ import yaml
 
 from ugm.config._builder import (
     MAX_ALIASED,
+    MAX_COLLECTIONS,
     MAX_DEPTH,
     MAX_KEYS,
     MAX_VALUES,
@@ -31,6 +33,7 @@ from ugm.errors import ConfigError
 __all__ = [
     "MAX_ALIASED",
     "MAX_BYTES",
+    "MAX_COLLECTIONS",
     "MAX_DEPTH",
     "MAX_KEYS",
     "MAX_VALUES",

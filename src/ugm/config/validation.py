@@ -13,11 +13,12 @@ from ugm.config.findings import Finding, PartitionSpot
 from ugm.config.scalars import quote
 from ugm.config.schema import SchedulerConfig
 from ugm.config.validation_limits import LIMIT_RULES
-from ugm.config.validation_placement import PLACEMENT_RULES
+from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
 
 __all__ = ["find_problems"]
 
+_WITH_LIMITS: Final = (*QUEUE_RULES, *LIMIT_RULES)
 _NODE_SORT_POLICIES: Final = ("", "fair", "binpacking")
 
 
@@ -25,12 +26,15 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
     """Apply every rule to a configuration."""
     yield from partitions_exist(config)
     yield from partition_names_differ(config)
-    for index, partition in enumerate(config.partitions):
-        spot = PartitionSpot(partition, ("partitions", index))
+    spots = [PartitionSpot(partition, ("partitions", index)) for index, partition in enumerate(config.partitions)]
+    if pattern := next(placement_patterns_are_short(spots), None):
+        yield pattern
+        return
+    for spot in spots:
         for rule in PARTITION_RULES:
             yield from rule(spot)
         for queue in spot.root.walk():
-            for queue_rule in (*QUEUE_RULES, *LIMIT_RULES):
+            for queue_rule in _WITH_LIMITS if queue.queue.limits else QUEUE_RULES:
                 yield from queue_rule(queue)
 
 

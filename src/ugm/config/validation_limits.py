@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ugm.config.findings import KINDS, Entry, Finding, QueueSpot
+from ugm.config.findings import KINDS, Chain, Entry, Finding, QueueSpot
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.config.schema import LimitConfig
@@ -155,7 +155,11 @@ def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     for kind, field in KINDS:
+        exceeded: dict[tuple[int, int], bool] = {}
         for held in _held(spot, field):
+            # Where no limit above is exceeded, which of them comes first makes no difference.
+            if not any(_exceeds(held, above, exceeded) for above in held.above):
+                continue
             for resource, amount, most, above in held.resources_above():
                 asked, allowed = format_amount(resource, amount), format_amount(resource, most)
                 text = f"may use {cut(resource)} {asked} here, but only {allowed} in {above}"
@@ -186,6 +190,15 @@ def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
                     code = f"limit-{kind}-applications-above-{above.relation}"
                     message = f"{who} {count} applications {where}"
                     yield Finding((*path, "maxapplications"), code, message, sources)
+
+
+def _exceeds(held: _Held, above: _Above, known: dict[tuple[int, int], bool]) -> bool:
+    """Tell whether a limit has more of anything than one above, once for each two."""
+    key = (held.at, id(above))
+    if key not in known:
+        most = above.max_resources
+        known[key] = any(amount > most.get(name, amount) for name, amount in (held.limit.max_resources or {}).items())
+    return known[key]
 
 
 class _Above(NamedTuple):
@@ -236,28 +249,31 @@ def _held(spot: QueueSpot, field: str) -> Iterator[_Held]:
     Names of a limit that the same entries hold come together: one comparison of the amounts, of which there may be as
     many as names, serves them all.
     """
-    names = spot.entries[field].keys()
-    holding = [(above, above.entries[field]) for above in spot.ancestors() if above.entries[field]]
-    if not names or not holding:
+    chains = spot.chains[field]
+    if not chains or spot.parent is None:
         return
-    #: For each name, the positions in `holding` of the queues that name it, and of the limits that do.
-    chains: dict[str, tuple[tuple[int, int], ...]] = {}
-    entries: dict[tuple[int, int], _Above] = {}
-    for position, (above, named) in enumerate(holding):
-        for name in named.keys() & names:
-            key = (position, named[name].at)
-            chains[name] = (*chains.get(name, ()), key)
-            if key not in entries:
-                entries[key] = _above(above, named[name], "ancestor")
-    wildcards = [_above(above, named[WILDCARD], "wildcard") for above, named in holding if WILDCARD in named]
+    known: dict[int, _Above] = {}
+    wildcards = [
+        _above(above, above.entries[field][WILDCARD], "wildcard")
+        for above in spot.ancestors()
+        if WILDCARD in above.entries[field]
+    ]
     for index, limit in enumerate(spot.queue.limits):
-        groups: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        groups: dict[int, tuple[Chain | None, list[str]]] = {}
         for name in limit.users if field == "users" else limit.groups:
-            groups.setdefault(chains.get(name, ()), []).append(name)
-        for chain, together in groups.items():
-            held_by = [entries[key] for key in chain] or wildcards
+            chain = chains[name].above
+            groups.setdefault(id(chain), (chain, []))[1].append(name)
+        for chain, together in groups.values():
+            held_by = [_known(link, known) for link in chain.upward()] if chain else wildcards
             if held_by:
                 yield _Held(index, limit, together, held_by)
+
+
+def _known(chain: Chain, known: dict[int, _Above]) -> _Above:
+    key = id(chain.entry)
+    if key not in known:
+        known[key] = _above(chain.spot, chain.entry, "ancestor")
+    return known[key]
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:

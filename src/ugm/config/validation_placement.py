@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ugm.config.findings import Finding, PartitionSpot, QueueSpot
@@ -14,7 +14,7 @@ from ugm.config.schema import PlacementRule
 from ugm.config.validation_limits import GROUP_NAME, USER_NAME
 from ugm.identity import ROOT
 
-__all__ = ["PLACEMENT_RULES"]
+__all__ = ["PLACEMENT_RULES", "placement_patterns_are_short"]
 
 _RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*")
 _FILTER_TYPES: Final = ("", "allow", "deny")
@@ -25,6 +25,10 @@ _BACKTRACKING: Final = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P[=>])|\\[1-9]")
 #: Sets within sets, which the peer reads in another way.
 _NESTED_SET: Final = re.compile(r"(?<!\\)\[(?:[^\]\\]|\\.)*?(?:\[|--|&&|~~|\|\|)")
 _LONGEST_PATTERN: Final = 1000
+#: What Python's patterns have and the peer's do not: other characters than those of names, by their number.
+_NUMBERED: Final = re.compile(r"\\[uUN]")
+#: The most characters that all patterns have together: to compile one takes microseconds for each.
+_MOST_PATTERNS: Final = 100_000
 #: How much of the path of a queue a sentence shows.
 _LONGEST_PATH: Final = 1000
 #: The rule whose queue is known from the configuration alone.
@@ -105,8 +109,27 @@ def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
                     yield Finding((*path, "filter", field, 0), f"placement-filter-{field}-invalid", message)
 
 
+def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Finding]:
+    """The regular expressions of all filters have 100,000 characters at most; with more, none is looked at.
+
+    It protects the reader alone: the peer sets no bound.
+    """
+    total = 0
+    for spot in spots:
+        for chain in _chains(spot):
+            for rule, path in chain:
+                for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
+                    total += min(len(names[0]), _LONGEST_PATTERN) if len(names) == 1 else 0
+                    if total > _MOST_PATTERNS:
+                        message = f"the filters have patterns of more than {_MOST_PATTERNS} characters together"
+                        yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
+
+
 def _is_pattern(text: str) -> bool:
     if len(text) > _LONGEST_PATTERN or not _PATTERN_SIGN.search(text):
+        return False
+    # Names are ASCII, and sets of other characters take long to compile.
+    if not text.isascii() or _NUMBERED.search(text):
         return False
     if _BACKTRACKING.search(text) or _NESTED_SET.search(text):
         return False

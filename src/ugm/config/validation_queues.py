@@ -73,7 +73,7 @@ def max_fits_above(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
     """
-    for name, amount in (spot.queue.max_resources or {}).items():
+    for name, amount in spot.maxima.items():
         above = _nearest_max(spot.parent, name)
         if above and amount > above[1]:
             message = f"{spot.queue_path} may use {_text(name, amount)} at most, but {_owner(above, name)}"
@@ -113,7 +113,7 @@ def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generat
         What the queue claims of the one above it.
     """
     most = {} if most is None else most
-    own = spot.queue.max_resources or {}
+    own = spot.maxima
     hidden = {name: most[name] for name in own if name in most}
     most.update((name, (spot, amount)) for name, amount in own.items())
     claimed: dict[str, int] = {}
@@ -198,9 +198,8 @@ def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
 def _nearest_max(spot: QueueSpot | None, name: str) -> tuple[QueueSpot, int] | None:
     """Find the nearest maximum of a resource, from a queue upward."""
     while spot is not None:
-        most = spot.queue.max_resources
-        if most is not None and name in most:
-            return spot, most[name]
+        if name in spot.maxima:
+            return spot, spot.maxima[name]
         spot = spot.parent
     return None
 

@@ -102,7 +102,7 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
     with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
         try:
             for line_number, line in _lines(text):
-                if line.lstrip().startswith(";") or (len(line) <= _MAX_LINE and line.isspace()):
+                if line.lstrip().startswith(";") or (len(line) <= _MAX_LINE and not line.strip()):
                     continue
                 record = _parse_line(line, name, line_number)
                 if record.submit_time < latest:
@@ -121,7 +121,7 @@ def _lines(text: TextIOBase) -> Iterator[tuple[int, str]]:
     number = 0
     while line := text.readline(_MAX_LINE + 1):
         number += 1
-        yield number, line
+        yield number, line.removesuffix("\n")
         while not line.endswith("\n") and (line := text.readline(_MAX_LINE + 1)):
             pass
 
