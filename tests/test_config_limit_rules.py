@@ -350,3 +350,23 @@ def test_findings_come_one_by_one() -> None:
     finding = next(limit_resources_fit_ancestors(root.children[0].children[0]))
 
     assert finding.path == ("queues", 0, "queues", 0, "limits", 0, "maxresources", "memory")
+
+
+def test_the_nearest_limit_that_sets_an_amount_holds() -> None:
+    """Of several entries above, some shared between names, the nearest that sets a resource hides those beyond it."""
+    text = """
+partitions:
+- queues:
+  - name: a
+    limits: [{users: [ana, ben, eve], maxresources: {vcore: 1, memory: 1}}]
+    queues:
+    - name: b
+      limits: [{users: [ana], maxresources: {vcore: 1}}, {users: [ben], maxresources: {memory: 1}}]
+      queues: [{name: c, limits: [{users: [ana, ben, eve, joe], maxresources: {vcore: 1, memory: 2}}]}]
+"""
+
+    assert [problem.splitlines()[2] for problem in problems_of(text)] == [
+        "user 'ana' may use memory 2 here, but only 1 in root.a (limits[0])",
+        "user 'ben' may use memory 2 here, but only 1 in root.a.b (limits[1])",
+        "user 'eve' may use memory 2 here, but only 1 in root.a (limits[0])",
+    ]

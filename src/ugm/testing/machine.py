@@ -54,8 +54,12 @@ from ugm.testing.strategies import (
 
 __all__ = ["TrackerMachine"]
 
-#: What `st.runner` draws is the machine itself, so that requests fit its configuration and name what runs.
-_REQUESTS = st.runner().flatmap(lambda machine: requests(machine.config))
+#: Stands for a request made before until there is one.
+_NOTHING = Request(ROOT, f"{USERS[0]}-1", Resource(), UserGroup(USERS[0]))
+
+#: What `st.runner` draws is the machine itself, so that requests fit its configuration and name what runs. Every other
+#: one was made before, with the same objects: schedulers repeat themselves, and that goes other ways in a tracker.
+_REQUESTS = st.runner().flatmap(lambda machine: requests(machine.config) | st.sampled_from(machine.made or [_NOTHING]))
 _GANGS = st.runner().flatmap(lambda machine: request_streams(machine.config, longest=4))
 _RUNNING = st.runner().flatmap(lambda machine: st.sampled_from(machine.model.running()))
 
@@ -110,6 +114,7 @@ class TrackerMachine(RuleBasedStateMachine):
         tracker: what is tested.
         model: what is believed.
         config: the configuration in force.
+        made: the requests so far.
     """
 
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
@@ -117,6 +122,7 @@ class TrackerMachine(RuleBasedStateMachine):
     tracker: Tracker
     model: Model
     config: PartitionSpec
+    made: list[Request]
 
     def make_tracker(self, config: PartitionSpec) -> Tracker:
         """Return the tracker to be tested, with nothing running and the limits of *config* in force."""
@@ -130,7 +136,7 @@ class TrackerMachine(RuleBasedStateMachine):
     @initialize(config=partitions())
     def start(self, config: PartitionSpec) -> None:
         """Begin with a configuration and nothing running."""
-        self.config = config
+        self.config, self.made = config, []
         self.model = Model(config, self.group_limits)
         self.tracker = self.make_tracker(config)
 
@@ -146,6 +152,7 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(request=_REQUESTS)
     def increase_tracked_resource(self, request: Request) -> None:
         """An increase is allowed exactly if it fits every limit."""
+        self.made.append(request)
         allowed = self.tracker.increase_tracked_resource(*request)
         _agree(allowed, not self.model.increase(*request), "increase_tracked_resource")
 
@@ -196,6 +203,7 @@ class TrackerMachine(RuleBasedStateMachine):
     @rule(request=_REQUESTS)
     def increase(self, request: Request) -> None:
         """A denial names every limit in the way, the user's before the group's, each leaf to root."""
+        self.made.append(request)
         decision = self.more.increase(*request)
         _agree(_by_place(decision.violations), _by_place(self.model.increase(*request)), "increase")
 
