@@ -255,8 +255,16 @@ def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argume
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
 def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
     """What is no partition is refused, and so is a whole configuration; the limits before it hold."""
-    with refused(manager, RequestError, f"config {config!r}: expected one partition of a configuration"):
+    told = f"config {type(config).__name__!r}: expected one partition: pass config.partition()"
+    with refused(manager, RequestError, told):
         manager.update_config(config)
+
+
+@pytest.mark.parametrize("gang", [7, [7], [("root", "app-1")]])
+def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
+    """What is no request cannot be part of a gang."""
+    with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
+        manager.increase_all(gang)
 
 
 def test_limits_are_for_several_names(manager: Manager) -> None:

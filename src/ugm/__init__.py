@@ -1,4 +1,4 @@
-"""Hierarchical quotas for users, groups and queues: tracked, enforced and explained.
+"""Quotas for users and groups in a hierarchy of queues: tracked, enforced and explained.
 
 Everything that an embedding program needs is here. Importing this package loads neither pydantic nor yaml; reading a
 configuration does.

@@ -160,6 +160,8 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
     >>> parse_quantity("2", vcore=True), parse_quantity("250m", vcore=True)
     (2000, 250)
     """
+    if not isinstance(text, str):
+        raise QuantityError(repr(text), "expected a text, such as '4Gi'")
     found = _QUANTITY.fullmatch(text.strip(_BLANKS))
     if found is None:
         raise QuantityError(text, "expected digits and at most one suffix")

@@ -168,7 +168,8 @@ class Limits:
         users: dict[str, Level] = {}
         groups: dict[str, Level] = {}
         if partition is not None and not hasattr(partition, "root"):
-            raise RequestError("config", partition, "expected one partition of a configuration")
+            # The name will do: a whole configuration is no help in a message.
+            raise RequestError("config", type(partition).__name__, "expected one partition: pass config.partition()")
         if partition is not None:
             for path, queue in _walk(partition.root, ROOT):
                 entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]

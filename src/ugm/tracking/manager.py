@@ -151,7 +151,7 @@ class Manager:
         """
         demand = Demand(self._ledger)
         # Whatever makes the requests is foreign code, and done with before the lock is taken.
-        batch = [Request(*request) for request in requests]
+        batch = _batch(requests)
         with self._lock:
             try:
                 for queue_path, application_id, usage, user in batch:
@@ -400,6 +400,13 @@ class Manager:
         """
         with self._lock:
             verify(self._ledger)
+
+
+def _batch(requests: Iterable[Request]) -> list[Request]:
+    try:
+        return [Request(*request) for request in requests]
+    except TypeError as error:
+        raise RequestError("requests", requests, "expected Requests, or tuples of their four parts") from error
 
 
 def _swapped(violation: Violation, placeholder: Resource) -> Violation:

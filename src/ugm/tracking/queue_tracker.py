@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, final
 
 from ugm.errors import NotTrackedError, RequestError
-from ugm.hierarchy import Layout, Limit, Node, charge
+from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, count_of, row_of
@@ -311,11 +311,6 @@ class QueueTracker:
                         if path not in counted:
                             counted.add(path)
                             node.running += 1
-
-    @property
-    def layout(self) -> Layout:
-        """The layout of the counters."""
-        return self._epoch.layout
 
     def uncounted(self) -> list[str]:
         """Return the limited queues that have no counter though something runs there, of which there must be none."""
