@@ -8,7 +8,7 @@ Source: Apache YuniKorn, user based resource usage tracking, "User tracking".
 
 from __future__ import annotations
 
-from typing import Self, final
+from typing import final
 
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
@@ -16,13 +16,14 @@ from ugm.resources import Resource
 from ugm.tracking._arguments import application_of, name_of
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["UserTracker"]
 
 
 @final
-class UserTracker:
+class UserTracker(NamedTracker):
     """What one user uses in which queues, with the group of every application.
 
     Args:
@@ -38,38 +39,23 @@ class UserTracker:
     Resource(memory=4)
     """
 
-    __slots__ = ("choices", "queue")
+    __slots__ = ("choices",)
 
-    #: Where the usage is kept.
-    queue: QueueTracker
     #: The groups of applications that have not been charged yet; a holding knows its own. None while there are none.
     choices: dict[str, QueueTracker | None] | None
 
     def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
-        self.queue = QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force)
-        self.choices = None
+        self.keep_in(QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force))
 
-    @classmethod
-    def of(cls, queue: QueueTracker) -> Self:
-        """Return a user tracker that keeps its usage in *queue*."""
-        tracker = cls(queue.name, queue.in_force)
-        tracker.queue = queue
-        return tracker
+    def keep_in(self, queue: QueueTracker) -> None:
+        """Begin with what *queue* holds, and with no choices."""
+        super().keep_in(queue)
+        self.choices = None
 
     @property
     def user_name(self) -> str:
         """The user."""
         return self.queue.name
-
-    @property
-    def usage(self) -> Resource:
-        """What is used in all queues together, without zeros."""
-        return self.queue.usage
-
-    @property
-    def applications(self) -> tuple[str, ...]:
-        """The applications of the user that run in any queue, sorted."""
-        return self.queue.running_applications
 
     def has_group_for_app(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application."""
@@ -129,17 +115,3 @@ class UserTracker:
             if charged:
                 self.forget_choice(application_id)
         return charged
-
-    def decrease_resource(
-        self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
-    ) -> None:
-        """Give *usage* back to the user and to the group of the application; see `QueueTracker.decrease_resource`."""
-        self.queue.decrease_resource(queue_path, application_id, usage, remove_app=remove_app)
-
-    def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
-        """Limit the running applications by hand; see `QueueTracker.set_max_applications`."""
-        self.queue.set_max_applications(count, queue_path)
-
-    def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
-        """Limit the resources by hand; see `QueueTracker.set_max_resources`."""
-        self.queue.set_max_resources(resource, queue_path)
