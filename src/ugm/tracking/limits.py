@@ -275,15 +275,12 @@ class LimitsInForce:
     def swap(self, limits: Limits) -> None:
         """Put *limits* in force."""
         self.limits = limits
-        self._begin(limits.names)
+        layout = Layout(limits.names)
+        # The same names keep the same layout: rows that the caller's vectors remember stay good.
+        self.epoch = Epoch(self.epoch.layout if layout.names == self.epoch.layout.names else layout)
 
     def count(self, names: Iterable[str]) -> None:
         """Make room in every counter for resources that only a limit set by hand names."""
         layout = Layout((*names, *self.epoch.layout.names))
         if layout.names != self.epoch.layout.names:
             self.epoch = Epoch(layout)
-
-    def _begin(self, names: Iterable[str]) -> None:
-        layout = Layout(names)
-        # The same names keep the same layout: rows that the caller's vectors remember stay good.
-        self.epoch = Epoch(self.epoch.layout if layout.names == self.epoch.layout.names else layout)

@@ -143,8 +143,8 @@ class Manager:
         """Grant several increases together, or none of them: a gang.
 
         Each request is a `ugm.Request`, or a tuple of its four parts. They may be of one application or of many,
-        in any queues. A denial names every limit that all of them together would exceed, with what all of them
-        together ask of it.
+        in any queues; each is held to the limits as if those before it had been granted. A denial names every limit
+        that was short, with what all of them together ask of it.
 
         Raises:
             RequestError: as for `increase`, for any of the requests; nothing has changed.
