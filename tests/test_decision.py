@@ -88,7 +88,7 @@ def test_to_dict() -> None:
         "can_wait": True,
         "violations": [
             {
-                "tracker": "user",
+                "kind": "user",
                 "name": "sue",
                 "queue_path": "root",
                 "limit_name": "sue",
@@ -100,7 +100,23 @@ def test_to_dict() -> None:
                 "can_wait": True,
             }
         ],
+        "evictions": [],
     }
+
+
+def test_evictions_are_told() -> None:
+    """What is given up for a request is told, and what would be."""
+    assert str(Decision((), ("a-1", "a-2"))) == "allowed, evicting 'a-1', 'a-2'"
+    assert str(Decision((CROWDED,), ("a-1",))).splitlines()[-1] == "  evicting 'a-1' would let it in"
+
+
+def test_a_limit_without_a_queue_or_a_name_is_told_without() -> None:
+    """The limit of a queue, or of another quota model, is told in its own terms."""
+    queue = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "pods", 5, 4, 2)
+    licence = Violation("licence", "matlab", "", "", "seats", 5, 4, 2)
+
+    assert str(queue) == "queue root.prod: 2 pods requested, 4 of 5 used, 1 too much"
+    assert str(licence) == "licence 'matlab': 2 seats requested, 4 of 5 used, 1 too much"
 
 
 def test_is_a_value() -> None:

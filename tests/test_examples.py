@@ -94,10 +94,10 @@ def test_limits_of_every_kind_bite(report: Report) -> None:
     """Named and wildcard limits, of users and groups, on resources and on applications, hold jobs."""
     holding = [limit for limit in report.limits if limit.held_jobs]
 
-    assert {limit.tracker for limit in holding} == {TrackingType.USER, TrackingType.GROUP}
+    assert {limit.kind for limit in holding} == {TrackingType.USER, TrackingType.GROUP}
     assert {limit.limit_name == "*" for limit in holding} == {True, False}
     assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
-    assert any(limit.limit_name == "*" for limit in holding if limit.tracker is TrackingType.GROUP)
+    assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)
 
 
 def test_most_users_do_not_wait(report: Report) -> None:

@@ -78,7 +78,7 @@ def test_groups_are_several(groups: Wrong) -> None:
 
 def test_tracking_types_are_words() -> None:
     """The types write as the words that people use."""
-    assert [str(kind) for kind in TrackingType] == ["user", "group"]
+    assert [str(kind) for kind in TrackingType] == ["user", "group", "queue"]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_denial_names_every_limit_in_order() -> None:
     manager.increase("root.a", "app-1", ONE, SUE)
     decision = manager.increase("root.a", "app-2", Resource(memory=2), SUE)
 
-    assert [(told.tracker.value, told.queue_path, told.resource) for told in decision.violations] == [
+    assert [(told.kind, told.queue_path, told.resource) for told in decision.violations] == [
         ("user", "root.a", "memory"),
         ("user", "root", None),
         ("group", "root.a", "memory"),

@@ -166,7 +166,7 @@ def test_figures_of_a_limit() -> None:
     # The key of the limit, where it is set, the limit, peak and whose, names held to it, jobs, seconds, rejected, whom.
     whom = (Hit("bob", 1, 9), Hit("sue", 1, 8))
     key = ("group", "root", "dev", "vcore", "root limits[0]")
-    assert LimitFigures(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures  # type: ignore[arg-type] # the enum equals its text
+    assert LimitFigures(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures
 
 
 def test_a_wildcard_is_one_limit_of_many_users() -> None:

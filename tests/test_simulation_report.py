@@ -15,7 +15,7 @@ from ugm.simulation import Hit, LimitFigures, Rejection, Report, Waiting
 from ugm.simulation.render import brief_amount, brief_time, render
 
 LIMIT = LimitFigures(
-    tracker=TrackingType.USER,
+    kind=TrackingType.USER,
     queue_path="root.prod",
     limit_name="*",
     resource="memory",
@@ -88,7 +88,7 @@ def test_json() -> None:
 
 
 LIMIT_JSON = {
-    "tracker": "user",
+    "kind": "user",
     "queue_path": "root.prod",
     "limit_name": "*",
     "resource": "memory",

@@ -255,7 +255,7 @@ def test_questions_change_nothing_for_others() -> None:
             manager.effective_limits(USERS[2], "root.a")
             for usage in manager.get_users_resources():
                 assert set(usage.groups) == set(usage.queues.running_applications)
-            assert "ghost" not in [told.name for told in manager.over_limit() if told.tracker is TrackingType.USER]
+            assert "ghost" not in [told.name for told in manager.over_limit() if told.kind is TrackingType.USER]
 
     run(lambda number: workers[number].work(100), ask, swapping(manager))
     verify_all(manager)

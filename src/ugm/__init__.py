@@ -18,6 +18,7 @@ from ugm.errors import (
     UgmError,
 )
 from ugm.identity import TrackingType, UserGroup
+from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel
 from ugm.resources import Resource
 from ugm.tracking import (
     EffectiveLimit,
@@ -41,9 +42,12 @@ if TYPE_CHECKING:
     from ugm.config import load_config, parse_config
 
 __all__ = [
+    "Claim",
     "ConfigError",
     "Decision",
+    "DemandModel",
     "EffectiveLimit",
+    "EvictingModel",
     "GroupTracker",
     "GroupUsage",
     "InvariantError",
@@ -58,6 +62,7 @@ __all__ = [
     "QueueLimits",
     "QueueTracker",
     "QueueUsage",
+    "QuotaModel",
     "ReleaseError",
     "Request",
     "RequestError",

@@ -15,6 +15,8 @@ from ugm.resources import MEMORY, VCORE, format_amount
 
 __all__ = ["ALLOWED", "Decision", "Violation", "exceeded", "over"]
 
+_QUEUE: Final = TrackingType.QUEUE
+
 
 class Violation(NamedTuple):
     """One limit that a request would exceed, or, with nothing requested, that is exceeded already.
@@ -26,12 +28,13 @@ class Violation(NamedTuple):
     (True, True)
     """
 
-    tracker: TrackingType
-    #: Whose limit it is: the user, or the group that the application is charged to.
+    #: What is limited: a `ugm.TrackingType`, or the word of another quota model for what its limits are set on.
+    kind: str
+    #: Whose limit it is: the user, the group that the application is charged to, the queue.
     name: str
-    #: Where the limit holds; the request may come from any queue below.
+    #: Where the limit holds; the request may come from any queue below. Empty if it has nothing to do with queues.
     queue_path: str
-    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``.
+    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``. Empty for other kinds.
     limit_name: str
     #: None for the number of running applications.
     resource: str | None
@@ -51,29 +54,38 @@ class Violation(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the violation for JSON, in the same words as its attributes."""
-        return {**self._asdict(), "tracker": self.tracker.value, "shortfall": self.shortfall, "can_wait": self.can_wait}
+        return {**self._asdict(), "kind": str(self.kind), "shortfall": self.shortfall, "can_wait": self.can_wait}
 
     def __str__(self) -> str:
-        where = f"{self.tracker} {self.name!r} in {self.queue_path}"
-        whose = f"(limit for {self.limit_name!r})"
+        return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
+
+    def _where(self) -> str:
+        if self.name == self.queue_path:
+            return f"{self.kind} {self.name}"
+        return f"{self.kind} {self.name!r}" + (f" in {self.queue_path}" if self.queue_path else "")
+
+    def _what(self) -> str:
         if self.resource is None:
             asked = f", {self.requested} more requested" if self.requested else ""
-            return f"{where}: {self.used} of {self.limit} applications running{asked} {whose}"
+            return f"{self.used} of {self.limit} applications running{asked}"
         used, limit, requested, shortfall = (
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
         )
         if not self.requested:
-            return f"{where}: {used} {self.resource} used of {limit}, {shortfall} too much {whose}"
+            return f"{used} {self.resource} used of {limit}, {shortfall} too much"
         if not self.can_wait:
-            return f"{where}: {requested} {self.resource} requested, never more than {limit} allowed {whose}"
-        return f"{where}: {requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much {whose}"
+            return f"{requested} {self.resource} requested, never more than {limit} allowed"
+        return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"
 
 
 class Decision(NamedTuple):
     """The answer to a request: true when it is allowed."""
 
-    #: Every limit in the way, the user's before the group's, each leaf to root; empty when allowed.
+    #: Every limit in the way: the user's, the group's, the queue's, those of other models; each leaf to root.
     violations: tuple[Violation, ...] = ()
+    #: The allocations that a quota model gives up for the request: those that were released for it if it is allowed,
+    #: those whose release would let it in if it is denied.
+    evictions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.violations
@@ -94,13 +106,16 @@ class Decision(NamedTuple):
             "allowed": self.allowed,
             "can_wait": self.can_wait,
             "violations": [violation.to_dict() for violation in self.violations],
+            "evictions": list(self.evictions),
         }
 
     def __str__(self) -> str:
+        evicted = ", ".join(map(repr, self.evictions))
         if self.allowed:
-            return "allowed"
+            return f"allowed, evicting {evicted}" if evicted else "allowed"
         advice = "waiting can help" if self.can_wait else "waiting can never help"
-        return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations)])
+        more = [f"  evicting {evicted} would let it in"] if evicted else []
+        return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations), *more])
 
 
 #: The one decision without violations; most decisions are this object.
@@ -140,5 +155,5 @@ def over(node: Node[OwnerT]) -> Iterator[Violation]:
 
 def _violation(node: Node[OwnerT], resource: str | None, limit: int, free: int, requested: int) -> Violation:
     owner = node.owner
-    limit_name = WILDCARD if node.limit.wildcard else owner.name
+    limit_name = WILDCARD if node.limit.wildcard else "" if owner.kind is _QUEUE else owner.name
     return Violation(owner.kind, owner.name, node.queue_path, limit_name, resource, limit, limit - free, requested)

@@ -26,6 +26,7 @@ class TrackingType(StrEnum):
 
     USER = "user"
     GROUP = "group"
+    QUEUE = "queue"
 
 
 @final

@@ -90,7 +90,7 @@ def explaining(decision: Decision) -> None:
     assert_type(decision.can_wait, bool)
     assert_type(decision.violations, tuple[Violation, ...])
     violation = decision.violations[0]
-    assert_type(violation.tracker, TrackingType)
+    assert_type(violation.kind, str)
     assert_type(violation.resource, str | None)
     assert_type(violation.shortfall, int)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import UserGroup
 from ugm.resources import Resource
 from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.report import Hit, LimitFigures
@@ -27,7 +27,7 @@ __all__ = ["Gauge", "Gauges", "Kind", "Rule"]
 class _RuleKey(NamedTuple):
     """One amount in the configuration: one resource, or the application count, of one name in one queue."""
 
-    tracker: TrackingType
+    kind: str
     queue_path: str
     limit_name: str
     resource: str | None
@@ -177,14 +177,14 @@ class Gauges:
 
     def __init__(self, manager: Manager) -> None:
         self._manager: Final = manager
-        self._gauges: dict[tuple[TrackingType, str, str, str | None], Gauge] = {}
+        self._gauges: dict[tuple[str, str, str, str | None], Gauge] = {}
         #: What the manager said, by queue path and user: limits do not change during a replay.
         self._limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = {}
         self.rules = {}
 
     def of(self, violation: Violation) -> Gauge:
         """Return the gauge of a limit that a job has met."""
-        return self._gauges[violation.tracker, violation.name, violation.queue_path, violation.resource]
+        return self._gauges[violation.kind, violation.name, violation.queue_path, violation.resource]
 
     def for_job(self, job: Job) -> list[tuple[Gauge, int]]:
         """Return every gauge that a job counts on, with the amount."""
@@ -199,9 +199,9 @@ class Gauges:
         ]
 
     def _gauge(self, limit: EffectiveLimit, resource: str | None, most: int) -> Gauge:
-        place = (limit.tracker, limit.name, limit.queue_path, resource)
+        place = (limit.kind, limit.name, limit.queue_path, resource)
         if (gauge := self._gauges.get(place)) is None:
-            key = _RuleKey(limit.tracker, limit.queue_path, limit.limit_name, resource)
+            key = _RuleKey(limit.kind, limit.queue_path, limit.limit_name, resource)
             rule = self.rules.setdefault(key, Rule(key, limit.place, most))
             gauge = self._gauges[place] = Gauge(rule, limit.name)
             rule.gauges.append(gauge)

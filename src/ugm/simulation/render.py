@@ -198,7 +198,7 @@ def _rejection_table(report: Report, top: int) -> Table:
 
 
 def _whose(limit: LimitFigures) -> str:
-    return _shown(f"{limit.tracker} {limit.limit_name}")
+    return _shown(f"{limit.kind} {limit.limit_name}")
 
 
 def _most(limit: LimitFigures) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from ugm.identity import TrackingType
 from ugm.resources import Resource
 
 __all__ = ["Hit", "LimitFigures", "Rejection", "Report", "Waiting"]
@@ -75,7 +74,7 @@ class LimitFigures:
     up to all the waiting there was.
     """
 
-    tracker: TrackingType
+    kind: str
     queue_path: str
     #: The user or group that the limit is for, or ``*``.
     limit_name: str
@@ -98,7 +97,7 @@ class LimitFigures:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for JSON."""
-        return {**asdict(self), "tracker": self.tracker.value, "users": [asdict(hit) for hit in self.users]}
+        return {**asdict(self), "kind": str(self.kind), "users": [asdict(hit) for hit in self.users]}
 
 
 @final

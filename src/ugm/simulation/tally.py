@@ -94,7 +94,7 @@ def _impact(limit: LimitFigures) -> tuple[int, int, str, str, str, str]:
         -limit.held_seconds,
         -limit.held_jobs,
         limit.queue_path,
-        limit.tracker.value,
+        str(limit.kind),
         limit.limit_name,
         limit.resource or "",
     )

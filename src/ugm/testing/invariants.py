@@ -30,7 +30,7 @@ from ugm import (
 
 __all__ = ["check_never_above", "check_sums", "exposed", "verify_all"]
 
-_BOTH: Final = frozenset(TrackingType)
+_BOTH: Final = frozenset((TrackingType.USER, TrackingType.GROUP))
 
 
 def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:

@@ -87,7 +87,7 @@ def _something_runs(machine: TrackerMachine) -> bool:
 
 def _by_place(violations: tuple[Violation, ...]) -> list[tuple[Place, list[Violation]]]:
     """Return violations place by place; several at one place have no order."""
-    places = groupby(violations, key=lambda told: Place(told.tracker, told.name, told.queue_path))
+    places = groupby(violations, key=lambda told: Place(told.kind, told.name, told.queue_path))
     return [(place, sorted(told, key=repr)) for place, told in places]
 
 

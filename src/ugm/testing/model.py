@@ -40,7 +40,7 @@ class Grant(NamedTuple):
 class Place(NamedTuple):
     """One queue as one user, or one group, sees it."""
 
-    tracker: TrackingType
+    kind: str
     name: str
     queue_path: str
 
@@ -125,7 +125,7 @@ class Model:
         """Return the limit in force for a user or group at one queue."""
         if place in self.by_hand:
             return self.by_hand[place]
-        is_user = place.tracker is TrackingType.USER
+        is_user = place.kind is TrackingType.USER
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
                 if wanted in (entry.users if is_user else entry.groups):

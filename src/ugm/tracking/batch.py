@@ -80,4 +80,4 @@ class Demand:
 
 
 def _limit_of(violation: Violation) -> tuple[str, str, str, str | None]:
-    return violation.tracker, violation.name, violation.queue_path, violation.resource
+    return violation.kind, violation.name, violation.queue_path, violation.resource

@@ -418,7 +418,7 @@ def _swapped(violation: Violation, placeholder: Resource) -> Violation:
 def _effective(node: QuotaNode) -> EffectiveLimit:
     tracker, limit, used = node.owner, node.limit, node.used()
     return EffectiveLimit(
-        tracker=tracker.kind,
+        kind=tracker.kind,
         name=tracker.name,
         queue_path=node.queue_path,
         limit_name=WILDCARD if limit.wildcard else tracker.name,

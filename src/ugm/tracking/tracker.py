@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import UserGroup
 from ugm.resources import Resource
 from ugm.tracking.snapshot import GroupUsage, UserUsage
 
@@ -63,7 +63,8 @@ class Request(NamedTuple):
 class EffectiveLimit(NamedTuple):
     """A limit that holds for a user in a queue, and where it comes from."""
 
-    tracker: TrackingType
+    #: Whether the user or the group is limited: a `ugm.TrackingType`.
+    kind: str
     #: The user, or the group that the user's applications are charged to there.
     name: str
     #: Where the limit holds: the queue asked about, or one above it.

@@ -1,0 +1,82 @@
+"""What a quota model answers, so that several of them can decide about one request together.
+
+A `ugm.Partition` admits a request only if every model agrees, and then charges all of them or none. Users, groups and
+queues are built in; anything else that limits what may run (licences, a budget, a quota tree, an elastic quota) takes
+part by answering the three questions of a `QuotaModel`.
+
+The partition calls a model under its own lock, one call at a time, and so a model needs none of its own. A model must
+not call the partition back, and should not wait for anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, runtime_checkable
+
+from ugm.decision import Violation
+from ugm.identity import UserGroup
+from ugm.resources import Resource
+
+__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel"]
+
+_NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Claim(NamedTuple):
+    """What one allocation takes, and of whom: the question that quota models are asked."""
+
+    #: The allocation, the same when it is charged and when it is refunded.
+    allocation_id: str
+    application_id: str
+    usage: Resource
+    queue_path: str
+    user: UserGroup
+    #: What the application was submitted with, for example its namespace.
+    tags: Mapping[str, str] = _NO_TAGS
+    #: Higher goes first where a model lets one allocation displace another.
+    priority: int = 0
+    #: Whether the allocation may be taken back for the sake of another.
+    preemptible: bool = True
+
+
+@runtime_checkable
+class QuotaModel(Protocol):
+    """A set of limits that a request must fit."""
+
+    def check(self, claim: Claim) -> Iterable[Violation]:
+        """Return every limit that *claim* would exceed now; none if it fits. Reads only."""
+        ...
+
+    def charge(self, claim: Claim) -> None:
+        """Count *claim*. Must not fail after a clean check; after `adopt`, it is called without any check."""
+        ...
+
+    def refund(self, claim: Claim) -> None:
+        """Undo `charge` of an equal claim exactly."""
+        ...
+
+
+@runtime_checkable
+class EvictingModel(QuotaModel, Protocol):
+    """A quota model that may give up some allocations for the sake of another."""
+
+    def evictions(self, claim: Claim) -> Iterable[str]:
+        """Return the ids of allocations after whose refund a check of *claim* would be clean; none if none would do.
+
+        Asked only after `check` has named a limit. Reads only.
+        """
+        ...
+
+
+@runtime_checkable
+class DemandModel(QuotaModel, Protocol):
+    """A quota model whose limits depend on what is still waiting."""
+
+    def expect(self, claim: Claim) -> None:
+        """Count *claim* as waiting."""
+        ...
+
+    def forget(self, claim: Claim) -> None:
+        """Undo `expect` of an equal claim, because it is withdrawn or about to be charged."""
+        ...
