@@ -16,7 +16,7 @@ mapping for namespaces".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, Self, final
 
 from ugm.errors import printable
@@ -101,27 +101,29 @@ class Placement(NamedTuple):
 
 @final
 class PlacementRules:
-    """The placement rules of a partition, compiled. Never changes, and may be shared between threads."""
+    """The placement rules of a partition, compiled. Never changes, and may be shared between threads.
+
+    Args:
+        rules: in the order in which they are tried; without any, applications go to the queue that they name.
+
+    Raises:
+        RequestError: there is no such rule, or it can never find a queue: a ``fixed`` or ``tag`` rule has no value, a
+            ``fixed`` rule one that cannot be a queue, or one that starts at the root although a parent rule is to say
+            where; or a filter cannot be read.
+    """
 
     __slots__ = ("_chains",)
 
     _chains: tuple[_Chain, ...]
 
-    def __init__(self, chains: Sequence[_Chain]) -> None:
-        self._chains = tuple(chains)
+    def __init__(self, rules: Sequence[RuleConfig] = ()) -> None:
+        chains = [_Chain(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(rules)]
+        self._chains = tuple(chains) or (_Chain([_PROVIDED]),)
 
     @classmethod
     def compile(cls, rules: Sequence[RuleConfig] = ()) -> Self:
-        """Read the rules out of a configuration. Without any, applications go to the queue that they name.
-
-        Raises:
-            RequestError: there is no such rule, or it can never find a queue: a ``fixed`` or ``tag`` rule has no value,
-                a ``fixed`` rule one that cannot be a queue, or one that starts at the root although a parent rule is to
-                say where; or a filter cannot be read.
-        """
-        if not rules:
-            return cls([_Chain([_Step(provided, "provided (there are no placement rules)", None, create=False)])])
-        return cls([_Chain(list(_steps(rule, f"placementrules[{index}]"))) for index, rule in enumerate(rules)])
+        """Read the rules out of a configuration, as the class does."""
+        return cls(rules)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
         """Find the queue of an application. Changes nothing, and never fails for what a submission says.
@@ -152,12 +154,12 @@ class _Chain:
     labels: tuple[str, ...]
     create: bool
 
-    def __init__(self, steps: Sequence[_Step]) -> None:
+    def __init__(self, steps: Iterable[_Step]) -> None:
         self.steps = tuple(steps)
         self.labels = tuple(
-            ", parent ".join(step.label for step in steps[:asked]) for asked in range(1, len(steps) + 1)
+            ", parent ".join(step.label for step in self.steps[:asked]) for asked in range(1, len(self.steps) + 1)
         )
-        self.create = steps[0].create
+        self.create = self.steps[0].create
 
     def attempt(self, submission: Submission, queues: QueueView) -> Trial:
         """Say what comes of the rule."""
@@ -208,6 +210,10 @@ class _Step:
         if not queues.exists(path):
             return "" if self.create else f"{path} does not exist and the parent rule creates none"
         return f"{path} is a leaf, and has no queues below it" if queues.is_leaf(path) else ""
+
+
+#: What holds where a configuration has no rules.
+_PROVIDED: Final = _Step(provided, "provided (there are no placement rules)", None, create=False)
 
 
 def _why_not(path: str, user: UserGroup, queues: QueueView, *, create: bool) -> str:
