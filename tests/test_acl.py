@@ -36,6 +36,7 @@ def allowed(text: str) -> list[str]:
         ("ana other,test", ["ana", "bob"]),
         ("ana  dev", ["ana", "bob"]),
         ("ANA Dev", []),
+        ("ana,* ", ["ana"]),
     ],
 )
 def test_lists(text: str, expected: list[str]) -> None:

@@ -141,6 +141,8 @@ def test_root_as_parent() -> None:
     submission = submitted(tags={"namespace": "a", "namespace.parentqueue": "Root"})
 
     assert place(BELOW_PARENT, submission).queue_path == "root.a"
+    below_root = PlacementRule(name="provided", parent=PlacementRule(name="fixed", value="Root"))
+    assert PlacementRules.compile([below_root]).place(submitted("a"), QUEUES).queue_path == "root.a"
 
 
 @pytest.mark.parametrize(
@@ -189,10 +191,11 @@ def test_why_a_queue_cannot_be_used(queue: str, reason: str) -> None:
 
 @pytest.mark.parametrize("parent", ["a", "root.a"])
 def test_parent_is_a_leaf(parent: str) -> None:
-    """A leaf has no queues below it."""
+    """A leaf has no queues below it, and none can be created there."""
     submission = submitted(tags={"namespace": "x", "namespace.parentqueue": parent})
 
-    assert why(BELOW_PARENT, submission) == "root.a is a leaf, and has no queues below it"
+    for rule in (BELOW_PARENT, BELOW_PARENT.replace("create: true", "create: false")):
+        assert why(rule, submission) == "root.a is a leaf, and has no queues below it"
 
 
 @pytest.mark.parametrize(
@@ -203,6 +206,7 @@ def test_parent_is_a_leaf(parent: str) -> None:
         ("a\n", "'a\\n' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
         ("\u212a", "'\u212a' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
         ("x" * 65, f"'{'x' * 64}'... is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("!" * 64, f"'{'!' * 64}' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
         ("root.", "'root.' is no queue path"),
         ("root..a", "'root..a' is no queue path"),
         ("root.a.Root", "'root.a.Root' is no queue path"),
@@ -284,9 +288,11 @@ def test_placement_as_json() -> None:
 
 def test_signs_that_cannot_be_shown_are_escaped() -> None:
     """What a configuration says does not reach a terminal as it is."""
-    placement = PlacementRules.compile([PlacementRule(name="tag", value="\x1b[31m")]).place(submitted(), QUEUES)
+    compiled = PlacementRules.compile([PlacementRule(name="tag", value="\x1b[31m")])
+    passed, taken = compiled.place(submitted(), QUEUES), compiled.place(submitted(tags={"\x1b[31m": "a"}), QUEUES)
 
-    assert str(placement.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
+    assert str(passed.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
+    assert str(taken) == r"placed in root.a, by placementrules[0] tag \x1b[31m"
 
 
 UNKNOWN = "no such placement rule; there are fixed, provided, tag, user"
