@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import RequestError, Resource, TrackingType
+from ugm.decision import exceeded
 from ugm.hierarchy import UNLIMITED, Layout, Limit, Node, admit, charge, fits, fits_one_more, refund
 from ugm.testing import resources
 
@@ -94,15 +95,25 @@ def test_counted_without_being_held() -> None:
     assert counted.free("memory") == -4
 
 
-def test_asking_nothing_is_never_denied() -> None:
-    """A resource of which nothing is asked does not deny, not even one that is over its limit."""
+def test_what_is_not_named_is_never_denied() -> None:
+    """A resource that a request does not name does not deny, not even one that is over its limit."""
     layout = Layout(NAMES)
     subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
     charge([subject], layout.row(Resource(memory=5, gpu=5)))
 
-    assert fits([subject], layout.row(Resource(memory=0, vcore=1, gpu=0)))
+    assert fits([subject], layout.row(Resource(vcore=1)))
     assert not fits([subject], layout.row(Resource(memory=1)))
     assert not fits([subject], layout.row(Resource(gpu=1)))
+
+
+def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:
+    """Of a resource over its limit, asking 0 takes the long way: whether that denies depends on whose limit it is."""
+    layout = Layout(NAMES)
+    subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
+    charge([subject], layout.row(Resource(memory=5, gpu=5)))
+
+    assert not fits([subject], layout.row(Resource(memory=0, vcore=1)))
+    assert exceeded([subject], layout.row(Resource(memory=0, vcore=1, gpu=0))) == ()
 
 
 def test_what_no_limit_names_is_not_counted() -> None:

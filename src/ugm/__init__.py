@@ -1,10 +1,11 @@
 """Quotas for users and groups in a hierarchy of queues: tracked, enforced and explained.
 
 Everything that an embedding program needs is here. Importing this package loads neither pydantic nor yaml; reading a
-configuration does.
+configuration does. What belongs to a `Partition` is loaded when it is first used.
 """
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from ugm.decision import Decision, Violation
 from ugm.errors import (
@@ -40,35 +41,85 @@ from ugm.tracking import (
 
 if TYPE_CHECKING:
     from ugm.config import load_config, parse_config
+    from ugm.partition import (
+        Allocation,
+        AllocationState,
+        ApplicationInfo,
+        ApplicationState,
+        Ask,
+        AuditReport,
+        Changes,
+        Difference,
+        Explanation,
+        GangStyle,
+        Holder,
+        Leaving,
+        LimitChange,
+        LimitValue,
+        Partition,
+        PartitionQueue,
+        PartitionSettings,
+        PartitionView,
+        Plan,
+        QueueChange,
+        Running,
+    )
+    from ugm.queues import Placement, QueueSpec, QueueState, Quota, Trial
 
 __all__ = [
+    "Allocation",
+    "AllocationState",
+    "ApplicationInfo",
+    "ApplicationState",
+    "Ask",
+    "AuditReport",
+    "Changes",
     "Claim",
     "ConfigError",
     "Decision",
     "DemandModel",
+    "Difference",
     "EffectiveLimit",
     "EvictingModel",
+    "Explanation",
+    "GangStyle",
     "GroupTracker",
     "GroupUsage",
+    "Holder",
     "InvariantError",
+    "Leaving",
+    "LimitChange",
     "LimitEntry",
+    "LimitValue",
     "Limits",
     "LimitsInForce",
     "Manager",
     "NotTrackedError",
+    "Partition",
     "PartitionLimits",
+    "PartitionQueue",
+    "PartitionSettings",
+    "PartitionView",
+    "Placement",
+    "Plan",
     "Problem",
     "QuantityError",
+    "QueueChange",
     "QueueLimits",
+    "QueueSpec",
+    "QueueState",
     "QueueTracker",
     "QueueUsage",
+    "Quota",
     "QuotaModel",
     "ReleaseError",
     "Request",
     "RequestError",
     "Resource",
+    "Running",
     "Tracker",
     "TrackingType",
+    "Trial",
     "UgmError",
     "UserGroup",
     "UserTracker",
@@ -79,13 +130,43 @@ __all__ = [
 ]
 
 
+#: What is loaded on first use: reading a configuration loads pydantic and yaml, and a program with a `Manager` of its
+#: own needs no partition.
+_LATER: Final = {
+    "ugm.config": ("load_config", "parse_config"),
+    "ugm.partition": (
+        "Allocation",
+        "AllocationState",
+        "ApplicationInfo",
+        "ApplicationState",
+        "Ask",
+        "AuditReport",
+        "Changes",
+        "Difference",
+        "Explanation",
+        "GangStyle",
+        "Holder",
+        "Leaving",
+        "LimitChange",
+        "LimitValue",
+        "Partition",
+        "PartitionQueue",
+        "PartitionSettings",
+        "PartitionView",
+        "Plan",
+        "QueueChange",
+        "Running",
+    ),
+    "ugm.queues": ("Placement", "QueueSpec", "QueueState", "Quota", "Trial"),
+}
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version  # noqa: PLC0415 - costs as much to import as all of ugm
 
         return version("ugm")
-    if name in ("load_config", "parse_config"):
-        from ugm import config  # noqa: PLC0415 - loads pydantic and yaml
-
-        return getattr(config, name)
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

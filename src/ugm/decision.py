@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row
+from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row, named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
 
-__all__ = ["ALLOWED", "Decision", "Violation", "exceeded", "over"]
+__all__ = ["ALLOWED", "Decision", "Violation", "exceeded", "limit_name", "over"]
 
 _QUEUE: Final = TrackingType.QUEUE
 
@@ -125,20 +125,26 @@ ALLOWED: Final = Decision()
 def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[OwnerT]] = ()) -> tuple[Violation, ...]:
     """Return every limit of *chain* that *row* more, and one more application below *starting*, would exceed.
 
-    A resource of which nothing is asked is never named, not even when it is over its limit.
+    A resource of which nothing is asked is never named, not even when it is over its limit. Only a queue also denies a
+    request that names such a resource with an amount of 0.
+
+    Source: Apache YuniKorn, as recorded; its queues compare every resource that a request names.
     """
-    _, _, vcore, memory, others, _ = row
+    least_vcore, least_memory, vcore, memory, others, _ = row
+    named_vcore, named_memory = named(least_vcore, vcore), named(least_memory, memory)
     found = []
     for node in chain:
-        limit = node.limit
-        if vcore and node.free_vcore < vcore and limit.vcore < UNLIMITED:
+        limit, is_queue = node.limit, node.owner.kind is _QUEUE
+        if (vcore or is_queue) and node.free_vcore < named_vcore and limit.vcore < UNLIMITED:
             found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
-        if memory and node.free_memory < memory and limit.memory < UNLIMITED:
+        if (memory or is_queue) and node.free_memory < named_memory and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
         for position, amount in others:
             most = limit.others(node.layout)[position]
-            if node.free_others[position] < amount and most < UNLIMITED:
+            if (amount or is_queue) and node.free_others[position] < amount and most < UNLIMITED:
                 found.append(_violation(node, node.layout.names[position], most, node.free_others[position], amount))
+        if limit.closed:
+            found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.missing(row)]
         if node.running >= limit.most_running and node in starting:
             found.append(_violation(node, None, limit.applications, limit.applications - node.running, 1))
     return tuple(found)
@@ -146,14 +152,20 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[Ow
 
 def over(node: Node[OwnerT]) -> Iterator[Violation]:
     """Yield what is exceeded at a node already, with nothing requested."""
-    for name, most in node.limit.resources.amounts.items():
+    for name in node.limited():
         if node.free(name) < 0:
-            yield _violation(node, name, most, node.free(name), 0)
+            yield _violation(node, name, node.limit.most(name), node.free(name), 0)
     if node.running > node.limit.most_running:
         yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
 
 
 def _violation(node: Node[OwnerT], resource: str | None, limit: int, free: int, requested: int) -> Violation:
-    owner = node.owner
-    limit_name = WILDCARD if node.limit.wildcard else "" if owner.kind is _QUEUE else owner.name
-    return Violation(owner.kind, owner.name, node.queue_path, limit_name, resource, limit, limit - free, requested)
+    owner, used = node.owner, limit - free
+    return Violation(owner.kind, owner.name, node.queue_path, limit_name(node), resource, limit, used, requested)
+
+
+def limit_name(node: Node[OwnerT]) -> str:
+    """Return the name that a limit was set for: that of its owner, or the wildcard; none for a queue."""
+    if node.limit.wildcard:
+        return WILDCARD
+    return "" if node.owner.kind is _QUEUE else node.owner.name

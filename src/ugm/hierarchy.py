@@ -17,7 +17,7 @@ under the lock of their engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from ugm.errors import RequestError
@@ -36,6 +36,7 @@ __all__ = [
     "charge",
     "fits",
     "fits_one_more",
+    "named",
     "refund",
 ]
 
@@ -46,6 +47,12 @@ UNLIMITED: Final = 1 << 128
 #: What to compare a count with if nothing is asked of it: no count is ever as low, so that it cannot deny.
 _NOTHING: Final = -(1 << 256)
 
+#: The least ``vcore`` that a node must leave if what is asked is not to be had at all: more than any node ever has.
+_NEVER: Final = 1 << 256
+
+#: The same for a request that does not name ``vcore``.
+_NEVER_NOT_NAMED: Final = _NEVER + 1
+
 #: What is counted in attributes of a node.
 _IN_ATTRIBUTES: Final = (VCORE, MEMORY)
 
@@ -53,7 +60,8 @@ _IN_ATTRIBUTES: Final = (VCORE, MEMORY)
 _NO_OTHERS: Final[list[int]] = []
 
 #: What a request asks: the least ``vcore`` and ``memory`` that a node must leave; how much of either is taken; of other
-#: resources that are counted, (position, amount); and of all other resources, counted or not, (name, amount).
+#: resources that are counted, (position, amount); and of all other resources, counted or not, (name, amount). A request
+#: that names a resource and asks 0 of it has a least, or an amount, of 0, because queues tell that from not naming it.
 Row = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
 
 
@@ -64,17 +72,24 @@ class Layout:
     Only resources that some limit names are counted. An engine keeps its layout for as long as the names stay the same,
     because every `Resource` remembers its row in the layout that asked last.
 
+    Args:
+        names: the resources that some limit names.
+        closed: whether no other resources are to be had: a request for one fits no node. A chain of nodes under a
+            closed layout has one whose limit is closed, so that the denial can be told.
+
     >>> Layout(["memory", "nvidia.com/gpu"]).row(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
     (0, 5, ((0, 1),), (('nvidia.com/gpu', 1), ('pods', 1)))
     """
 
-    __slots__ = ("names", "positions")
+    __slots__ = ("closed", "names", "positions")
 
     #: Sorted, without the two.
     names: tuple[str, ...]
     positions: Mapping[str, int]
+    closed: bool
 
-    def __init__(self, names: Iterable[str] = ()) -> None:
+    def __init__(self, names: Iterable[str] = (), *, closed: bool = False) -> None:
+        self.closed = closed
         self.names = tuple(sorted(set(names).difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
@@ -87,13 +102,21 @@ class Layout:
         for name, amount in usage.amounts.items():
             if amount < 0:
                 raise RequestError("usage", usage, f"the amount of {name} is negative")
-        vcore, memory = usage.amounts.get(VCORE, 0), usage.amounts.get(MEMORY, 0)
-        asked = usage.without_zeros().amounts.items()
-        others = tuple((name, amount) for name, amount in asked if name not in _IN_ATTRIBUTES)
-        counted = tuple((self.positions[name], amount) for name, amount in others if name in self.positions)
-        row = (vcore or _NOTHING, memory or _NOTHING, vcore, memory, counted, others)
+        amounts = usage.amounts
+        others = tuple([(name, amount) for name, amount in amounts.items() if name not in _IN_ATTRIBUTES])
+        counted = tuple([(self.positions[name], amount) for name, amount in others if name in self.positions])
+        vcore, memory = amounts.get(VCORE, _NOTHING), amounts.get(MEMORY, _NOTHING)
+        asked = tuple([(name, amount) for name, amount in others if amount])
+        least = vcore
+        if self.closed and any(name not in self.positions for name, _ in asked):
+            least = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
+        row = (least, memory, max(vcore, 0), max(memory, 0), counted, asked)
         usage.compiled = (self, row)
         return row
+
+    def missing(self, row: Row) -> Iterator[tuple[str, int]]:
+        """Yield what *row* asks of resources that are not counted."""
+        return ((name, amount) for name, amount in row[5] if name not in self.positions)
 
 
 @final
@@ -104,28 +127,57 @@ class Limit:
         resources: a missing name is unlimited, a 0 allows none.
         applications: how many may run; 0 is no limit.
         wildcard: whether the limit holds for everybody whom no other limit names.
+        closed: whether a resource that is not named is not to be had, instead of unlimited.
         place: where it was set, for people: the queue path and the position among its limits.
     """
 
-    __slots__ = ("_others", "applications", "memory", "most_running", "place", "resources", "vcore", "wildcard")
+    __slots__ = (
+        "_others",
+        "_unnamed",
+        "applications",
+        "memory",
+        "most_running",
+        "place",
+        "resources",
+        "vcore",
+        "wildcard",
+    )
 
-    def __init__(self, resources: Resource, applications: int = 0, *, wildcard: bool = False, place: str = "") -> None:
+    def __init__(
+        self,
+        resources: Resource,
+        applications: int = 0,
+        *,
+        wildcard: bool = False,
+        closed: bool = False,
+        place: str = "",
+    ) -> None:
         self.resources: Final = resources
         self.applications: Final = applications
         self.wildcard: Final = wildcard
         self.place: Final = place
         #: How many may run, as a number in any case.
         self.most_running: Final = applications or UNLIMITED
+        self._unnamed: Final = 0 if closed else UNLIMITED
         #: Where the counts of a node start.
-        self.vcore: Final = resources.amounts.get(VCORE, UNLIMITED)
-        self.memory: Final = resources.amounts.get(MEMORY, UNLIMITED)
+        self.vcore: Final = self.most(VCORE)
+        self.memory: Final = self.most(MEMORY)
         self._others: tuple[Layout | None, tuple[int, ...]] = (None, ())
+
+    @property
+    def closed(self) -> bool:
+        """Whether a resource that is not named is not to be had."""
+        return not self._unnamed
+
+    def most(self, name: str) -> int:
+        """Return the most of a resource that is allowed, `UNLIMITED` for no limit."""
+        return self.resources.amounts.get(name, self._unnamed)
 
     def others(self, layout: Layout) -> tuple[int, ...]:
         """Return where the counts of all other resources start, in the order of the layout."""
         known, others = self._others
         if known is not layout:
-            others = tuple([self.resources.amounts.get(name, UNLIMITED) for name in layout.names])
+            others = tuple([self.most(name) for name in layout.names])
             self._others = (layout, others)
         return others
 
@@ -178,8 +230,12 @@ class Node(Generic[OwnerT]):
         self.free_memory = limit.memory
         self.free_others = list(limit.others(layout)) if layout.names else _NO_OTHERS
 
+    def limited(self) -> Iterable[str]:
+        """Return the resources that the node limits, of those that are counted."""
+        return (*_IN_ATTRIBUTES, *self.layout.names) if self.limit.closed else self.limit.resources
+
     def free(self, name: str) -> int:
-        """Return what is free of a resource that the limit names."""
+        """Return what is free of a resource that is counted."""
         if name == VCORE:
             return self.free_vcore
         return self.free_memory if name == MEMORY else self.free_others[self.layout.positions[name]]
@@ -200,6 +256,11 @@ class Node(Generic[OwnerT]):
         if self.free_others:
             changes = zip(limit.others(self.layout), old.others(self.layout), self.free_others, strict=True)
             self.free_others = [free + most - before for most, before, free in changes]
+
+
+def named(least: int, amount: int) -> int:
+    """Return what a request asks of ``vcore`` or ``memory``, below every count if it does not even name it."""
+    return _NOTHING if least in (_NOTHING, _NEVER_NOT_NAMED) else amount
 
 
 # What follows is the hot path of every engine: the whole rule of checking and charging, and nothing else.

@@ -13,7 +13,7 @@ from ugm.tracking.holding import Holding, every, siblings_from
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["verify"]
+__all__ = ["findings", "verify"]
 
 
 def verify(ledger: Ledger) -> None:
@@ -22,15 +22,21 @@ def verify(ledger: Ledger) -> None:
     Raises:
         InvariantError: with a sentence for each difference.
     """
+    found = findings(ledger)
+    if found:
+        raise InvariantError(tuple(found))
+
+
+def findings(ledger: Ledger) -> list[str]:
+    """Return a sentence for each counter or index that does not follow from the holdings."""
     users = {name: tracker.queue for name, tracker in ledger.users.items()}
     groups = {name: tracker.queue for name, tracker in ledger.groups.items()}
     holdings = list(every(ledger.holdings))
-    findings = [finding for tracker in ledger.trackers() for finding in _counters(tracker)]
-    findings += _indexes("user", users, [(holding.owner, holding) for holding in holdings])
-    findings += _indexes("group", groups, [(holding.group, holding) for holding in holdings])
-    findings += _holdings(ledger.holdings)
-    if findings:
-        raise InvariantError(tuple(findings))
+    found = [finding for tracker in ledger.trackers() for finding in _counters(tracker)]
+    found += _indexes("user", users, [(holding.owner, holding) for holding in holdings])
+    found += _indexes("group", groups, [(holding.group, holding) for holding in holdings])
+    found += _holdings(ledger.holdings)
+    return found
 
 
 def _counters(tracker: QueueTracker) -> Iterator[str]:

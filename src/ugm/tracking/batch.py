@@ -8,11 +8,13 @@ from ugm.decision import Violation, over
 from ugm.hierarchy import Row
 from ugm.identity import TrackingType
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding
+from ugm.tracking.holding import Counted, Holding
 from ugm.tracking.ledger import Ledger
-from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["Demand"]
+
+#: In which order limits are named.
+_ORDER: Final = (TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE)
 
 
 @final
@@ -27,7 +29,7 @@ class Demand:
     __slots__ = ("_asked", "_charged", "_ledger", "_short")
 
     #: Tracker and queue path to what is asked there, by resource name; None counts the applications.
-    _asked: dict[tuple[QueueTracker, str], dict[str | None, int]]
+    _asked: dict[tuple[Counted, str], dict[str | None, int]]
     #: What has been charged, and whether that started the application in its queue.
     _charged: list[tuple[Holding, Row, bool]]
     #: Which limits did not leave what a request asked, when its turn came: all but the figures of a violation.
@@ -63,12 +65,12 @@ class Demand:
             if _limit_of(violation) in self._short
         )
 
-    def _in_order(self) -> list[tuple[tuple[QueueTracker, str], dict[str | None, int]]]:
-        """Return what is asked of users, then of groups, as they came, each leaf to root."""
+    def _in_order(self) -> list[tuple[tuple[Counted, str], dict[str | None, int]]]:
+        """Return what is asked of users, then of groups, then of queues, as they came, each leaf to root."""
         order = {tracker: position for position, (tracker, _) in enumerate(self._asked)}
         return sorted(
             self._asked.items(),
-            key=lambda item: (item[0][0].kind is TrackingType.GROUP, order[item[0][0]], -item[0][1].count(".")),
+            key=lambda item: (_ORDER.index(item[0][0].kind), order[item[0][0]], -item[0][1].count(".")),
         )
 
     def take_back(self) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import final
 
+from ugm.arguments import name_of
 from ugm.identity import TrackingType
 from ugm.resources import Resource
-from ugm.tracking._arguments import name_of
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker

@@ -1,8 +1,9 @@
 """What one application holds in one queue: the line of the ledger from which every counter follows.
 
 A `Holding` is charged to one or two trackers at once: to that of its user and, where a group limit applies, to that of
-one group. Both list the same object, so the two cannot disagree. It keeps the counters that it is charged to at hand;
-that is what makes the thousandth request of an application cost no more than a walk over them.
+one group. Both list the same object, so the two cannot disagree. In a partition with queue quotas it is charged to its
+queue besides. It keeps the counters that it is charged to at hand; that is what makes the thousandth request of an
+application cost no more than a walk over them.
 
 A holding is made *detached*: it can tell what stands in its way, and nothing knows of it. Attaching it starts the
 application in its queue, detaching it ends it there. An application in several queues has one holding in each, linked
@@ -15,24 +16,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import Layout, Node, Row, admit, charge, fits, fits_one_more, refund
+from ugm.hierarchy import Layout, Node, Owner, Row, admit, charge, fits, fits_one_more, refund
 from ugm.identity import UserGroup
-from ugm.resources import MEMORY, VCORE
+from ugm.resources import MEMORY, VCORE, Resource
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["Holding", "QuotaNode", "enter", "every", "is_below", "leave", "siblings_from"]
+__all__ = ["Counted", "Holding", "QuotaNode", "Quotas", "enter", "every", "is_below", "leave", "siblings_from"]
 
 #: What a holding has of other resources until it has some; shared, and never changed.
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
-QuotaNode: TypeAlias = "Node[QueueTracker]"
+
+class Counted(Owner, Protocol):
+    """Whose counter a node is, with an index of those below which something runs."""
+
+    @property
+    def nodes(self) -> dict[str, Node[Any]]:
+        """Queue path to counter; a counter enters with the first application below it and leaves with the last."""
+        ...
+
+
+QuotaNode: TypeAlias = Node[Counted]
+
+
+class Quotas(Protocol):
+    """Limits of a queue itself, whoever uses it."""
+
+    @property
+    def chain(self) -> Sequence[Node[Any]]:
+        """The counters of the queue and of those above it, leaf to root."""
+        ...
 
 
 #: The epoch of a holding whose tracker was given a limit by hand: over, so that its chains are put together again.
@@ -61,6 +81,7 @@ class Holding:
         "others",
         "owner",
         "queue_path",
+        "quotas",
         "sibling",
         "user",
         "vcore",
@@ -72,12 +93,14 @@ class Holding:
     group: QueueTracker | None
     #: The user as the last caller passed it; comparing identities is how the hot path proves ownership.
     user: UserGroup | None
+    #: The limits of the queue itself, if it has any.
+    quotas: Quotas | None
     #: What is held: the one figure that nothing else can be derived from.
     vcore: int
     memory: int
     #: What is held of other resources, by name; one empty mapping for all holdings of none.
     others: Mapping[str, int]
-    #: The nodes that a request must fit, the user's before the group's, each leaf to root.
+    #: The nodes that a request must fit: the user's, the group's, the queue's, each leaf to root.
     checked: tuple[QuotaNode, ...]
     #: The nodes that it is charged to; the same tuple unless the user is counted in the group, but not held to it.
     charged: tuple[QuotaNode, ...]
@@ -99,6 +122,7 @@ class Holding:
         self.owner = owner
         self.group = group
         self.user = user
+        self.quotas = None
         self.vcore = self.memory = 0
         self.others = _NONE
         self.checked = self.charged = ()
@@ -108,13 +132,15 @@ class Holding:
     # What stands in the way. Nothing that can be seen changes.
 
     def chain(self) -> list[QuotaNode]:
-        """Return every limit that the holding is, or would be, charged to: the user's, then the group's, leaf to root.
+        """Return every limit that the holding is, or would be, charged to, in the order of `checked`.
 
-        Nodes below which nothing runs yet are made for the occasion.
+        Nodes of users and groups below which nothing runs yet are made for the occasion.
         """
-        chain = self.owner.chain(self.queue_path)
+        chain: list[QuotaNode] = self.owner.chain(self.queue_path)
         if self.group is not None:
             chain += self.group.chain(self.queue_path)
+        if self.quotas is not None:
+            chain += self.quotas.chain
         return chain
 
     def held_to(self, chain: list[QuotaNode]) -> list[QuotaNode]:
@@ -125,7 +151,7 @@ class Holding:
         """
         owner = self.owner
         if owner.in_force.user_limits_win and any(n.owner is owner and not n.limit.wildcard for n in chain):
-            return [node for node in chain if node.owner is owner]
+            return [node for node in chain if node.owner is not self.group]
         return chain
 
     def starting(self, chain: Sequence[QuotaNode]) -> Sequence[QuotaNode]:
@@ -201,6 +227,21 @@ class Holding:
         if others:
             self._hold(others, 1)
 
+    def would_swap(self, old: Resource, new: Resource) -> tuple[Violation, ...]:
+        """Return every limit that stands in the way of *new* in the place of *old*; only what grows is checked.
+
+        *old* makes way in any case: a violation asks the whole of *new* of its limit.
+        """
+        growth = Resource({name: more for name, more in (new - old).items() if more > 0})
+        violations = self.violations(self.owner.in_force.epoch.layout.row(growth))
+        return tuple(_swapped(violation, old) for violation in violations)
+
+    def swap(self, old: Resource, new: Resource) -> None:
+        """Put *new* in the place of *old*, which is held, whether or not it fits."""
+        row_of = self.owner.in_force.epoch.layout.row
+        self.take(row_of(old))
+        self.add(row_of(new))
+
     def take(self, row: Row, *, everything: bool = False) -> None:
         """Refund *row*, which, if so said, is all that is held.
 
@@ -269,6 +310,12 @@ class Holding:
         if self.group is not None:
             leave(self.group.holdings, self)
         self.epoch = None
+
+
+def _swapped(violation: Violation, old: Resource) -> Violation:
+    """Count what is given back as asked for again."""
+    given_back = old.get(violation.resource or "", 0)
+    return violation._replace(used=violation.used - given_back, requested=violation.requested + given_back)
 
 
 def is_below(queue_path: str, ancestor: str) -> bool:

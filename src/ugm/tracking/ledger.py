@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, final
 
+from ugm.arguments import application_of, user_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Row
 from ugm.identity import UserGroup
-from ugm.tracking._arguments import application_of, user_of
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import Holding, enter, leave
 from ugm.tracking.limits import LimitsInForce
@@ -103,6 +103,11 @@ class Ledger:
             name = None if chosen is None else chosen.name
         else:
             name = self._in_force.limits.groups.select(queue_path, user.groups)
+        return self.reopen(queue_path, application_id, user, name)
+
+    def reopen(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
+        """Return a detached holding for an application that is not tracked, charged to a group that is known."""
+        tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
         group = None if name is None else self.groups.get(name) or GroupTracker(name, self._in_force)
         return Holding(application_id, queue_path, tracker.queue, group and group.queue, user)
 

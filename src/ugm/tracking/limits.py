@@ -15,11 +15,11 @@ from functools import lru_cache
 from threading import Lock
 from typing import Final, NamedTuple, Protocol, Self, final
 
+from ugm.arguments import count_of
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Limit
 from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
 from ugm.resources import MAX_QUANTITY, Resource
-from ugm.tracking._arguments import count_of
 
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
 
@@ -272,15 +272,28 @@ class LimitsInForce:
         # What is no text cannot be remembered, and is refused.
         return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
 
-    def swap(self, limits: Limits) -> None:
-        """Put *limits* in force."""
-        self.limits = limits
-        layout = Layout(limits.names)
-        # The same names keep the same layout: rows that the caller's vectors remember stay good.
-        self.epoch = Epoch(self.epoch.layout if layout.names == self.epoch.layout.names else layout)
+    def swap(self, limits: Limits, elsewhere: Iterable[str] = (), *, closed: bool = False) -> None:
+        """Put *limits* in force.
 
-    def count(self, names: Iterable[str]) -> None:
-        """Make room in every counter for resources that only a limit set by hand names."""
-        layout = Layout((*names, *self.epoch.layout.names))
-        if layout.names != self.epoch.layout.names:
-            self.epoch = Epoch(layout)
+        Args:
+            limits: the limits of users and groups.
+            elsewhere: resources that other limits name, which are charged along with those of users and groups.
+            closed: whether no other resources are to be had.
+        """
+        self.limits = limits
+        self.epoch = self._next(Layout((*limits.names, *elsewhere), closed=closed))
+
+    def count(self, names: Iterable[str], *, closed: bool | None = None) -> bool:
+        """Make room in every counter for more resources until the next swap, and say whether that took anything."""
+        old = self.epoch.layout
+        layout = Layout((*names, *old.names), closed=old.closed if closed is None else closed)
+        epoch = self._next(layout)
+        if epoch.layout is old:
+            return False
+        self.epoch = epoch
+        return True
+
+    def _next(self, layout: Layout) -> Epoch:
+        # The same names keep the same layout: rows that the caller's vectors remember stay good.
+        old = self.epoch.layout
+        return Epoch(old if (layout.names, layout.closed) == (old.names, old.closed) else layout)

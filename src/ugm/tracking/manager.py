@@ -15,16 +15,15 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Literal, final
 
+from ugm.arguments import name_of, row_of, user_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import fits
-from ugm.identity import WILDCARD, UserGroup
+from ugm.identity import UserGroup
 from ugm.resources import Resource
-from ugm.tracking._arguments import name_of, row_of, user_of
 from ugm.tracking.audit import verify
 from ugm.tracking.batch import Demand
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import QuotaNode
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
 from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
@@ -194,16 +193,14 @@ class Manager:
         """
         with self._lock:
             layout = self._in_force.epoch.layout
-            row, real_row = row_of("placeholder", placeholder, layout), row_of("real", real, layout)
+            row = row_of("placeholder", placeholder, layout)
+            row_of("real", real, layout)
             holding = self._ledger.find_held(queue_path, application_id, user)
             holding.require(row)
-            growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
-            violations = holding.violations(layout.row(growth))
+            violations = holding.would_swap(placeholder, real)
             if violations:
-                # The placeholder makes way in any case: what is asked of a limit is the whole of the real allocation.
-                return Decision(tuple(_swapped(violation, placeholder) for violation in violations))
-            holding.take(row)
-            holding.add(real_row)
+                return Decision(violations)
+            holding.swap(placeholder, real)
             return ALLOWED
 
     # Giving back
@@ -323,7 +320,7 @@ class Manager:
                 holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
             else:
                 holding = self._ledger.find_for(queue_path, application_id, user)
-            return tuple(_effective(node) for node in holding.held_to(holding.chain()))
+            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
 
     # Limits
 
@@ -407,24 +404,3 @@ def _batch(requests: Iterable[Request]) -> list[Request]:
         return [Request(*request) for request in requests]
     except TypeError as error:
         raise RequestError("requests", requests, "expected Requests, or tuples of their four parts") from error
-
-
-def _swapped(violation: Violation, placeholder: Resource) -> Violation:
-    """Count what a placeholder gives back as asked for again."""
-    given_back = placeholder.get(violation.resource or "", 0)
-    return violation._replace(used=violation.used - given_back, requested=violation.requested + given_back)
-
-
-def _effective(node: QuotaNode) -> EffectiveLimit:
-    tracker, limit, used = node.owner, node.limit, node.used()
-    return EffectiveLimit(
-        kind=tracker.kind,
-        name=tracker.name,
-        queue_path=node.queue_path,
-        limit_name=WILDCARD if limit.wildcard else tracker.name,
-        place=limit.place,
-        max_resources=limit.resources or None,
-        max_applications=limit.applications,
-        usage=Resource({name: used[name] for name in limit.resources}),
-        running_applications=node.running,
-    )

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, final
 
+from ugm.arguments import application_of, count_of, row_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource
-from ugm.tracking._arguments import application_of, count_of, row_of
-from ugm.tracking.holding import Holding, every, is_below, siblings_from
+from ugm.tracking.holding import Holding, QuotaNode, every, is_below, siblings_from
 from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
@@ -61,7 +61,7 @@ class QueueTracker:
     #: Application to what it holds; in several queues, to the first of what it holds.
     holdings: dict[str, Holding]
     #: Canonical queue path to its counter. Invariant: a node stands exactly where a limit holds and something runs.
-    nodes: dict[str, Node[QueueTracker]]
+    nodes: dict[str, QuotaNode]
     #: When `nodes` was last brought in line.
     _epoch: Epoch
     #: Limits set by hand, with the revision of the configuration that they were set under; they end with it.
@@ -228,7 +228,7 @@ class QueueTracker:
                 return holding
         return None
 
-    def chain(self, queue_path: str) -> list[Node[QueueTracker]]:
+    def chain(self, queue_path: str) -> list[QuotaNode]:
         """Return every limit from a queue to the root, leaf to root.
 
         Where nothing runs below a limit yet, the node is a new one, which the tracker does not know.
@@ -269,7 +269,7 @@ class QueueTracker:
         if self._epoch is not self.in_force.epoch:
             self._recount()
 
-    def in_line(self) -> list[Node[QueueTracker]]:
+    def in_line(self) -> list[QuotaNode]:
         """Return all counters, in line with the limits in force, leaf to root."""
         self.refresh()
         return sorted(self.nodes.values(), key=lambda node: (-node.queue_path.count("."), node.queue_path))
@@ -280,11 +280,12 @@ class QueueTracker:
             self._by_hand = None
         # Counters have other columns under another layout: nothing can be carried over, so everything is summed up.
         old = self.nodes if self._epoch.layout is epoch.layout else {}
-        self.nodes, uncounted = {}, {}
+        uncounted: dict[str, QuotaNode] = {}
+        self.nodes = {}
         for path, limit in self._limits_needed().items():
             node = old.get(path)
             if node is None:
-                node = uncounted[path] = Node(self, path, limit, epoch.layout)
+                uncounted[path] = node = Node(self, path, limit, epoch.layout)
             else:
                 node.replace_limit(limit)
             self.nodes[path] = node
@@ -297,7 +298,7 @@ class QueueTracker:
         paths = dict.fromkeys(holding.queue_path for holding in every(self.holdings))
         return {path: limit for queue_path in paths for path, limit in self.limits_on(queue_path)}
 
-    def _sum_up(self, nodes: Mapping[str, Node[QueueTracker]]) -> None:
+    def _sum_up(self, nodes: Mapping[str, QuotaNode]) -> None:
         """Charge to *nodes*, which are new, all that is held below them."""
         row_of = self._epoch.layout.row
         for first in self.holdings.values():

@@ -6,10 +6,12 @@ interface update".
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, Self, runtime_checkable
 
+from ugm.decision import limit_name
 from ugm.identity import UserGroup
 from ugm.resources import Resource
+from ugm.tracking.holding import QuotaNode
 from ugm.tracking.snapshot import GroupUsage, UserUsage
 
 __all__ = ["EffectiveLimit", "Request", "Tracker"]
@@ -63,13 +65,13 @@ class Request(NamedTuple):
 class EffectiveLimit(NamedTuple):
     """A limit that holds for a user in a queue, and where it comes from."""
 
-    #: Whether the user or the group is limited: a `ugm.TrackingType`.
+    #: Whether the user, the group or the queue is limited: a `ugm.TrackingType`.
     kind: str
-    #: The user, or the group that the user's applications are charged to there.
+    #: The user, the group that the user's applications are charged to there, or the queue.
     name: str
     #: Where the limit holds: the queue asked about, or one above it.
     queue_path: str
-    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``.
+    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``; empty for a queue.
     limit_name: str
     #: The entry that sets it, for example ``root.prod limits[2]``.
     place: str
@@ -81,3 +83,19 @@ class EffectiveLimit(NamedTuple):
     usage: Resource
     #: How many applications run in and below the queue.
     running_applications: int
+
+    @classmethod
+    def of(cls, node: QuotaNode) -> Self:
+        """Return what a counter says."""
+        owner, limit, used = node.owner, node.limit, node.used()
+        return cls(
+            kind=owner.kind,
+            name=owner.name,
+            queue_path=node.queue_path,
+            limit_name=limit_name(node),
+            place=limit.place,
+            max_resources=limit.resources or None,
+            max_applications=limit.applications,
+            usage=Resource({name: used[name] for name in limit.resources}),
+            running_applications=node.running,
+        )

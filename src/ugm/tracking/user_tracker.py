@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import final
 
+from ugm.arguments import application_of, name_of
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
 from ugm.resources import Resource
-from ugm.tracking._arguments import application_of, name_of
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.named_tracker import NamedTracker

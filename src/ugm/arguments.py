@@ -1,4 +1,4 @@
-"""What every call of a tracker or manager must be given; misuse is found here, before anything is touched."""
+"""What every call must be given; misuse is found here, before anything is touched."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Row
 from ugm.identity import UserGroup
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["application_of", "count_of", "name_of", "row_of", "user_of"]
+__all__ = ["amounts_of", "application_of", "count_of", "name_of", "resource_of", "row_of", "user_of"]
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
@@ -42,6 +42,27 @@ def row_of(argument: str, usage: object, layout: Layout) -> Row:
         raise RequestError(argument, usage, "expected a Resource")
     known, row = usage.compiled
     return row if known is layout else layout.row(usage)
+
+
+def resource_of(argument: str, resource: object) -> Resource:
+    """Return the resource vector, which must be a `Resource` without negative amounts."""
+    if type(resource) is not Resource:
+        raise RequestError(argument, resource, "expected a Resource")
+    for name, amount in resource.amounts.items():
+        if amount < 0:
+            raise RequestError(argument, resource, f"the amount of {name} is negative")
+    return resource
+
+
+def amounts_of(argument: str, amounts: object) -> Resource | None:
+    """Return what a queue or node offers, in 64-bit integers; an empty vector and None are None."""
+    if amounts is None:
+        return None
+    resource = resource_of(argument, amounts)
+    for name, amount in resource.amounts.items():
+        if amount > MAX_QUANTITY:
+            raise RequestError(argument, amounts, f"the amount of {name} is above what a signed 64-bit integer holds")
+    return resource or None
 
 
 def count_of(argument: str, count: object) -> int:

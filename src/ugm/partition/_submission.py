@@ -1,0 +1,53 @@
+"""What a submission must be; misuse is found here, before the lock is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from ugm.arguments import application_of, user_of
+from ugm.errors import RequestError
+from ugm.identity import UserGroup
+from ugm.partition.application import GangStyle
+from ugm.queues import Submission
+
+__all__ = ["style_of", "submission_of"]
+
+_NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
+    """Return what is submitted, with a copy of the tags.
+
+    Raises:
+        RequestError: something in it is of the wrong kind.
+    """
+    application_of(application_id)
+    user_of(user)
+    if not isinstance(queue, str):
+        raise RequestError("queue", queue, "the queue that is asked for is a text, empty for none")
+    return Submission(application_id, user, queue, _tags_of(tags))
+
+
+def _tags_of(tags: object) -> Mapping[str, str]:
+    if tags is None:
+        return _NO_TAGS
+    if not isinstance(tags, Mapping):
+        raise RequestError("tags", tags, "expected a mapping of texts")
+    copy = dict(tags)
+    for name, value in copy.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise RequestError("tags", {name: value}, "expected texts")
+    return MappingProxyType(copy)
+
+
+def style_of(gang_style: str) -> GangStyle:
+    """Return the style of a gang.
+
+    Raises:
+        RequestError: there is no such style.
+    """
+    if gang_style not in tuple(GangStyle):
+        raise RequestError("gang_style", gang_style, "expected 'soft' or 'hard'")
+    return GangStyle(gang_style)

@@ -1,0 +1,311 @@
+"""Granting and giving back: every way in which an allocation enters or leaves the ledger.
+
+The users, groups and queues of a request are one chain of counters, charged by its holding in one go. Other quota
+models are asked beside it; all agree before anything is charged, and whatever is charged when one of them raises is
+refunded before the error goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Final, final
+
+from ugm.arguments import application_of, name_of, row_of
+from ugm.decision import ALLOWED, Decision, Violation, over
+from ugm.errors import RequestError
+from ugm.hierarchy import Row
+from ugm.model import Claim
+from ugm.partition.application import Application
+from ugm.partition.books import Books
+from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
+from ugm.partition.others import OtherModels
+from ugm.resources import Resource
+
+__all__ = ["Admission"]
+
+_PENDING: Final = AllocationState.PENDING
+#: The id of an allocation that is only asked about.
+_NAMELESS: Final = "?"
+
+
+@final
+class Admission:
+    """What a partition does to its ledger. The partition holds the lock; arguments are checked here."""
+
+    __slots__ = ("_books", "_others")
+
+    def __init__(self, books: Books, others: OtherModels) -> None:
+        self._books: Final = books
+        self._others: Final = others
+
+    # What is asked for
+
+    def application(self, application_id: str) -> Application:
+        """Return an application.
+
+        Raises:
+            RequestError: there is none of that id.
+        """
+        found = self._books.applications.get(application_of(application_id))
+        if found is None:
+            raise RequestError("application_id", application_id, "there is no such application")
+        return found
+
+    def entry(self, ask: Ask, state: AllocationState) -> Entry:
+        """Return what is asked for as an entry that nothing knows of yet.
+
+        Raises:
+            RequestError: an argument cannot be used, or the application may not get anything any more.
+        """
+        name_of("allocation_id", ask.allocation_id)
+        application = self.application(ask.application_id)
+        self.row(ask.usage)
+        return Entry(application, ask.usage, traits_of(state, ask))
+
+    def require_welcome(self, application: Application) -> None:
+        """Make sure that an application may get more.
+
+        Raises:
+            RequestError: it is failing.
+        """
+        if application.failing:
+            raise RequestError("application_id", application.application_id, "the application is failing")
+
+    def is_repeated(self, allocation_id: str, entry: Entry) -> bool:
+        """Return whether an allocation is held already, by a call of the same content.
+
+        Raises:
+            RequestError: the id stands for something else.
+        """
+        known = self._books.entries.get(allocation_id)
+        if known is None:
+            return False
+        self.require_same(allocation_id, known, entry)
+        return known.traits.state is not _PENDING
+
+    def require_same(self, allocation_id: str, known: Entry, entry: Entry) -> None:
+        """Make sure that two entries of one id are for the same.
+
+        Raises:
+            RequestError: they are not.
+        """
+        if not known.is_same(entry):
+            reason = f"the id stands for another allocation, of application {known.application.application_id!r}"
+            raise RequestError("allocation_id", allocation_id, reason)
+
+    def row(self, usage: Resource) -> Row:
+        """Return what a usage asks of each counter."""
+        return row_of("usage", usage, self._books.in_force.epoch.layout)
+
+    # Granting
+
+    def allocate(self, ask: Ask, *, evict: bool) -> Decision:
+        """Charge an allocation everywhere, or nowhere."""
+        entry = self.entry(ask, AllocationState.HELD)
+        if self.is_repeated(ask.allocation_id, entry):
+            return ALLOWED
+        self.require_welcome(entry.application)
+        if self._others:
+            return self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
+        application, row = entry.application, self.row(ask.usage)
+        holding = self._books.open(application)
+        if application.holding is not None:
+            violations = holding.grow_or_tell(row)
+        else:
+            violations = holding.start(row)
+            if not violations:
+                self._books.started(application, holding)
+        if violations:
+            return Decision(violations)
+        self._books.note(ask.allocation_id, entry)
+        return ALLOWED
+
+    def _allocate_beside_others(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
+        violations = self.violations(allocation_id, entry)
+        evicted: tuple[str, ...] = ()
+        if violations:
+            evicted = self._evictions(allocation_id, entry)
+            if not evicted or not evict:
+                return Decision(violations, evicted)
+            violations = self._make_way(allocation_id, entry, evicted)
+            if violations:
+                return Decision(violations)
+        try:
+            self.charge(allocation_id, entry)
+        except BaseException:
+            self._put_back(evicted)
+            raise
+        for name in evicted:
+            self._strike(name)
+        return Decision((), evicted) if evicted else ALLOWED
+
+    def check(self, application_id: str, usage: Resource) -> Decision:
+        """Return what one more allocation of an application would be told."""
+        application, row = self.application(application_id), self.row(usage)
+        self.require_welcome(application)
+        violations = self._books.open(application).violations(row)
+        if not self._others:
+            return Decision(violations) if violations else ALLOWED
+        nameless = self.entry(Ask(_NAMELESS, application_id, usage), AllocationState.HELD)
+        violations += self._others.check(nameless.claim(_NAMELESS))
+        return Decision(violations, self._evictions(_NAMELESS, nameless)) if violations else ALLOWED
+
+    def violations(self, allocation_id: str, entry: Entry) -> tuple[Violation, ...]:
+        """Return every limit that an entry would exceed: of users, groups, queues, and of all other models."""
+        found = self._books.open(entry.application).violations(self.row(entry.usage))
+        return found + self._others.check(entry.claim(allocation_id)) if self._others else found
+
+    def charge(self, allocation_id: str, entry: Entry) -> None:
+        """Charge an entry everywhere without checking, and write it into the ledger; nothing if a model raises."""
+        if self._others:
+            self._charge_others(allocation_id, entry)
+        self._books.charge(entry, self.row(entry.usage))
+        self._books.note(allocation_id, entry)
+
+    def _charge_others(self, allocation_id: str, entry: Entry) -> None:
+        claim = entry.claim(allocation_id)
+        is_pending = allocation_id in entry.application.pending
+        if is_pending:
+            self._others.forget(claim)
+        try:
+            self._others.charge(claim)
+        except BaseException:
+            if is_pending:
+                self._others.expect(claim)
+            raise
+
+    # Making way
+
+    def _evictions(self, allocation_id: str, entry: Entry) -> tuple[str, ...]:
+        """Return the allocations whose release would let an entry in; none if no release would."""
+        evicted = self._others.evictions(entry.claim(allocation_id)) or ()
+        held = all(name in self._books.entries and name != allocation_id for name in evicted)
+        return evicted if held else ()
+
+    def _make_way(self, allocation_id: str, entry: Entry, evicted: Sequence[str]) -> tuple[Violation, ...]:
+        """Refund what is evicted everywhere, unless that does not let the entry in."""
+        entries = self._books.entries
+        for name in evicted:
+            self._books.refund(entries[name])
+            self._others.refund(entries[name].claim(name))
+        violations = self.violations(allocation_id, entry)
+        if violations:
+            self._put_back(evicted)
+        return violations
+
+    def _put_back(self, evicted: Sequence[str]) -> None:
+        for name in reversed(evicted):
+            entry = self._books.entries[name]
+            self._others.charge(entry.claim(name))
+            self._books.charge(entry, self.row(entry.usage))
+
+    def _strike(self, allocation_id: str) -> None:
+        entry = self._books.entries[allocation_id]
+        self._books.strike(allocation_id, entry)
+        self._books.settle(entry.application)
+
+    # Changing what is held
+
+    def held(self, argument: str, allocation_id: str) -> Entry:
+        """Return an allocation that is held or going.
+
+        Raises:
+            RequestError: there is none of that id.
+        """
+        entry = self._books.entries.get(name_of(argument, allocation_id))
+        if entry is None or entry.traits.state is _PENDING:
+            raise RequestError(argument, allocation_id, "there is no such allocation")
+        return entry
+
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
+        """Put a real allocation in the place of a placeholder."""
+        name_of("allocation_id", allocation_id)
+        known = self._books.entries.get(allocation_id)
+        if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
+            self.is_repeated(allocation_id, known._replace(usage=usage))
+            return ALLOWED
+        old = self.held("placeholder_id", placeholder_id)
+        if not old.traits.placeholder:
+            raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
+        _, _, priority, preemptible = old.traits
+        ask = Ask(allocation_id, old.application.application_id, usage, priority=priority, preemptible=preemptible)
+        new = self.entry(ask, AllocationState.HELD)
+        if self.is_repeated(allocation_id, new):
+            raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
+        self.require_welcome(new.application)
+        return self._exchange(placeholder_id, old, allocation_id, new)
+
+    def resize(self, allocation_id: str, usage: Resource) -> Decision:
+        """Let an allocation hold something else from now on."""
+        old = self.held("allocation_id", allocation_id)
+        self.row(usage)
+        if old.usage == usage:
+            return ALLOWED
+        return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
+
+    def _exchange(self, old_id: str, old: Entry, new_id: str, new: Entry) -> Decision:
+        """Put one entry in the place of another; only what grows is checked, and in other models the whole."""
+        holding = self._books.open(old.application)
+        violations = holding.would_swap(old.usage, new.usage)
+        if self._others:
+            violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
+        if violations:
+            return Decision(violations)
+        holding.swap(old.usage, new.usage)
+        self._books.strike(old_id, old)
+        self._books.note(new_id, new)
+        return ALLOWED
+
+    def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
+        """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
+        self._others.refund(old)
+        with ExitStack() as undo:
+            undo.callback(self._others.charge, old)
+            violations = self._others.check(new.claim(new_id))
+            if agreed and not violations:
+                self._charge_others(new_id, new)
+                undo.pop_all()
+        return violations
+
+    # Giving back
+
+    def release(self, allocation_id: str) -> bool:
+        """Give an allocation back, or withdraw one that is pending, and say whether there was one."""
+        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+        if entry is None:
+            return False
+        if entry.traits.state is _PENDING:
+            return self.withdraw(allocation_id)
+        self._books.refund(entry)
+        self._strike(allocation_id)
+        if self._others:
+            self._others.refund(entry.claim(allocation_id))
+        return True
+
+    def withdraw(self, allocation_id: str) -> bool:
+        """Forget an allocation that is pending, and say whether there was one."""
+        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+        if entry is None or entry.traits.state is not _PENDING:
+            return False
+        self._books.forget_pending(allocation_id)
+        self._books.settle(entry.application)
+        if self._others:
+            self._others.forget(entry.claim(allocation_id))
+        return True
+
+    # Counting what exists
+
+    def adopt(self, ask: Ask) -> tuple[Violation, ...]:
+        """Charge an allocation that exists without checking, and return what is exceeded now."""
+        entry = self.entry(ask, AllocationState.HELD)
+        if not self.is_repeated(ask.allocation_id, entry):
+            self._books.count_adopted(ask.usage)
+            self.charge(ask.allocation_id, entry)
+        return tuple(found for node in self._books.open(entry.application).chain() for found in over(node))
+
+    # Several at once
+
+    def release_all(self, allocation_ids: Iterable[str]) -> tuple[str, ...]:
+        """Give several allocations back and return those that there were."""
+        return tuple(name for name in tuple(allocation_ids) if self.release(name))

@@ -1,0 +1,182 @@
+"""Applications: submitted once, placed once, and at every moment in a state that follows from what they hold.
+
+The state is never stored. It follows from four facts: what the application holds, what is pending, whether it has ever
+run, and whether it has failed. So it cannot disagree with the counters.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Running state entry" and "Running state exit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, final
+
+from ugm.identity import UserGroup
+from ugm.partition.entry import AllocationState, Entry
+from ugm.queues import Queue
+from ugm.queues.placement import Submission
+from ugm.resources import Resource
+from ugm.tracking.holding import Holding
+
+__all__ = ["Application", "ApplicationInfo", "ApplicationState", "GangStyle"]
+
+
+class ApplicationState(StrEnum):
+    """How far an application has come."""
+
+    #: Submitted and placed; nothing is asked for.
+    NEW = "new"
+    #: Something is pending; nothing has been allocated yet.
+    ACCEPTED = "accepted"
+    #: From the first allocation until the last is gone and nothing is pending.
+    RUNNING = "running"
+    #: Has run, holds nothing, and nothing is pending; runs again with the next allocation.
+    COMPLETING = "completing"
+    #: Ended in good order; the partition has forgotten it.
+    COMPLETED = "completed"
+    #: Gets nothing more, and is still counted until its last allocation is released.
+    FAILING = "failing"
+    #: Ended by failing; the partition has forgotten it.
+    FAILED = "failed"
+
+
+class GangStyle(StrEnum):
+    """What becomes of an application whose gang is not complete in time."""
+
+    #: It goes on without a gang.
+    SOFT = "soft"
+    #: It fails.
+    HARD = "hard"
+
+
+#: The group of an application that has never run; None is a choice.
+_UNCHOSEN: Final = ""
+
+
+@final
+class Application:
+    """One application of a partition."""
+
+    __slots__ = (
+        "entries",
+        "failing",
+        "gang_style",
+        "group",
+        "has_run",
+        "holding",
+        "is_plain",
+        "pending",
+        "queue",
+        "submission",
+    )
+
+    submission: Submission
+    gang_style: GangStyle
+    #: Where it was placed, for good.
+    queue: Queue
+    #: Its allocations, held or going.
+    entries: dict[str, Entry]
+    #: What it asks for and does not have yet.
+    pending: dict[str, Entry]
+    #: What all allocations add up to, and whom they are charged to; None while it is not running.
+    holding: Holding | None
+    #: The group that it is charged to for good, None for none; empty until its first allocation.
+    group: str | None
+    has_run: bool
+    failing: bool
+    #: Whether nobody but its user, its group and its queues has a say in what it gets, and it may get more.
+    is_plain: bool
+
+    def __init__(self, submission: Submission, queue: Queue, gang_style: GangStyle, *, is_plain: bool = True) -> None:
+        self.submission = submission
+        self.queue = queue
+        self.gang_style = gang_style
+        self.entries = {}
+        self.pending = {}
+        self.holding = None
+        self.group = _UNCHOSEN
+        self.has_run = False
+        self.failing = False
+        self.is_plain = is_plain
+
+    @property
+    def application_id(self) -> str:
+        """Its id."""
+        return self.submission.application_id
+
+    @property
+    def is_placed_in_a_group(self) -> bool:
+        """Whether the choice of its group has been made."""
+        return self.group != _UNCHOSEN
+
+    def started(self, holding: Holding) -> None:
+        """Begin to run; the group that this is charged to stays for good."""
+        self.holding = holding
+        self.group = None if holding.group is None else holding.group.name
+        self.has_run = True
+
+    def never_started(self, group: str | None, *, has_run: bool) -> None:
+        """Undo `started`."""
+        self.holding, self.group, self.has_run = None, group, has_run
+
+    def held(self) -> Mapping[str, int] | None:
+        """Return what it holds, by resource name; None if it is not running."""
+        return None if self.holding is None else self.holding.held()
+
+    def placeholders(self) -> Iterator[tuple[str, Entry]]:
+        """Yield the placeholders that nothing has replaced."""
+        return ((name, entry) for name, entry in self.entries.items() if entry.traits.placeholder)
+
+    @property
+    def state(self) -> ApplicationState:
+        """How far it has come."""
+        if self.failing:
+            return ApplicationState.FAILING if self.entries else ApplicationState.FAILED
+        if self.holding is not None:
+            return ApplicationState.RUNNING
+        if self.pending:
+            return ApplicationState.ACCEPTED
+        return ApplicationState.COMPLETING if self.has_run else ApplicationState.NEW
+
+    def shown(self, state: ApplicationState | None = None) -> ApplicationInfo:
+        """Return the application for somebody outside, as it is or in the last state of its life."""
+        states = [entry.traits.state for entry in self.entries.values()]
+        return ApplicationInfo(
+            self.application_id,
+            self.submission.user,
+            self.queue.queue_path,
+            state or self.state,
+            self.group or None,
+            Resource(self.held() or {}).without_zeros(),
+            len(self.entries),
+            states.count(AllocationState.GOING),
+            sum(1 for _ in self.placeholders()),
+            len(self.pending),
+            self.submission.tags,
+        )
+
+
+class ApplicationInfo(NamedTuple):
+    """An application at one moment."""
+
+    application_id: str
+    user: UserGroup
+    queue_path: str
+    state: ApplicationState
+    #: The group that it is charged to; None if there is none, or it has not run yet.
+    group: str | None
+    #: What it holds, without zeros.
+    usage: Resource
+    #: How many allocations it has, those that are going and placeholders included.
+    allocations: int
+    going: int
+    placeholders: int
+    pending: int
+    tags: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the application for JSON, in the same words as its attributes."""
+        user = {"name": self.user.name, "groups": list(self.user.groups)}
+        told = {"user": user, "usage": dict(self.usage), "state": self.state.value, "tags": dict(self.tags)}
+        return {**self._asdict(), **told}

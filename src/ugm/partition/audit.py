@@ -1,0 +1,197 @@
+"""Two kinds of comparison: the ledger with what really runs, and every counter with the ledger.
+
+What really runs only the embedding program knows. An audit reports how the ledger differs from that and changes
+nothing; `ugm.Partition.reconcile` then repairs what is reported, as far as it is still so.
+
+The self-check is about ugm alone: any difference that it finds is a bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ugm.arguments import application_of, name_of, resource_of
+from ugm.errors import InvariantError, RequestError
+from ugm.partition.books import Books
+from ugm.partition.entry import AllocationState, Entry
+from ugm.queues import Queue
+from ugm.resources import Resource
+from ugm.tracking.audit import findings as tracking_findings
+
+__all__ = ["AuditReport", "Difference", "Running", "audit", "verify"]
+
+
+class Running(NamedTuple):
+    """An allocation that really runs, as the embedding program sees it."""
+
+    allocation_id: str
+    application_id: str
+    usage: Resource
+
+
+class Difference(NamedTuple):
+    """An allocation of which the ledger says something else than what runs."""
+
+    #: What the ledger has; None if it has nothing of that id.
+    ledger: Running | None
+    #: What runs; None if nothing of that id does.
+    truth: Running | None
+    #: Whether the ledger knows the application of what runs; if not, the application has to be adopted first.
+    is_known: bool = True
+
+    @property
+    def allocation_id(self) -> str:
+        """Which allocation it is."""
+        known = self.ledger or self.truth
+        return known.allocation_id if known else ""
+
+    def __str__(self) -> str:
+        if self.ledger is None and self.truth is not None:
+            unknown = "" if self.is_known else ", an unknown application"
+            return f"{_told(self.truth)} runs{unknown}, and is not in the ledger"
+        if self.truth is None and self.ledger is not None:
+            return f"{_told(self.ledger)} is in the ledger, and does not run"
+        return f"{self.ledger and _told(self.ledger)} is in the ledger, but {self.truth and _told(self.truth)} runs"
+
+
+class AuditReport(NamedTuple):
+    """How the ledger differs from what runs; false if it does not."""
+
+    differences: tuple[Difference, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.differences)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        return {"differences": [_as_dict(difference) for difference in self.differences]}
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.differences)) or "the ledger agrees with what runs"
+
+
+def _told(running: Running) -> str:
+    return f"{running.allocation_id!r} of {running.application_id!r} with {running.usage}"
+
+
+def _as_dict(difference: Difference) -> dict[str, Any]:
+    sides = {"ledger": difference.ledger, "truth": difference.truth}
+    told = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
+    return {**told, "is_known": difference.is_known}
+
+
+def truth_of(running: Iterable[Running]) -> dict[str, Running]:
+    """Return what runs by allocation id.
+
+    Raises:
+        RequestError: something in it cannot be an allocation, or an id is there twice.
+    """
+    truth: dict[str, Running] = {}
+    for item in running:
+        try:
+            one = Running(*item)
+        except TypeError as error:
+            raise RequestError("running", item, "expected a Running, or a tuple of its three parts") from error
+        resource_of("usage", one.usage)
+        application_of(one.application_id)
+        if truth.setdefault(name_of("allocation_id", one.allocation_id), one) is not one:
+            raise RequestError("running", one.allocation_id, "the allocation is there twice")
+    return truth
+
+
+def audit(books: Books, truth: dict[str, Running]) -> AuditReport:
+    """Compare the ledger with what runs; an allocation that is going counts until its release is confirmed."""
+    ledger = {
+        name: Running(name, entry.application.application_id, entry.usage)
+        for name, entry in books.entries.items()
+        if entry.traits.state is not AllocationState.PENDING
+    }
+    return AuditReport(
+        tuple(
+            Difference(ledger.get(name), truth.get(name), name not in truth or _is_known(books, truth[name]))
+            for name in sorted({*ledger, *truth})
+            if not _agree(ledger.get(name), truth.get(name))
+        )
+    )
+
+
+def _is_known(books: Books, running: Running) -> bool:
+    return running.application_id in books.applications
+
+
+def _agree(one: Running | None, other: Running | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one[:2] == other[:2] and one.usage.without_zeros() == other.usage.without_zeros()
+
+
+def verify(books: Books) -> None:
+    """Recompute every counter from the ledger.
+
+    Raises:
+        InvariantError: with a sentence for each difference.
+    """
+    found = [*tracking_findings(books.ledger), *_entries(books), *_holdings(books), *_queues(books)]
+    if found:
+        raise InvariantError(tuple(found))
+
+
+def _entries(books: Books) -> Iterator[str]:
+    listed: dict[str, Entry] = {}
+    for application_id, application in books.applications.items():
+        if application.application_id != application_id:
+            yield f"application {application.application_id!r} is listed as {application_id!r}"
+        listed |= application.entries | application.pending
+    if listed != books.entries:
+        yield "the applications list other allocations than the ledger"
+
+
+def _holdings(books: Books) -> Iterator[str]:
+    for application_id, application in books.applications.items():
+        due: dict[str, int] = {}
+        for entry in application.entries.values():
+            for name, amount in entry.usage.items():
+                due[name] = due.get(name, 0) + amount
+        held = Resource(application.held() or {}).without_zeros()
+        if held != Resource(due).without_zeros():
+            yield f"application {application_id!r} holds {held}, but its allocations add up to {Resource(due)}"
+        first = books.ledger.holdings.get(application_id)
+        if first is not application.holding:
+            yield f"application {application_id!r} is charged otherwise than it runs"
+        if application.entries and application.holding is None:
+            yield f"application {application_id!r} has allocations and does not run"
+    for application_id in books.ledger.holdings:
+        if application_id not in books.applications:
+            yield f"application {application_id!r} is charged and not listed"
+
+
+def _queues(books: Books) -> Iterator[str]:
+    placed: dict[str, set[str]] = {}
+    for name, application in books.applications.items():
+        placed.setdefault(application.queue.queue_path, set()).add(name)
+    for path, queue in books.tree.queues.items():
+        if set(queue.applications) != placed.pop(path, set()):
+            yield f"queue {path} lists other applications than were placed in it"
+        if queue.is_idle and not queue.managed:
+            yield f"queue {path} is empty and still there"
+        yield from _counter(books, queue)
+    yield from (f"queue {path} has applications and is gone" for path in placed)
+
+
+def _counter(books: Books, queue: Queue) -> Iterator[str]:
+    path, node = queue.queue_path, queue.node
+    if node is None:
+        if queue.limit(books.tree.cluster) is not None:
+            yield f"queue {path} has a limit and does not count"
+        return
+    running, usage = len(list(queue.running())), queue.usage()
+    if node.layout is not books.in_force.epoch.layout:
+        yield f"queue {path} counts other resources than the partition"
+    if node.running != running:
+        yield f"queue {path} counts {node.running} applications, but {running} run"
+    for name, used in node.used().items():
+        if used != usage.get(name, 0):
+            yield f"queue {path} counts {used} {name}, but its applications hold {usage.get(name, 0)}"
+    if (path in books.tree.nodes) != bool(running):
+        yield f"queue {path} is not listed among those in use as it should be"

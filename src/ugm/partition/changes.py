@@ -1,0 +1,207 @@
+"""How one configuration differs from another: queues, limits and placement rules that come, go and change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ugm.hierarchy import Limit
+from ugm.identity import WILDCARD, TrackingType
+from ugm.partition.books import Compiled, PartitionSettings
+from ugm.queues import QueueSpec, Quota
+from ugm.resources import Resource
+from ugm.tracking.limits import LimitBook
+
+__all__ = ["Changes", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
+
+
+class LimitValue(NamedTuple):
+    """What one entry allows."""
+
+    #: None where resources are not limited.
+    max_resources: Resource | None
+    #: 0 where applications are not limited.
+    max_applications: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the value for JSON."""
+        return {"max_resources": _plain(self.max_resources), "max_applications": self.max_applications}
+
+    def __str__(self) -> str:
+        return _limits(self.max_resources, self.max_applications) or "nothing limited"
+
+
+class LimitChange(NamedTuple):
+    """A limit of a user or group in a queue that comes, goes or changes."""
+
+    queue_path: str
+    #: Whether users or a group are limited: a `ugm.TrackingType`.
+    kind: str
+    #: The user, the group, or the wildcard ``*``.
+    name: str
+    #: None if the limit is new.
+    before: LimitValue | None
+    #: None if the limit goes.
+    after: LimitValue | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON, in the same words as its attributes."""
+        sides = {"before": self.before and self.before.to_dict(), "after": self.after and self.after.to_dict()}
+        return {**self._asdict(), "kind": str(self.kind), **sides}
+
+    def __str__(self) -> str:
+        return f"{_sign(self)} limit in {self.queue_path} for {self.kind} {self.name!r}: {_sides(self)}"
+
+
+class QueueChange(NamedTuple):
+    """A queue that comes, goes or changes."""
+
+    queue_path: str
+    #: None if the queue is new.
+    before: QueueSpec | None
+    #: None if the queue goes.
+    after: QueueSpec | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON."""
+        sides = {"before": self.before and _spec_dict(self.before), "after": self.after and _spec_dict(self.after)}
+        return {"queue_path": self.queue_path, **sides}
+
+    def __str__(self) -> str:
+        if self.before is None or self.after is None:
+            spec = self.after or self.before
+            told = "; ".join(f"{name} {value}" for name, value in _words(spec).items()) if spec else ""
+            return f"{_sign(self)} queue {self.queue_path}" + (f": {told}" if told else "")
+        before, after = _words(self.before), _words(self.after)
+        told = "; ".join(
+            f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
+            for name in {**before, **after}
+            if before.get(name) != after.get(name)
+        )
+        return f"{_sign(self)} queue {self.queue_path}: {told}"
+
+
+class Changes(NamedTuple):
+    """Everything in which two configurations differ; false if they do not."""
+
+    #: By path.
+    queues: tuple[QueueChange, ...] = ()
+    #: By path, users before groups, by name.
+    limits: tuple[LimitChange, ...] = ()
+    #: Whether applications are placed by other rules.
+    placement_rules: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.queues or self.limits or self.placement_rules)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the changes for JSON."""
+        return {
+            "queues": [change.to_dict() for change in self.queues],
+            "limits": [change.to_dict() for change in self.limits],
+            "placement_rules": self.placement_rules,
+        }
+
+    def __str__(self) -> str:
+        lines = [str(change) for change in (*self.queues, *self.limits)]
+        lines += ["~ placement rules"] if self.placement_rules else []
+        return "\n".join(lines) or "no changes"
+
+
+def changes(old: PartitionSettings | None, new: PartitionSettings | None) -> Changes:
+    """Compare two configurations of a partition.
+
+    Raises:
+        RequestError: one of them cannot be used.
+    """
+    return changes_between(Compiled.of(old), Compiled.of(new))
+
+
+def changes_between(old: Compiled, new: Compiled) -> Changes:
+    """Compare two configurations that are compiled."""
+    queues = tuple(
+        QueueChange(path, old.specs.by_path.get(path), new.specs.by_path.get(path))
+        for path in sorted({**old.specs.by_path, **new.specs.by_path})
+        if old.specs.by_path.get(path) != new.specs.by_path.get(path)
+    )
+    before, after = _values(old), _values(new)
+    limits = tuple(
+        LimitChange(path, (TrackingType.USER, TrackingType.GROUP)[order], name, before.get(key), after.get(key))
+        for key in sorted({**before, **after})
+        for path, order, name in [key]
+        if before.get(key) != after.get(key)
+    )
+    return Changes(queues, limits, old.rule_configs != new.rule_configs)
+
+
+def _values(compiled: Compiled) -> dict[tuple[str, int, str], LimitValue]:
+    """Return what every limit allows, by queue path, 0 for users and 1 for groups, and name."""
+    return {
+        (path, order, name): LimitValue(limit.resources or None, limit.applications)
+        for order, book in enumerate((compiled.limits.users, compiled.limits.groups))
+        for path, name, limit in _limits_of(book)
+    }
+
+
+def _limits_of(book: LimitBook) -> Iterator[tuple[str, str, Limit]]:
+    for path, level in book.levels.items():
+        for name, limit in level.named.items():
+            yield path, name, limit
+        if level.fallback is not None:
+            yield path, WILDCARD, level.fallback
+
+
+def _sign(change: LimitChange | QueueChange) -> str:
+    if change.before is None:
+        return "+"
+    return "-" if change.after is None else "~"
+
+
+def _sides(change: LimitChange) -> str:
+    return " -> ".join(str(side) for side in (change.before, change.after) if side is not None)
+
+
+def _limits(most: Resource | None, applications: int) -> str:
+    told = [str(most)] if most else []
+    return ", ".join([*told, f"{applications} applications"] if applications else told)
+
+
+def _words(spec: QueueSpec) -> dict[str, str]:
+    """Return what a queue is given, by the word for it; without what it is not given."""
+    told = {
+        "parent": "yes" if spec.is_parent else "",
+        **_quota_words("", spec.quota),
+        **_quota_words("template ", spec.template or Quota()),
+        "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",
+        "admin ACL": repr(str(spec.admin_acl)) if spec.admin_acl is not None else "",
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _quota_words(prefix: str, quota: Quota) -> dict[str, str]:
+    return {
+        f"{prefix}maximum": _limits(quota.max_resources, quota.max_applications),
+        f"{prefix}guaranteed": _limits(quota.guaranteed, 0),
+    }
+
+
+def _spec_dict(spec: QueueSpec) -> dict[str, Any]:
+    return {
+        "parent": spec.is_parent,
+        **_quota_dict(spec.quota),
+        "template": spec.template and _quota_dict(spec.template),
+        "submit_acl": None if spec.submit_acl is None else str(spec.submit_acl),
+        "admin_acl": None if spec.admin_acl is None else str(spec.admin_acl),
+    }
+
+
+def _quota_dict(quota: Quota) -> dict[str, Any]:
+    return {
+        "max_resources": _plain(quota.max_resources),
+        "max_applications": quota.max_applications,
+        "guaranteed": _plain(quota.guaranteed),
+    }
+
+
+def _plain(amounts: Mapping[str, int] | None) -> dict[str, int] | None:
+    return None if amounts is None else dict(amounts)

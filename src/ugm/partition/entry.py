@@ -1,0 +1,129 @@
+"""The lines of the ledger: one for every allocation that is held, or asked for and pending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ugm.errors import RequestError
+from ugm.model import Claim
+from ugm.resources import Resource
+
+if TYPE_CHECKING:
+    from ugm.partition.application import Application
+
+__all__ = ["PLAIN", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "traits_of"]
+
+#: Priorities are those of a signed 32-bit integer, as in Kubernetes.
+_HIGHEST: Final = 2**31 - 1
+
+
+class AllocationState(StrEnum):
+    """How far an allocation has come."""
+
+    #: Asked for, and not counted.
+    PENDING = "pending"
+    #: Counted.
+    HELD = "held"
+    #: Told to go, and counted until its release is confirmed.
+    GOING = "going"
+
+
+class Ask(NamedTuple):
+    """One of several allocations that are granted together or not at all."""
+
+    allocation_id: str
+    application_id: str
+    usage: Resource
+    #: Whether it only keeps room for a real allocation, which will replace it.
+    placeholder: bool = False
+    priority: int = 0
+    preemptible: bool = True
+
+
+class Traits(NamedTuple):
+    """All of an allocation but what it takes and for whom; equal traits are one object."""
+
+    state: AllocationState
+    placeholder: bool
+    priority: int
+    preemptible: bool
+
+
+# A few combinations serve millions of allocations; the bound is for priorities that are all different.
+_traits: Final = lru_cache(maxsize=4096)(Traits)
+
+
+#: What nearly every allocation is.
+PLAIN: Final = _traits(AllocationState.HELD, False, 0, True)  # noqa: FBT003 - the cache takes positions only
+
+
+def traits_of(state: AllocationState, ask: Ask) -> Traits:
+    """Return the traits of what is asked.
+
+    Raises:
+        RequestError: one of them is of the wrong kind.
+    """
+    _, _, _, placeholder, priority, preemptible = ask
+    if type(placeholder) is not bool:
+        raise RequestError("placeholder", placeholder, "expected True or False")
+    if type(priority) is not int or not -_HIGHEST <= priority <= _HIGHEST:
+        raise RequestError("priority", priority, "expected a number of 32 bits")
+    if type(preemptible) is not bool:
+        raise RequestError("preemptible", preemptible, "expected True or False")
+    return _traits(state, placeholder, priority, preemptible)
+
+
+class Entry(NamedTuple):
+    """One line of the ledger. It is replaced, never changed."""
+
+    application: Application
+    usage: Resource
+    traits: Traits
+
+    def in_state(self, state: AllocationState) -> Entry:
+        """Return the entry in another state."""
+        return self._replace(traits=_traits(state, *self.traits[1:]))
+
+    def is_same(self, other: Entry) -> bool:
+        """Return whether both are for the same, whatever their state: the call that made one may be a retry."""
+        return (
+            self.application is other.application and self.usage == other.usage and self.traits[1:] == other.traits[1:]
+        )
+
+    def claim(self, allocation_id: str) -> Claim:
+        """Return the entry as the question that a quota model is asked."""
+        application, usage, (_, _, priority, preemptible) = self
+        return Claim(
+            allocation_id,
+            application.application_id,
+            usage,
+            application.queue.queue_path,
+            application.submission.user,
+            application.submission.tags,
+            priority,
+            preemptible,
+        )
+
+    def shown(self, allocation_id: str) -> Allocation:
+        """Return the entry for somebody outside."""
+        application, usage, traits = self
+        return Allocation(allocation_id, application.application_id, usage, *traits)
+
+
+class Allocation(NamedTuple):
+    """An allocation at one moment."""
+
+    allocation_id: str
+    application_id: str
+    usage: Resource
+    state: AllocationState
+    placeholder: bool
+    priority: int
+    preemptible: bool
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the allocation for JSON, in the same words as its attributes."""
+        return {**self._asdict(), "usage": dict(self.usage), "state": self.state.value}

@@ -1,0 +1,85 @@
+"""Several allocations as one: all of them are granted, or none.
+
+Users, groups and queues see them as the requests of a `ugm.tracking.batch.Demand`: each is held to the limits as if
+those before it had been granted, and a denial sums up what all of them ask of a limit. Other quota models are asked one
+by one, each after those before it have been charged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+
+from ugm.decision import ALLOWED, Decision, Violation
+from ugm.partition.admission import Admission
+from ugm.partition.books import Books
+from ugm.partition.entry import AllocationState, Ask, Entry
+from ugm.partition.others import OtherModels
+from ugm.tracking.batch import Demand
+
+__all__ = ["allocate_all"]
+
+
+def allocate_all(books: Books, others: OtherModels, admission: Admission, asks: Sequence[Ask]) -> Decision:
+    """Charge all of several allocations, or none; those that are held already count as granted.
+
+    Raises:
+        RequestError: an argument cannot be used; nothing has changed.
+    """
+    wanted = _wanted(admission, asks)
+    with ExitStack() as undo:
+        violations = _together(books, admission, wanted, undo)
+        if others:
+            violations += _beside(others, wanted, agreed=not violations)
+        if violations:
+            return Decision(violations)
+        undo.pop_all()
+    for allocation_id, entry in wanted.items():
+        books.note(allocation_id, entry)
+    return ALLOWED
+
+
+def _wanted(admission: Admission, asks: Sequence[Ask]) -> dict[str, Entry]:
+    """Return what is not held yet, by allocation id."""
+    wanted: dict[str, Entry] = {}
+    for ask in asks:
+        entry = admission.entry(ask, AllocationState.HELD)
+        if not admission.is_repeated(ask.allocation_id, entry):
+            admission.require_welcome(entry.application)
+            admission.require_same(ask.allocation_id, wanted.setdefault(ask.allocation_id, entry), entry)
+    return wanted
+
+
+def _together(
+    books: Books, admission: Admission, wanted: Mapping[str, Entry], undo: ExitStack
+) -> tuple[Violation, ...]:
+    """Charge everything to users, groups and queues, and return which limits were short."""
+    demand = Demand(books.ledger)
+    undo.callback(demand.take_back)
+    for entry in wanted.values():
+        application = entry.application
+        holding = books.open(application)
+        demand.charge(holding, entry.usage, admission.row(entry.usage))
+        if application.holding is None:
+            undo.callback(application.never_started, application.group, has_run=application.has_run)
+            application.started(holding)
+    return demand.exceeded()
+
+
+def _beside(others: OtherModels, wanted: Mapping[str, Entry], *, agreed: bool) -> tuple[Violation, ...]:
+    """Charge everything to all other models if they agree and *agreed*; otherwise return what they say."""
+    with ExitStack() as undo:
+        for allocation_id, entry in wanted.items():
+            claim = entry.claim(allocation_id)
+            violations = others.check(claim)
+            if violations:
+                return violations
+            is_pending = allocation_id in entry.application.pending
+            if is_pending:
+                others.forget(claim)
+                undo.callback(others.expect, claim)
+            others.charge(claim)
+            undo.callback(others.refund, claim)
+        if agreed:
+            undo.pop_all()
+    return ()

@@ -1,0 +1,154 @@
+"""What another configuration would do to a partition, before it is put in force.
+
+The question is put to a copy of the books, made under the lock and asked outside of it, so that a plan and its
+application cannot disagree about a rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, final
+
+from ugm.decision import Violation
+from ugm.partition.application import Application, GangStyle
+from ugm.partition.books import Books, Compiled
+from ugm.partition.changes import Changes, changes_between
+from ugm.partition.entry import PLAIN, Entry
+from ugm.queues import QueueSpec, Submission
+from ugm.resources import Resource
+
+__all__ = ["Leaving", "Plan", "Snapshot", "make_plan"]
+
+
+class Leaving(NamedTuple):
+    """A queue with applications in it that a configuration does not have, or not as one that takes applications."""
+
+    queue_path: str
+    #: Sorted. They go on as before; nothing more can be submitted to the queue.
+    applications: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the queue for JSON."""
+        return {"queue_path": self.queue_path, "applications": list(self.applications)}
+
+    def __str__(self) -> str:
+        return f"{self.queue_path} takes no more applications, and has {', '.join(map(repr, self.applications))}"
+
+
+class Plan(NamedTuple):
+    """What another configuration changes, whom it puts over a limit, and which queues it drains."""
+
+    changes: Changes
+    #: Every limit that would be exceeded. Nobody is evicted; what is over gets no more until it is below again.
+    over: tuple[Violation, ...]
+    #: Those of `over` that are not exceeded by as much now.
+    newly_over: tuple[Violation, ...]
+    leaving: tuple[Leaving, ...]
+    #: The configuration in force when the plan was made, and the one that it is for.
+    base: Compiled
+    compiled: Compiled
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        return {
+            "changes": self.changes.to_dict(),
+            "over": [violation.to_dict() for violation in self.over],
+            "newly_over": [violation.to_dict() for violation in self.newly_over],
+            "leaving": [leaving.to_dict() for leaving in self.leaving],
+        }
+
+    def __str__(self) -> str:
+        parts = [str(self.changes)]
+        for heading, items in (("would be over:", self.newly_over), ("draining:", self.leaving)):
+            if items:
+                parts.append("\n".join([heading, *(f"  {item}" for item in items)]))
+        still = len(self.over) - len(self.newly_over)
+        if still:
+            parts.append(f"over already: {still} limits")
+        return "\n".join(parts)
+
+
+class _Tenancy(NamedTuple):
+    """An application, as far as a plan cares."""
+
+    submission: Submission
+    group: str | None
+    queue_path: str
+    held: Resource | None
+
+
+class _Made(NamedTuple):
+    """A queue that the configuration does not name."""
+
+    spec: QueueSpec
+    draining: bool
+    annotated: Resource | None
+
+
+@final
+class Snapshot:
+    """Everything of some books that bears on a plan, copied."""
+
+    __slots__ = ("_made", "_nodes", "_tenancies", "_user_limits_win", "compiled")
+
+    def __init__(self, books: Books) -> None:
+        self.compiled = books.compiled
+        self._user_limits_win = books.in_force.user_limits_win
+        self._nodes = dict(books.cluster.nodes), books.cluster.total
+        self._made = [
+            _Made(queue.spec, queue.draining, queue.annotated) for queue in books.tree.root.below() if not queue.managed
+        ]
+        self._tenancies = [
+            _Tenancy(
+                application.submission,
+                application.group,
+                application.queue.queue_path,
+                None if held is None else Resource(held),
+            )
+            for application in books.applications.values()
+            for held in [application.held()]
+        ]
+
+    def books(self) -> Books:
+        """Return books that say what the copied ones said."""
+        books = Books(self.compiled, user_limits_win=self._user_limits_win)
+        books.cluster.nodes.update(self._nodes[0])
+        books.cluster.total = self._nodes[1]
+        for spec, draining, annotated in self._made:
+            queue = books.tree.create(spec.queue_path)
+            queue.spec, queue.draining, queue.annotated = spec, draining, annotated
+            books.count(tuple(annotated or ()))
+        books.tree.connect(books.in_force.epoch.layout)
+        for tenancy in self._tenancies:
+            self._move_in(books, tenancy)
+        books.resize_cluster()
+        return books
+
+    def _move_in(self, books: Books, tenancy: _Tenancy) -> None:
+        queue = books.tree.queues[tenancy.queue_path]
+        application = Application(tenancy.submission, queue, GangStyle.SOFT)
+        application.group = tenancy.group
+        books.applications[application.application_id] = application
+        queue.applications[application.application_id] = application
+        if tenancy.held is not None:
+            entry = Entry(application, tenancy.held, PLAIN)
+            books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
+            books.note(application.application_id, entry)
+
+
+def make_plan(snapshot: Snapshot, compiled: Compiled) -> Plan:
+    """Return what a configuration would do where a snapshot was taken."""
+    books = snapshot.books()
+    before = {_key(violation): violation.used - violation.limit for violation in books.over()}
+    books.swap(compiled)
+    over = tuple(books.over())
+    newly = tuple(told for told in over if told.used - told.limit > before.get(_key(told), 0))
+    leaving = tuple(
+        Leaving(path, tuple(sorted(queue.applications)))
+        for path, queue in sorted(books.tree.queues.items())
+        if queue.applications and (queue.draining or not queue.is_leaf)
+    )
+    return Plan(changes_between(snapshot.compiled, compiled), over, newly, leaving, snapshot.compiled, compiled)
+
+
+def _key(violation: Violation) -> tuple[str, str, str, str | None]:
+    return violation.kind, violation.name, violation.queue_path, violation.resource

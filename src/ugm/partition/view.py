@@ -1,0 +1,230 @@
+"""What can be asked of a partition. Nothing of this changes an answer, and all that comes out is a frozen value.
+
+A page, a metric or an explanation needs no more than a `PartitionView`; only a scheduler needs the `ugm.Partition`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ugm.arguments import name_of, row_of, user_of
+from ugm.decision import ALLOWED, Decision, Violation
+from ugm.errors import RequestError
+from ugm.hierarchy import fits
+from ugm.identity import UserGroup, canonical_path
+from ugm.partition.admission import Admission
+from ugm.partition.application import ApplicationInfo
+from ugm.partition.audit import verify
+from ugm.partition.books import Books
+from ugm.partition.entry import Allocation
+from ugm.partition.explanation import Explanation, explain
+from ugm.partition.others import OtherModels
+from ugm.queues import Queue, QueueState, queue_state
+from ugm.resources import Resource
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.snapshot import TrackerCopy
+
+__all__ = ["PartitionView"]
+
+
+class PartitionView:
+    """The read-only face of a `ugm.Partition`."""
+
+    __slots__ = ("_admission", "_applications", "_books", "_in_force", "_lock", "_others")
+
+    def __init__(self, books: Books, others: OtherModels) -> None:
+        self._books: Final = books
+        self._others: Final = others
+        self._admission: Final = Admission(books, others)
+        self._in_force: Final = books.in_force
+        self._lock: Final = books.in_force.lock
+        self._applications: Final = books.applications
+
+    # What would be
+
+    def check(self, application_id: str, usage: Resource) -> Decision:
+        """Return what `Partition.allocate` would answer now to one more allocation of an application.
+
+        Another thread may be granted the room in between; only `allocate` itself is binding.
+
+        Raises:
+            RequestError: there is no such application, or the usage is none.
+        """
+        force = self._in_force
+        with force.lock:
+            application = self._applications.get(application_id) if type(application_id) is str else None
+            if application is not None and not self._others:
+                holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
+                if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
+                    return ALLOWED
+            return self._admission.check(application_id, usage)
+
+    def explain(self, application_id: str, usage: Resource, *, most: int = 3) -> Explanation:
+        """Return what `check` does, and for every limit in the way the *most* largest holders of what is missing.
+
+        Takes time in the number of applications that are charged to those limits, under the lock.
+
+        Raises:
+            RequestError: as for `check`.
+        """
+        with self._lock:
+            return explain(self._books, self._admission.check(application_id, usage), most)
+
+    def headroom(self, application_id: str) -> Resource | None:
+        """Return how much more an application may use: the least that any limit leaves, for each limited resource.
+
+        Users, groups, queues and the size of the cluster count, other quota models do not.
+
+        Returns:
+            None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
+
+        Raises:
+            RequestError: there is no such application.
+        """
+        with self._lock:
+            holding = self._books.open(self._admission.application(application_id))
+            room: dict[str, int] = {}
+            for node in holding.held_to(holding.chain()):
+                for name in node.limit.resources:
+                    free = node.free(name)
+                    room[name] = min(free, room.get(name, free))
+            return Resource(room) if room else None
+
+    def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
+        """Return every limit of users, groups and queues that holds for an application, and where it is set.
+
+        Raises:
+            RequestError: there is no such application.
+        """
+        with self._lock:
+            holding = self._books.open(self._admission.application(application_id))
+            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+
+    # Applications and allocations
+
+    def application(self, application_id: str) -> ApplicationInfo | None:
+        """Return an application as it is now; None if there is none of that id, or none any more."""
+        with self._lock:
+            found = self._applications.get(name_of("application_id", application_id))
+            return None if found is None else found.shown()
+
+    def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
+        """Return all applications, or those in and below a queue, sorted by id.
+
+        Raises:
+            RequestError: there is no such queue.
+        """
+        with self._lock:
+            if queue_path is None:
+                found = self._applications
+            else:
+                below = self._queue(queue_path).below()
+                found = {name: self._applications[name] for queue in below for name in queue.applications}
+            return tuple(found[name].shown() for name in sorted(found))
+
+    def allocation(self, allocation_id: str) -> Allocation | None:
+        """Return an allocation as it is now, pending ones included; None if there is none of that id."""
+        with self._lock:
+            entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+            return None if entry is None else entry.shown(allocation_id)
+
+    def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
+        """Return all allocations, or those of one application, pending ones included, sorted by id.
+
+        Raises:
+            RequestError: there is no such application.
+        """
+        with self._lock:
+            entries = dict(self._books.entries)
+            if application_id is not None:
+                application = self._admission.application(application_id)
+                entries = {**application.entries, **application.pending}
+        return tuple(entries[name].shown(name) for name in sorted(entries))
+
+    # Queues, users and groups
+
+    def queue(self, queue_path: str = "root") -> QueueState | None:
+        """Return a queue as it is now, with all queues below it; None if there is no such queue.
+
+        Takes time in the number of applications in and below it.
+        """
+        path = canonical_path(queue_path)
+        with self._lock:
+            found = self._books.tree.queues.get(path)
+            return None if found is None else queue_state(found, self._books.tree.cluster)
+
+    def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
+        """Return the least that any queue from *queue_path* up leaves, for each limited resource.
+
+        Args:
+            queue_path: the queue.
+            cluster: whether the size of the cluster counts, too.
+
+        Returns:
+            None where nothing limits resources. An amount is negative where more is used than allowed.
+
+        Raises:
+            RequestError: there is no such queue.
+        """
+        with self._lock:
+            return self._books.tree.headroom(self._queue(queue_path).queue_path, cluster=cluster)
+
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        """Return the most that could ever be used in a queue: the least that any queue from there up allows.
+
+        Raises:
+            RequestError: there is no such queue.
+        """
+        with self._lock:
+            return self._books.tree.most(self._queue(queue_path).queue_path)
+
+    def users(self) -> tuple[UserUsage, ...]:
+        """Return what every user uses in which queues, with the limits there, sorted by name."""
+        with self._lock:
+            users = self._books.ledger.users
+            copies = [TrackerCopy.of(users[name].queue) for name in sorted(users)]
+        return tuple(copy.user_usage() for copy in copies)
+
+    def groups(self) -> tuple[GroupUsage, ...]:
+        """Return what every group uses in which queues, with the limits there, sorted by name."""
+        with self._lock:
+            groups = self._books.ledger.groups
+            copies = [TrackerCopy.of(groups[name].queue) for name in sorted(groups)]
+        return tuple(copy.group_usage() for copy in copies)
+
+    def effective_limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
+        """Return every limit that would hold for an application of a user in a queue, and where it is set.
+
+        Raises:
+            RequestError: there is no such queue, or the user is none.
+        """
+        with self._lock:
+            queue = self._queue(queue_path)
+            holding = self._books.ledger.open(queue.queue_path, "", user_of(user))
+            holding.quotas = queue
+            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+
+    def nodes(self) -> dict[str, Resource]:
+        """Return what every registered node offers, by name."""
+        with self._lock:
+            return dict(sorted(self._books.cluster.nodes.items()))
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return every limit of users, groups and queues that is exceeded now, each by name, leaf to root."""
+        with self._lock:
+            return tuple(self._books.over())
+
+    def verify(self) -> None:
+        """Recompute every counter from the ledger, and compare.
+
+        Raises:
+            InvariantError: something differs. That is a bug in ugm, and worth a report.
+        """
+        with self._lock:
+            verify(self._books)
+
+    def _queue(self, queue_path: str) -> Queue:
+        found = self._books.tree.queues.get(canonical_path(queue_path))
+        if found is None:
+            raise RequestError("queue_path", queue_path, "there is no such queue")
+        return found

@@ -1,0 +1,187 @@
+"""The queues of one partition, and the size of the cluster at their root.
+
+The tree follows the configuration: queues that it names are there, those that leave it are drained, which means that
+they take no more applications and go away with their last one. Placement creates further queues below parents; those
+get what the template of the parent says and go away when they are empty.
+
+The root has no quota of its own. It allows what the registered nodes add up to, and anything until a first node is
+registered.
+
+The tree takes no lock and checks no requests; a `ugm.Partition` does both. What an application holds is charged to the
+counters of its queue together with those of its user and group, see `Queue.chain`.
+
+Source: Apache YuniKorn, resource quota management.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, final
+
+from ugm.hierarchy import Layout, Node
+from ugm.identity import ROOT, UserGroup, ancestors
+from ugm.queues.queue import Queue
+from ugm.queues.specs import NO_QUOTA, QueueSpec, QueueSpecs
+from ugm.resources import Resource
+
+__all__ = ["QueueTree"]
+
+
+@final
+class QueueTree:
+    """All queues of a partition.
+
+    Args:
+        specs: the configured queues.
+        layout: which resources are counted.
+        cluster: what the root allows; None until a first node is registered.
+    """
+
+    __slots__ = ("_layout", "cluster", "nodes", "queues", "specs")
+
+    #: By canonical path; always with a root.
+    queues: dict[str, Queue]
+    #: The counters below which something runs.
+    nodes: dict[str, Node[Any]]
+    cluster: Resource | None
+    specs: QueueSpecs
+    _layout: Layout
+
+    def __init__(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None = None) -> None:
+        self.nodes = {}
+        self.queues = {ROOT: Queue(specs.by_path[ROOT], None, self.nodes, managed=True)}
+        self.cluster = cluster
+        self.reshape(specs, layout)
+
+    @property
+    def root(self) -> Queue:
+        """The queue above all others."""
+        return self.queues[ROOT]
+
+    # What placement asks
+
+    def exists(self, queue_path: str) -> bool:
+        """Return whether there is such a queue."""
+        return queue_path in self.queues
+
+    def is_leaf(self, queue_path: str) -> bool:
+        """Return whether an existing queue takes applications."""
+        return self.queues[queue_path].is_leaf
+
+    def is_draining(self, queue_path: str) -> bool:
+        """Return whether an existing queue is about to go away."""
+        return self.queues[queue_path].draining
+
+    def may_submit(self, queue_path: str, user: UserGroup) -> bool:
+        """Return whether a user may submit to a queue, or create it by submitting."""
+        return self.nearest(queue_path).may_submit(user)
+
+    def nearest(self, queue_path: str) -> Queue:
+        """Return the queue, or the nearest above it that exists."""
+        return next(self.queues[path] for path in ancestors(queue_path) if path in self.queues)
+
+    # Changes
+
+    def create(self, queue_path: str) -> Queue:
+        """Create a queue that the configuration does not name, with those above it that are missing.
+
+        The leaf gets what the template above it says. Return the queue, which may have been there already.
+        """
+        above = self.nearest(queue_path)
+        missing = [path for path in ancestors(queue_path) if path not in self.queues]
+        for path in reversed(missing):
+            is_leaf = path == queue_path
+            spec = QueueSpec(path, not is_leaf, above.template if is_leaf else NO_QUOTA)
+            above = self.queues[path] = Queue(spec, above, self.nodes, managed=False)
+            above.connect(self._layout, self.cluster)
+        return above
+
+    def annotate(self, queue: Queue, most: Resource) -> None:
+        """Let a queue that the configuration does not name use *most*, which its layout counts."""
+        queue.annotated = most
+        queue.connect(self._layout, self.cluster)
+
+    def prune(self, queue: Queue) -> None:
+        """Drop a queue, and those above it, that neither the configuration names nor anything is left in."""
+        while queue.is_idle and not queue.managed and queue.parent is not None:
+            del self.queues[queue.queue_path]
+            del queue.parent.children[queue.queue_path.rpartition(".")[2]]
+            queue = queue.parent
+
+    def reshape(self, specs: QueueSpecs, layout: Layout) -> None:
+        """Follow another configuration."""
+        self.specs = specs
+        for path, spec in specs.by_path.items():
+            queue = self.queues.get(path)
+            if queue is None:
+                above = self.queues[path.rpartition(".")[0]]
+                self.queues[path] = Queue(spec, above, self.nodes, managed=True)
+            else:
+                queue.spec, queue.managed, queue.draining, queue.annotated = spec, True, False, None
+        for queue in list(self.root.below()):
+            if queue.queue_path not in specs.by_path:
+                self._release(queue)
+        for queue in list(self.queues.values()):
+            if queue.queue_path in self.queues:
+                self.prune(queue)
+        self.connect(layout)
+
+    def _release(self, queue: Queue) -> None:
+        """Make a queue one that the configuration does not name. Its parent has been looked at before."""
+        if queue.parent is None:
+            return
+        queue.draining = queue.draining or queue.managed or queue.parent.draining
+        queue.managed = False
+        if not queue.draining and not queue.spec.is_parent:
+            queue.spec = queue.spec._replace(quota=queue.parent.template)
+
+    def connect(self, layout: Layout) -> None:
+        """Bring all counters in line with a layout, and with the size of the cluster."""
+        self._layout = layout
+        self.root.connect(layout, self.cluster)
+
+    def resize(self, cluster: Resource) -> None:
+        """Let the root use *cluster*, all of whose resources the layout counts; as cheap as one counter."""
+        self.cluster = cluster
+        root = self.root
+        limit = root.limit(cluster)
+        if root.node is not None and limit is not None:
+            root.node.replace_limit(limit)
+
+    # Reading
+
+    def headroom(self, queue_path: str, *, cluster: bool) -> Resource | None:
+        """Return the least that any queue from *queue_path* up leaves, for each limited resource.
+
+        Args:
+            queue_path: a queue that exists.
+            cluster: whether the size of the cluster, which is the limit of the root, counts.
+
+        Returns:
+            None where nothing limits resources. An amount is negative where more is used than allowed.
+        """
+        room: dict[str, int] = {}
+        for node in self.queues[queue_path].chain:
+            if cluster or node.queue_path != ROOT:
+                for name in node.limit.resources:
+                    free = node.free(name)
+                    room[name] = min(free, room.get(name, free))
+        return Resource(room) if room else None
+
+    def most(self, queue_path: str) -> Resource | None:
+        """Return the most that could ever be used in a queue: the least that any queue from there up allows.
+
+        Returns:
+            None where nothing limits resources.
+        """
+        most: dict[str, int] = {}
+        for queue in self.queues[queue_path].lineage():
+            allowed = self.cluster if queue.parent is None else queue.quota.max_resources
+            for name, amount in (allowed or {}).items():
+                most[name] = min(amount, most.get(name, amount))
+        return Resource(most) if most else None
+
+    def annotated_names(self) -> Iterator[str]:
+        """Yield the resources that queues limit which were given a limit of their own."""
+        for queue in self.queues.values():
+            yield from queue.annotated or ()
