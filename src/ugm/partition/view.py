@@ -48,12 +48,12 @@ class PartitionView:
         Another thread may be granted the room in between; only `allocate` itself is binding.
 
         Raises:
-            RequestError: there is no such application, or the usage is none.
+            RequestError: there is no such application, it is failing, or the usage is none.
         """
         force = self._in_force
         with force.lock:
             application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and not self._others:
+            if application is not None and application.is_plain:
                 holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
                 if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
                     return ALLOWED
