@@ -233,5 +233,5 @@ class Books:
             for node in tracker.in_line():
                 yield from over(node)
         counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]
-        for node in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):
-            yield from over(node)
+        for counter in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):
+            yield from over(counter)
