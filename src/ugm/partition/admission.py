@@ -128,8 +128,7 @@ class Admission:
             return Decision(violations, evicted)
         with ExitStack() as undo:
             self._make_way(evicted, undo)
-            violations = self.violations(allocation_id, entry) if evicted else ()
-            if violations:
+            if evicted and self.violations(allocation_id, entry):
                 return Decision(violations)
             self.charge(allocation_id, entry)
             undo.pop_all()
