@@ -108,14 +108,7 @@ class Admission:
         self.require_welcome(entry.application)
         if self._others:
             return self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
-        application, row = entry.application, self.row(ask.usage)
-        holding = self._books.open(application)
-        if application.holding is not None:
-            violations = holding.grow_or_tell(row)
-        else:
-            violations = holding.start(row)
-            if not violations:
-                self._books.started(application, holding)
+        violations = self._books.admit(entry.application, self.row(ask.usage))
         if violations:
             return Decision(violations)
         self._books.note(ask.allocation_id, entry)

@@ -154,6 +154,16 @@ class Books:
         holding.quotas = application.queue
         return holding
 
+    def admit(self, application: Application, row: Row) -> tuple[Violation, ...]:
+        """Charge *row* to an application if it fits, starting it if need be; otherwise return all limits in the way."""
+        holding = self.open(application)
+        if application.holding is not None:
+            return holding.grow_or_tell(row)
+        violations = holding.start(row)
+        if not violations:
+            self.started(application, holding)
+        return violations
+
     def charge(self, entry: Entry, row: Row) -> None:
         """Charge an entry without checking, starting its application if need be."""
         application = entry.application
@@ -198,9 +208,10 @@ class Books:
         """Stop an application that holds nothing and has nothing pending, and forget it if it has failed."""
         if application.entries or (application.pending and not application.failing):
             return
-        if application.holding is not None:
-            application.holding.align()
-            self.ledger.end(application.holding)
+        holding = application.holding
+        if holding is not None:
+            holding.align()
+            self.ledger.end(holding)
             application.holding = None
         if application.failing:
             self.forget(application)
