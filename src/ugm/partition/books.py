@@ -14,7 +14,7 @@ from ugm.decision import Violation, over
 from ugm.hierarchy import Row
 from ugm.partition.application import Application
 from ugm.partition.entry import AllocationState, Entry
-from ugm.queues import Cluster, PlacementRules, QueueSettings, QueueSpecs, QueueTree
+from ugm.queues import Cluster, PlacementRules, Queue, QueueSettings, QueueSpecs, QueueTree
 from ugm.queues.placement import RuleConfig
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
@@ -65,8 +65,9 @@ class Compiled(NamedTuple):
         """
         if config is None:
             return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), ())
-        rules = PlacementRules.compile(config.placement_rules)
-        return cls(Limits.compile(config), QueueSpecs.compile(config.root), rules, tuple(config.placement_rules))
+        # What is no partition at all is told by the limits.
+        limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
+        return cls(limits, specs, PlacementRules.compile(config.placement_rules), tuple(config.placement_rules))
 
 
 @final
@@ -108,7 +109,7 @@ class Books:
         """
         self.compiled = compiled
         tree = self.tree
-        names = (*compiled.specs.names, *tree.annotated_names())
+        names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
             names = (*names, *tree.cluster, *self._held_names())
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
@@ -133,6 +134,17 @@ class Books:
         """Make room for resources that nobody has, but somebody uses: the counter of the root has to show them."""
         if self.in_force.epoch.layout.closed:
             self.count(tuple(usage))
+
+    def annotate(self, queue: Queue, most: Resource) -> None:
+        """Let a queue that the configuration does not name use *most*."""
+        self.count(tuple(most))
+        self.tree.annotate(queue, most)
+        # What runs there already is charged to a counter that is new, or was made for other resources.
+        for below in queue.below():
+            for application_id in below.applications:
+                holding = self.applications[application_id].holding
+                if holding is not None:
+                    holding.invalidate()
 
     def _held_names(self) -> set[str]:
         return {name for entry in self.entries.values() for name in entry.usage}
@@ -231,6 +243,6 @@ class Books:
         for tracker in self.ledger.trackers():
             for node in tracker.in_line():
                 yield from over(node)
-        for queue in self.tree.root.below():
-            if queue.node is not None:
-                yield from over(queue.node)
+        counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]
+        for counter in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):
+            yield from over(counter)

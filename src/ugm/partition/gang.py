@@ -75,10 +75,9 @@ def _beside(others: OtherModels, wanted: Mapping[str, Entry], *, agreed: bool) -
             if violations:
                 return violations
             is_pending = allocation_id in entry.application.pending
+            others.charge(claim, expected=is_pending)
             if is_pending:
-                others.forget(claim)
                 undo.callback(others.expect, claim)
-            others.charge(claim)
             undo.callback(others.refund, claim)
         if agreed:
             undo.pop_all()

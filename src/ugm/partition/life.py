@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.identity import canonical_path
 from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.books import Books
@@ -61,11 +60,8 @@ class LifeCycle:
             self._require_same(known, submission, gang_style)
             return
         self._require_open()
-        path = canonical_path(submission.queue)
-        above = books.tree.nearest(path)
-        drains = above.queue_path != path and (above.is_leaf or above.draining)
-        queue = books.tree.create(path)
-        queue.draining = queue.draining or drains
+        queue = books.tree.create(submission.queue)
+        books.count(tuple(queue.quota.names))
         self._enter(submission, gang_style, queue, quota, group)
 
     def _enter(
@@ -78,8 +74,7 @@ class LifeCycle:
     ) -> None:
         books = self._books
         if quota is not None and not queue.managed and queue.annotated != quota:
-            books.count(tuple(quota))
-            books.tree.annotate(queue, quota)
+            books.annotate(queue, quota)
         application = Application(submission, queue, gang_style, is_plain=not self._others)
         application.group = group
         books.applications[submission.application_id] = application
@@ -131,7 +126,8 @@ class LifeCycle:
         placeholders = tuple(application.placeholders())
         if not pending and not placeholders:
             return ()
-        if application.gang_style is GangStyle.HARD and len(placeholders) == len(application.entries):
+        is_unused = len(placeholders) == len(application.entries) and not application.has_replaced
+        if application.gang_style is GangStyle.HARD and is_unused:
             return self.fail(application)
         for allocation_id in pending:
             self._admission.withdraw(allocation_id)

@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, final
 
-from ugm.arguments import amounts_of, name_of
+from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.model import QuotaModel
-from ugm.partition._submission import style_of, submission_of
+from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Running, audit, truth_of
 from ugm.partition.books import Books, Compiled, PartitionSettings
@@ -126,7 +126,7 @@ class Partition(PartitionView):
 
         Raises:
             RequestError: an argument cannot be used, or the id stands for an application submitted otherwise. The same
-                submission once more is answered as before.
+                submission once more is answered with the same queue, whatever the rules say now.
         """
         submission = submission_of(application_id, user, queue, tags)
         style, most = style_of(gang_style), amounts_of("quota", quota)
@@ -159,12 +159,12 @@ class Partition(PartitionView):
             group: the group that it was charged to, None for none; left out, it is chosen with its first allocation.
 
         Raises:
-            RequestError: as for `submit`.
+            RequestError: as for `submit`, or the queue is the root.
         """
-        submission = submission_of(application_id, user, queue_path, tags)
-        style, most = style_of(gang_style), amounts_of("quota", quota)
+        submission = submission_of(application_id, user, placed_path(queue_path), tags)
+        style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
         with self._lock:
-            self._life.adopt(submission, style, most, group)
+            self._life.adopt(submission, style, most, chosen)
 
     def complete(self, application_id: str) -> ApplicationInfo:
         """Forget an application that has done its work, and return what it was.
@@ -342,7 +342,7 @@ class Partition(PartitionView):
         """Let an allocation take something else from now on, if what grows fits.
 
         Raises:
-            RequestError: there is no such allocation, or the usage is none.
+            RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
         """
         with self._lock:
             return self._admission.resize(allocation_id, usage)
@@ -414,7 +414,7 @@ class Partition(PartitionView):
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
             self._books.cluster.add(name, offers)
             self._books.resize_cluster()
@@ -426,7 +426,7 @@ class Partition(PartitionView):
             RequestError: there is no such node, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
             self._books.cluster.update(name, offers)
             self._books.resize_cluster()
@@ -463,6 +463,8 @@ class Partition(PartitionView):
             RequestError: another configuration has been put in force since the plan was made, or it was made for
                 another partition.
         """
+        if not isinstance(plan, Plan):
+            raise RequestError("plan", plan, "expected a Plan")
         with self._lock:
             if plan.base is not self._books.compiled:
                 raise RequestError("plan", str(plan.changes), "the plan was made for another configuration")
@@ -498,11 +500,17 @@ class Partition(PartitionView):
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Repair what an audit reported: adopt what runs, release what does not, and correct what differs in size.
 
-        A difference is left alone if the ledger has changed in that place since, or if the application is unknown.
+        A difference is left alone if the ledger has changed in that place since, or if the application is unknown. If
+        another quota model raises, what has been repaired until then stays so.
 
         Returns:
             The differences that were repaired.
+
+        Raises:
+            RequestError: this is no report.
         """
+        if not isinstance(report, AuditReport):
+            raise RequestError("report", report, "expected an AuditReport")
         with self._lock:
             return reconcile(self._books, self._admission, report)
 

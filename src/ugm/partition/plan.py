@@ -80,7 +80,7 @@ class _Made(NamedTuple):
     """A queue that the configuration does not name."""
 
     spec: QueueSpec
-    draining: bool
+    has_left: bool
     annotated: Resource | None
 
 
@@ -95,7 +95,7 @@ class Snapshot:
         self._user_limits_win = books.in_force.user_limits_win
         self._nodes = dict(books.cluster.nodes), books.cluster.total
         self._made = [
-            _Made(queue.spec, queue.draining, queue.annotated) for queue in books.tree.root.below() if not queue.managed
+            _Made(queue.spec, queue.has_left, queue.annotated) for queue in books.tree.root.below() if not queue.managed
         ]
         self._tenancies = [
             _Tenancy(
@@ -113,10 +113,10 @@ class Snapshot:
         books = Books(self.compiled, user_limits_win=self._user_limits_win)
         books.cluster.nodes.update(self._nodes[0])
         books.cluster.total = self._nodes[1]
-        for spec, draining, annotated in self._made:
+        for spec, has_left, annotated in self._made:
             queue = books.tree.create(spec.queue_path)
-            queue.spec, queue.draining, queue.annotated = spec, draining, annotated
-            books.count(tuple(annotated or ()))
+            queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
+            books.count(tuple(queue.quota.names))
         books.tree.connect(books.in_force.epoch.layout)
         for tenancy in self._tenancies:
             self._move_in(books, tenancy)
