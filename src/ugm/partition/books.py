@@ -14,7 +14,7 @@ from ugm.decision import Violation, over
 from ugm.hierarchy import Row
 from ugm.partition.application import Application
 from ugm.partition.entry import AllocationState, Entry
-from ugm.queues import Cluster, PlacementRules, QueueSettings, QueueSpecs, QueueTree
+from ugm.queues import Cluster, PlacementRules, Queue, QueueSettings, QueueSpecs, QueueTree
 from ugm.queues.placement import RuleConfig
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
@@ -108,7 +108,7 @@ class Books:
         """
         self.compiled = compiled
         tree = self.tree
-        names = (*compiled.specs.names, *tree.annotated_names())
+        names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
             names = (*names, *tree.cluster, *self._held_names())
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
@@ -128,6 +128,17 @@ class Books:
         """Make room in every counter for more resources."""
         if self.in_force.count(names, closed=closed):
             self.tree.connect(self.in_force.epoch.layout)
+
+    def annotate(self, queue: Queue, most: Resource) -> None:
+        """Let a queue that the configuration does not name use *most*."""
+        self.count(tuple(most))
+        self.tree.annotate(queue, most)
+        # The queue may have a counter now that it did not have before: whatever runs below has to find it.
+        for below in queue.below():
+            for application_id in below.applications:
+                holding = self.applications[application_id].holding
+                if holding is not None:
+                    holding.invalidate()
 
     def count_adopted(self, usage: Resource) -> None:
         """Make room for resources that nobody has, but somebody uses: the counter of the root has to show them."""

@@ -65,7 +65,10 @@ class LifeCycle:
         above = books.tree.nearest(path)
         drains = above.queue_path != path and (above.is_leaf or above.draining)
         queue = books.tree.create(path)
-        queue.draining = queue.draining or drains
+        for made in queue.lineage() if drains else ():
+            if made is above:
+                break
+            made.draining = True
         self._enter(submission, gang_style, queue, quota, group)
 
     def _enter(
@@ -78,8 +81,7 @@ class LifeCycle:
     ) -> None:
         books = self._books
         if quota is not None and not queue.managed and queue.annotated != quota:
-            books.count(tuple(quota))
-            books.tree.annotate(queue, quota)
+            books.annotate(queue, quota)
         application = Application(submission, queue, gang_style, is_plain=not self._others)
         application.group = group
         books.applications[submission.application_id] = application

@@ -116,7 +116,7 @@ class Snapshot:
         for spec, draining, annotated in self._made:
             queue = books.tree.create(spec.queue_path)
             queue.spec, queue.draining, queue.annotated = spec, draining, annotated
-            books.count(tuple(annotated or ()))
+            books.count((*spec.names, *(annotated or ())))
         books.tree.connect(books.in_force.epoch.layout)
         for tenancy in self._tenancies:
             self._move_in(books, tenancy)

@@ -130,7 +130,9 @@ class QueueTree:
         """Make a queue one that the configuration does not name. Its parent has been looked at before."""
         if queue.parent is None:
             return
-        queue.draining = queue.draining or queue.managed or queue.parent.draining
+        # A queue below a leaf could not be created any more, and must not keep the leaf from being one for ever.
+        has_place = queue.parent.spec.is_parent and not queue.parent.draining
+        queue.draining = queue.draining or queue.managed or not has_place
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
             queue.spec = queue.spec._replace(quota=queue.parent.template)
@@ -181,7 +183,8 @@ class QueueTree:
                 most[name] = min(amount, most.get(name, amount))
         return Resource(most) if most else None
 
-    def annotated_names(self) -> Iterator[str]:
-        """Yield the resources that queues limit which were given a limit of their own."""
-        for queue in self.queues.values():
-            yield from queue.annotated or ()
+    def names_beside(self, specs: QueueSpecs) -> Iterator[str]:
+        """Yield the resources that queues limit or guarantee, or pass on, which a configuration does not name."""
+        for path, queue in self.queues.items():
+            if path not in specs.by_path:
+                yield from (*queue.spec.names, *queue.quota.names)
