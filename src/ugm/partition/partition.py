@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, final
 
-from ugm.arguments import amounts_of, name_of
+from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -160,6 +160,8 @@ class Partition(PartitionView):
         """
         submission = submission_of(application_id, user, queue_path, tags)
         style, most = style_of(gang_style), amounts_of("quota", quota)
+        if group is not None and group != "":
+            name_of("group", group)
         with self._lock:
             self._life.adopt(submission, style, most, group)
 
@@ -414,7 +416,7 @@ class Partition(PartitionView):
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
             self._books.cluster.add(name, offers)
             self._books.resize_cluster()
@@ -426,7 +428,7 @@ class Partition(PartitionView):
             RequestError: there is no such node, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
             self._books.cluster.update(name, offers)
             self._books.resize_cluster()

@@ -53,7 +53,7 @@ class PartitionView:
         force = self._in_force
         with force.lock:
             application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and not self._others:
+            if application is not None and application.is_plain:
                 holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
                 if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
                     return ALLOWED
