@@ -131,11 +131,11 @@ class Admission:
             violations = self._make_way(allocation_id, entry, evicted)
             if violations:
                 return Decision(violations)
-        try:
+        with ExitStack() as undo:
+            for name in evicted:
+                undo.callback(self._put_back, name)
             self.charge(allocation_id, entry)
-        except BaseException:
-            self._put_back(evicted)
-            raise
+            undo.pop_all()
         for name in evicted:
             self._strike(name)
         return Decision((), evicted) if evicted else ALLOWED
@@ -180,25 +180,27 @@ class Admission:
     def _evictions(self, allocation_id: str, entry: Entry) -> tuple[str, ...]:
         """Return the allocations whose release would let an entry in; none if no release would."""
         evicted = self._others.evictions(entry.claim(allocation_id)) or ()
-        held = all(name in self._books.entries and name != allocation_id for name in evicted)
-        return evicted if held else ()
+        found = [self._books.entries.get(name) for name in evicted if name != allocation_id]
+        held = [entry for entry in found if entry is not None and entry.traits.state is not _PENDING]
+        return evicted if len(held) == len(evicted) else ()
 
     def _make_way(self, allocation_id: str, entry: Entry, evicted: Sequence[str]) -> tuple[Violation, ...]:
         """Refund what is evicted everywhere, unless that does not let the entry in."""
-        entries = self._books.entries
-        for name in evicted:
-            self._books.refund(entries[name])
-            self._others.refund(entries[name].claim(name))
-        violations = self.violations(allocation_id, entry)
-        if violations:
-            self._put_back(evicted)
+        with ExitStack() as undo:
+            for name in evicted:
+                held = self._books.entries[name]
+                self._books.refund(held)
+                undo.callback(self._put_back, name)
+                self._others.refund(held.claim(name))
+            violations = self.violations(allocation_id, entry)
+            if not violations:
+                undo.pop_all()
         return violations
 
-    def _put_back(self, evicted: Sequence[str]) -> None:
-        for name in reversed(evicted):
-            entry = self._books.entries[name]
-            self._others.charge(entry.claim(name))
-            self._books.charge(entry, self.row(entry.usage))
+    def _put_back(self, allocation_id: str) -> None:
+        entry = self._books.entries[allocation_id]
+        self._others.charge(entry.claim(allocation_id))
+        self._books.charge(entry, self.row(entry.usage))
 
     def _strike(self, allocation_id: str) -> None:
         entry = self._books.entries[allocation_id]
@@ -220,8 +222,8 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder."""
-        name_of("allocation_id", allocation_id)
-        known = self._books.entries.get(allocation_id)
+        name_of("placeholder_id", placeholder_id)
+        known = self._books.entries.get(name_of("allocation_id", allocation_id))
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
@@ -252,10 +254,13 @@ class Admission:
             violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
         if violations:
             return Decision(violations)
-        holding.swap(old.usage, new.usage)
+        self._swap(old_id, old, new_id, new)
+        return ALLOWED
+
+    def _swap(self, old_id: str, old: Entry, new_id: str, new: Entry) -> None:
+        self._books.open(old.application).swap(old.usage, new.usage)
         self._books.strike(old_id, old)
         self._books.note(new_id, new)
-        return ALLOWED
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
@@ -303,6 +308,19 @@ class Admission:
             self._books.count_adopted(ask.usage)
             self.charge(ask.allocation_id, entry)
         return tuple(found for node in self._books.open(entry.application).chain() for found in over(node))
+
+    def correct(self, allocation_id: str, usage: Resource) -> None:
+        """Let an allocation take what it really takes, without checking; it is as before in all else."""
+        old = self.held("allocation_id", allocation_id)
+        new = old._replace(usage=usage)
+        if self._others:
+            self._others.refund(old.claim(allocation_id))
+            with ExitStack() as undo:
+                undo.callback(self._others.charge, old.claim(allocation_id))
+                self._others.charge(new.claim(allocation_id))
+                undo.pop_all()
+        self._books.count_adopted(usage)
+        self._swap(allocation_id, old, allocation_id, new)
 
     # Several at once
 

@@ -20,14 +20,16 @@ def _is_repaired(books: Books, admission: Admission, told: Difference) -> bool:
         return False
     if told.truth is not None and told.truth.application_id not in books.applications:
         return False
-    traits = books.entries[told.allocation_id].traits[1:] if told.ledger else ()
     if told.truth is None:
         return admission.release(told.allocation_id)
-    # An application that would stop running in between would lose its place, and with it nothing that matters.
-    if told.ledger is not None:
-        admission.release(told.allocation_id)
-    if told.truth.application_id in books.applications:
-        admission.adopt(Ask(*told.truth, *traits))
+    if told.ledger is not None and told.ledger.application_id == told.truth.application_id:
+        admission.correct(told.allocation_id, told.truth.usage)
+        return True
+    known = books.entries.get(told.allocation_id)
+    traits = () if known is None else known.traits[1:]
+    # Held by another application, or still pending, perhaps with another size: what runs is what was meant.
+    admission.release(told.allocation_id)
+    admission.adopt(Ask(*told.truth, *traits))
     return True
 
 
