@@ -202,8 +202,8 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder."""
-        name_of("allocation_id", allocation_id)
-        known = self._books.entries.get(allocation_id)
+        name_of("placeholder_id", placeholder_id)
+        known = self._books.entries.get(name_of("allocation_id", allocation_id))
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
@@ -239,10 +239,13 @@ class Admission:
             violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
         if violations:
             return Decision(violations)
-        holding.swap(old.usage, new.usage)
+        self._swap(old_id, old, new_id, new)
+        return ALLOWED
+
+    def _swap(self, old_id: str, old: Entry, new_id: str, new: Entry) -> None:
+        self._books.open(old.application).swap(old.usage, new.usage)
         self._books.strike(old_id, old)
         self._books.note(new_id, new)
-        return ALLOWED
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""

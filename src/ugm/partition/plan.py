@@ -116,7 +116,7 @@ class Snapshot:
         for spec, has_left, annotated in self._made:
             queue = books.tree.create(spec.queue_path)
             queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
-            books.count(tuple(queue.quota.names))
+            books.count((*spec.names, *queue.quota.names))
         books.tree.connect(books.in_force.epoch.layout)
         for tenancy in self._tenancies:
             self._move_in(books, tenancy)

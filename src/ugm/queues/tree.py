@@ -182,7 +182,7 @@ class QueueTree:
         return Resource(most) if most else None
 
     def names_beside(self, specs: QueueSpecs) -> Iterator[str]:
-        """Yield the resources that queues limit or guarantee which a configuration does not name."""
+        """Yield the resources that queues limit or guarantee, or pass on, which a configuration does not name."""
         for path, queue in self.queues.items():
             if path not in specs.by_path:
-                yield from queue.quota.names
+                yield from (*queue.spec.names, *queue.quota.names)
