@@ -23,8 +23,11 @@ from ugm.model import QuotaModel
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Running, audit, truth_of
-from ugm.partition.books import Books, Compiled, PartitionSettings
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import PLAIN, Ask, Entry
+from ugm.partition.events import Subscriber
+from ugm.partition.feed import Feed, TellingLock
 from ugm.partition.gang import allocate_all
 from ugm.partition.life import LifeCycle
 from ugm.partition.others import OtherModels
@@ -55,6 +58,8 @@ class Partition(PartitionView):
         cluster: what the cluster offers, for a program that registers no nodes; it counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
         models: other quota models, asked and charged in this order, after users, groups and queues.
+        subscribers: who is told of everything that happens, after the lock has been released. A partition that somebody
+            follows takes longer over each allocation.
         group_limits: as for a `ugm.Manager`.
 
     Raises:
@@ -82,11 +87,19 @@ class Partition(PartitionView):
         *,
         cluster: Resource | None = None,
         models: Iterable[QuotaModel] = (),
+        subscribers: Iterable[Subscriber] = (),
         group_limits: Literal["always", "unless-user-limited"] = "always",
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        books = Books(Compiled.of(config), user_limits_win=group_limits == "unless-user-limited")
+        followers = tuple(subscribers)
+        feed = Feed(followers) if followers else None
+        books = Books(
+            Compiled.of(config),
+            user_limits_win=group_limits == "unless-user-limited",
+            lock=feed and TellingLock(feed),
+            tell=feed and feed.add,
+        )
         super().__init__(books, OtherModels(models))
         self._life: Final = LifeCycle(books, self._others, self._admission)
         #: The ledger itself, close at hand.
@@ -416,8 +429,9 @@ class Partition(PartitionView):
         name_of("node", name)
         amounts_of("offers", resource_of("offers", offers))
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             self._books.cluster.add(name, offers)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Change what a node offers. Nobody is evicted; the root denies growth until usage has come down.
@@ -428,15 +442,17 @@ class Partition(PartitionView):
         name_of("node", name)
         amounts_of("offers", resource_of("offers", offers))
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             self._books.cluster.update(name, offers)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
         name_of("node", name)
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             removed = self._books.cluster.remove(name)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
             return removed
 
     # The configuration

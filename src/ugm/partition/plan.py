@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books, Compiled
+from ugm.partition.books import Books
 from ugm.partition.changes import Changes, changes_between
+from ugm.partition.compiled import Compiled
 from ugm.partition.entry import PLAIN, Entry
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
@@ -127,8 +128,7 @@ class Snapshot:
         queue = books.tree.queues[tenancy.queue_path]
         application = Application(tenancy.submission, queue, GangStyle.SOFT)
         application.group = tenancy.group
-        books.applications[application.application_id] = application
-        queue.applications[application.application_id] = application
+        books.enter(application)
         if tenancy.held is not None:
             entry = Entry(application, tenancy.held, PLAIN)
             books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
