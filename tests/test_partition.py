@@ -187,8 +187,8 @@ def test_release_repeated(partition: Partition) -> None:
     assert partition.release("app") is True
     with changing_nothing(partition):
         assert partition.release("app") is False
-    assert not partition.users()
-    assert not partition.groups()
+    assert partition.users() == ()
+    assert partition.groups() == ()
 
 
 def test_release_one_of_several(partition: Partition) -> None:

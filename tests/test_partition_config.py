@@ -113,6 +113,14 @@ def test_plan_keeps_what_was_made() -> None:
     assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
 
 
+def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
+    """An application that has not started, or holds nothing any more, is over no limit, and leaves with its queue."""
+    partition.submit("idle", SUE, "root.b")
+    partition.release("left")
+    plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}"))
+    assert (plan.over, [told.applications for told in plan.leaving]) == ((), [("idle", "left")])
+
+
 def test_apply_twice(partition: Partition) -> None:
     """A plan is for the configuration that was in force when it was made."""
     plan = partition.plan(config("{name: a}, {name: b}"))
@@ -144,6 +152,12 @@ def test_changes_of_two_files() -> None:
         "- queue root.a: maximum memory 9\n- queue root.b\n- limit in root for user 'sue': memory 9"
     )
     assert not changes(None, None)
+    everybody = config(limits="{users: ['*'], maxapplications: 1}, {groups: [x, '*'], maxresources: {memory: 5}}")
+    assert str(changes(None, everybody)) == (
+        "+ limit in root for user '*': 1 applications\n"
+        "+ limit in root for group '*': memory 5\n"
+        "+ limit in root for group 'x': memory 5"
+    )
     told = changes(config(TEMPLATE), config("{name: p, resources: {guaranteed: {vcore: 1}}, adminacl: ' ops'}"))
     assert str(told) == (
         "~ queue root.p: parent yes -> none; template maximum gpu 2, 1 applications -> none; "

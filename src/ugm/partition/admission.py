@@ -19,6 +19,7 @@ from ugm.model import Claim
 from ugm.partition.application import Application
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
+from ugm.partition.events import Denied
 from ugm.partition.others import OtherModels
 from ugm.resources import Resource
 
@@ -107,19 +108,20 @@ class Admission:
             return ALLOWED
         self.require_welcome(entry.application)
         if self._others:
-            return self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
-        application, row = entry.application, self.row(ask.usage)
-        holding = self._books.open(application)
-        if application.holding is not None:
-            violations = holding.grow_or_tell(row)
+            decision = self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
         else:
-            violations = holding.start(row)
-            if not violations:
-                self._books.started(application, holding)
-        if violations:
-            return Decision(violations)
-        self._books.note(ask.allocation_id, entry)
-        return ALLOWED
+            decision = Decision(self._books.admit(entry.application, self.row(ask.usage)))
+            if decision:
+                self._books.note(ask.allocation_id, entry)
+        return self.told([ask], decision)
+
+    def told(self, asks: Iterable[Ask], decision: Decision) -> Decision:
+        """Return a decision, after telling of it if it is a denial."""
+        if decision:
+            return decision if decision.evictions else ALLOWED
+        if self._books.tell:
+            self._books.tell(Denied(tuple(asks), decision))
+        return decision
 
     def _allocate_beside_others(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
         violations = self.violations(allocation_id, entry)
@@ -134,7 +136,7 @@ class Admission:
             undo.pop_all()
         for name in evicted:
             self._strike(name)
-        return Decision((), evicted) if evicted else ALLOWED
+        return Decision((), evicted)
 
     def check(self, application_id: str, usage: Resource) -> Decision:
         """Return what one more allocation of an application would be told."""
@@ -208,8 +210,8 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder."""
-        name_of("allocation_id", allocation_id)
-        known = self._books.entries.get(allocation_id)
+        name_of("placeholder_id", placeholder_id)
+        known = self._books.entries.get(name_of("allocation_id", allocation_id))
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
@@ -243,12 +245,20 @@ class Admission:
         violations = holding.would_swap(old.usage, new.usage)
         if self._others:
             violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
-        if violations:
-            return Decision(violations)
-        holding.swap(old.usage, new.usage)
+        if not violations:
+            self._swap(old_id, old, new_id, new)
+            return ALLOWED
+        _, placeholder, priority, preemptible = new.traits
+        ask = Ask(new_id, new.application.application_id, new.usage, placeholder, priority, preemptible)
+        return self.told([ask], Decision(violations))
+
+    def _swap(self, old_id: str, old: Entry, new_id: str, new: Entry) -> None:
+        self._books.open(old.application).swap(old.usage, new.usage)
+        if old_id == new_id:
+            self._books.note_resized(old_id, new, old.usage)
+            return
         self._books.strike(old_id, old)
         self._books.note(new_id, new)
-        return ALLOWED
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
@@ -277,11 +287,9 @@ class Admission:
         return True
 
     def withdraw(self, allocation_id: str) -> bool:
-        """Forget an allocation that is pending, and say whether there was one."""
-        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
-        if entry is None or entry.traits.state is not _PENDING:
-            return False
-        self._books.forget_pending(allocation_id)
+        """Forget an allocation that is pending, and say that there was one."""
+        entry = self._books.entries[allocation_id]
+        self._books.strike_pending(allocation_id, entry)
         self._books.settle(entry.application)
         if self._others:
             self._others.forget(entry.claim(allocation_id))
@@ -309,7 +317,7 @@ class Admission:
                 self._others.charge(new.claim(allocation_id))
                 undo.pop_all()
         self._books.open(old.application).swap(old.usage, usage)
-        self._books.note(allocation_id, new)
+        self._books.note_resized(allocation_id, new, old.usage)
 
     # Several at once
 

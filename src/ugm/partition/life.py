@@ -16,13 +16,12 @@ from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
+from ugm.partition.events import Failing
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, Submission
 from ugm.resources import Resource
 
 __all__ = ["LifeCycle"]
-
-_GOING: Final = AllocationState.GOING
 
 
 @final
@@ -75,10 +74,9 @@ class LifeCycle:
         books = self._books
         if quota is not None and not queue.managed and queue.annotated != quota:
             books.annotate(queue, quota)
-        application = Application(submission, queue, gang_style, is_plain=not self._others)
+        application = Application(submission, queue, gang_style, is_plain=not self._others and books.tell is None)
         application.group = group
-        books.applications[submission.application_id] = application
-        queue.applications[submission.application_id] = application
+        books.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
         if known.submission != submission or known.gang_style is not gang_style:
@@ -115,7 +113,7 @@ class LifeCycle:
     def _tell_to_go(self, allocations: Iterable[tuple[str, Entry]]) -> tuple[str, ...]:
         told = tuple(allocations)
         for allocation_id, entry in told:
-            self._books.note(allocation_id, entry.in_state(_GOING))
+            self._books.note_going(allocation_id, entry)
         return tuple(allocation_id for allocation_id, _ in told)
 
     # Ending
@@ -137,6 +135,8 @@ class LifeCycle:
         """Let an application fail, and return the allocations that have to be released."""
         for allocation_id in tuple(application.pending):
             self._admission.withdraw(allocation_id)
+        if not application.failing and self._books.tell:
+            self._books.tell(Failing(application.application_id))
         application.failing, application.is_plain = True, False
         told = self._tell_to_go(application.entries.items())
         self._books.settle(application)
@@ -148,16 +148,17 @@ class LifeCycle:
             kept = f"{len(application.entries)} allocations and {len(application.pending)} pending"
             raise RequestError("application_id", application.application_id, f"the application has {kept}")
         told = application.shown(ApplicationState.COMPLETED)
-        self._books.forget(application)
+        self._books.forget(application, ApplicationState.COMPLETED)
         return told
 
     def remove(self, application: Application) -> tuple[str, ...]:
         """Give back all that an application holds, forget it, and return what it held."""
+        state = application.state
         for allocation_id in tuple(application.pending):
             self._admission.withdraw(allocation_id)
         released = self._admission.release_all(application.entries)
         if application.application_id in self._books.applications:
-            self._books.forget(application)
+            self._books.forget(application, state)
         return released
 
     def close(self) -> tuple[str, ...]:

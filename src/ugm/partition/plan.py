@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books, Compiled
+from ugm.partition.books import Books
 from ugm.partition.changes import Changes, changes_between
+from ugm.partition.compiled import Compiled
 from ugm.partition.entry import PLAIN, Entry
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
@@ -116,7 +117,7 @@ class Snapshot:
         for spec, has_left, annotated in self._made:
             queue = books.tree.create(spec.queue_path)
             queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
-            books.count(tuple(queue.quota.names))
+            books.count((*spec.names, *queue.quota.names))
         books.tree.connect(books.in_force.epoch.layout)
         for tenancy in self._tenancies:
             self._move_in(books, tenancy)
@@ -127,8 +128,7 @@ class Snapshot:
         queue = books.tree.queues[tenancy.queue_path]
         application = Application(tenancy.submission, queue, GangStyle.SOFT)
         application.group = tenancy.group
-        books.applications[application.application_id] = application
-        queue.applications[application.application_id] = application
+        books.enter(application)
         if tenancy.held is not None:
             entry = Entry(application, tenancy.held, PLAIN)
             books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
