@@ -43,6 +43,18 @@ def test_submitted_again(partition: Partition) -> None:
     assert (placement.queue_path, placement.creates, str(placement)) == ("root.a", False, "placed in root.a before")
 
 
+def test_submitted_again_by_its_queue() -> None:
+    """The queue may be named in any case, and where rules found one, by what they found."""
+    partition = partition_of("{name: a}, {name: b}", "{name: fixed, value: root.a, create: false}")
+    partition.submit("new", SUE, "Root.B")
+    with changing_nothing(partition):
+        for queue in ["root.B", "root.a", "ROOT.A"]:
+            assert partition.submit("new", SUE, queue).queue_path == "root.a"
+        partition.adopt_application("new", SUE, "root.a")
+    with refused(partition, "application_id 'new': the id stands for an application submitted otherwise", RequestError):
+        partition.adopt_application("new", SUE, "root.c")
+
+
 def test_rejected(partition: Partition) -> None:
     """An application for which there is no queue is not listed, and nothing is created for it."""
     before = partition.queue()
