@@ -15,7 +15,9 @@ Corrupt = Callable[[Partition], object]
 
 @pytest.fixture(name="partition")
 def _partition() -> Partition:
-    partition = partition_of("{name: a, resources: {max: {memory: 9}}}", limits="{users: ['*'], maxapplications: 9}")
+    partition = partition_of(
+        "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: ['*'], maxapplications: 9}"
+    )
     started(partition, "app", 5)
     started(partition, "other", 1, user=BOB)
     partition.allocate("p", "app", memory(1), placeholder=True, priority=2)
@@ -195,6 +197,9 @@ CORRUPTIONS: dict[str, Corrupt] = {
     "queue root.x is empty and still there": lambda p: p._books.tree.create("root.x"),
     "queue root.a has applications and is gone": lambda p: p._books.tree.queues.pop("root.a"),
     "queue root.a has a limit and does not count": lambda p: setattr(p._books.tree.queues["root.a"], "node", None),
+    "queue root.b does not count and is listed among those in use": lambda p: p._books.tree.nodes.update(
+        {"root.b": p._books.tree.queues["root.a"].node}
+    ),
     "queue root.a counts 8 memory, but its applications hold 7": lambda p: setattr(
         p._books.tree.queues["root.a"].node, "free_memory", 1
     ),

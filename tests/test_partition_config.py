@@ -187,6 +187,15 @@ def test_configure_forth_and_back(partition: Partition) -> None:
     assert shown(partition) == before
 
 
+def test_queue_loses_its_limit(partition: Partition) -> None:
+    """A queue that loses its limit while something runs there counts no more, and all still adds up."""
+    partition.configure(config("{name: a}, {name: b}"))
+    partition.verify()
+    partition.release("app")
+    partition.configure(OLD)
+    partition.verify()
+
+
 def test_refused_configuration(partition: Partition) -> None:
     """What is no partition is refused, and the old configuration is still in force."""
     for call in [partition.configure, partition.plan]:

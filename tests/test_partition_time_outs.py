@@ -64,6 +64,17 @@ def test_time_out_of_a_gang_partly_replaced(style: str, *, ended: bool) -> None:
     partition.verify()
 
 
+@styles
+def test_time_out_beside_a_real_allocation(style: str) -> None:
+    """An application that has a real allocation beside its placeholders goes on with it."""
+    partition = gang(style, "1", "2")
+    partition.allocate("real", "app", memory(2))
+    assert partition.time_out_gang("app") == ("1", "2")
+    for name in "12":
+        partition.release(name)
+    assert state(partition) == "running"
+
+
 def test_soft_time_out() -> None:
     """With nothing replaced, an application of the style soft goes on without its placeholders."""
     partition = gang("soft", "1", "2", pending=("3",))

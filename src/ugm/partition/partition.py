@@ -212,8 +212,8 @@ class Partition(PartitionView):
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Wait no longer for the gang of an application.
 
-        Placeholders that nothing has replaced have to go. If nothing at all has been replaced, an application of the
-        style ``hard`` fails; otherwise it goes on without them.
+        Placeholders that nothing has replaced have to go. An application of the style ``hard`` fails if it has nothing
+        but placeholders, and none has ever been replaced; otherwise it goes on without them.
 
         Returns:
             The allocations that have to be stopped and then released; they are counted until then.
