@@ -46,7 +46,7 @@ class PartitionView:
     def check(self, application_id: str, usage: Resource) -> Decision:
         """Return what `Partition.allocate` would answer now to one more allocation of an application.
 
-        Another thread may be granted the room in between; only `allocate` itself is binding.
+        Another thread may be granted the room in between; only `Partition.allocate` itself is binding.
 
         Raises:
             RequestError: there is no such application, it is failing, or the usage is none.
