@@ -38,6 +38,8 @@ nitpick_ignore = [
 def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
     """Keep napoleon from taking what precedes a colon in the description of an attribute for its type."""
     if what in ("attribute", "property"):
+        if lines and lines[0].startswith("Alias for field number"):  # what Python says of a field that nobody described
+            lines.clear()
         lines[:0] = ["..", ""]
 
 
