@@ -258,9 +258,7 @@ class Books:
             self.forget(application, ApplicationState.FAILED)
 
     def forget(self, application: Application, state: ApplicationState) -> None:
-        """Forget an application that holds nothing, and the queue that was made for it."""
-        for allocation_id, entry in tuple(application.pending.items()):
-            self.strike_pending(allocation_id, entry)
+        """Forget an application that holds nothing and asks for nothing, and the queue that was made for it."""
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)

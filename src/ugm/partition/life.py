@@ -79,7 +79,10 @@ class LifeCycle:
         books.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
-        if known.submission != submission or known.gang_style is not gang_style:
+        # Queue names are the same in any case; and the queue itself may be named where rules have found it.
+        asked = submission.queue.lower() in (known.submission.queue.lower(), known.queue.queue_path)
+        same = known.submission == submission._replace(queue=known.submission.queue)
+        if not (asked and same and known.gang_style is gang_style):
             raise RequestError(
                 "application_id", submission.application_id, "the id stands for an application submitted otherwise"
             )
