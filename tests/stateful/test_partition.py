@@ -2,69 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Final, Literal
 
 import pytest
 from hypothesis import settings
 
-from ugm.decision import Violation
-from ugm.model import Claim, QuotaModel
+from partitions import Backlog, Licences
+from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=50, stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
-
-
-class Licences:
-    """As many allocations as there are licences."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.taken = most, 0
-
-    def check(self, claim: Claim) -> Iterator[Violation]:
-        """Name the licences if there is none left."""
-        if self.taken >= self.most:
-            yield Violation("licence", claim.user.name, "", "", "licences", self.most, self.taken, 1)
-
-    def charge(self, _: Claim) -> None:
-        """Take one."""
-        self.taken += 1
-
-    def refund(self, _: Claim) -> None:
-        """Give it back."""
-        self.taken -= 1
-
-
-class Backlog:
-    """Who asks for more than six of memory altogether gets nothing more; knows every claim by its id."""
-
-    def __init__(self) -> None:
-        self.charged: dict[str, Claim] = {}
-        self.waiting: dict[str, Claim] = {}
-
-    def check(self, claim: Claim) -> Iterator[Violation]:
-        """Name the user who waits for too much besides this."""
-        mine = [one for one in self.waiting.values() if one.user.name == claim.user.name and one[0] != claim[0]]
-        asked = sum(one.usage.get("memory", 0) for one in mine)
-        if asked > 6:
-            yield Violation("backlog", claim.user.name, "", "", "memory", 6, asked, 0)
-
-    def charge(self, claim: Claim) -> None:
-        """Note a claim, which must be new."""
-        assert self.charged.setdefault(claim.allocation_id, claim) is claim
-
-    def refund(self, claim: Claim) -> None:
-        """Strike the same claim."""
-        assert self.charged.pop(claim.allocation_id) == claim
-
-    def expect(self, claim: Claim) -> None:
-        """Note a claim that waits, which must be new."""
-        assert self.waiting.setdefault(claim.allocation_id, claim) is claim
-
-    def forget(self, claim: Claim) -> None:
-        """Strike the same claim."""
-        assert self.waiting.pop(claim.allocation_id) == claim
 
 
 class LenientMachine(PartitionMachine):
