@@ -168,7 +168,7 @@ def _spec(path: str, queue: QueueSettings) -> QueueSpec:
     template = queue.child_template
     return QueueSpec(
         path,
-        queue.parent,
+        queue.parent or bool(queue.queues),
         _quota(path, queue),
         None if template is None else _quota(path, template),
         Acl.parse(queue.submit_acl),

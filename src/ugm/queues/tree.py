@@ -117,7 +117,7 @@ class QueueTree:
                 above = self.queues[path.rpartition(".")[0]]
                 self.queues[path] = Queue(spec, above, self.nodes, managed=True)
             else:
-                queue.spec, queue.managed, queue.draining, queue.annotated = spec, True, False, None
+                queue.spec, queue.managed, queue.has_left, queue.annotated = spec, True, False, None
         for queue in list(self.root.below()):
             if queue.queue_path not in specs.by_path:
                 self._release(queue)
@@ -130,9 +130,7 @@ class QueueTree:
         """Make a queue one that the configuration does not name. Its parent has been looked at before."""
         if queue.parent is None:
             return
-        # A queue below a leaf could not be created any more, and must not keep the leaf from being one for ever.
-        has_place = queue.parent.spec.is_parent and not queue.parent.draining
-        queue.draining = queue.draining or queue.managed or not has_place
+        queue.has_left = queue.has_left or queue.managed
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
             queue.spec = queue.spec._replace(quota=queue.parent.template)
