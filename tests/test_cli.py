@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from ugm import InvariantError, Manager, cli
+from ugm import InvariantError, Partition, cli
 from ugm.cli import commands, progress
 
 #: User 1 may run one job at a time.
 CONFIG = """\
 partitions:
   - name: default
+    placementrules: [{name: provided, create: true}]
     queues: [{name: other}]
     limits:
       - limit: one at a time
@@ -208,10 +209,10 @@ def test_bad_configuration() -> None:
 def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the self-check finds something, the report says so and the exit status is 1."""
 
-    def damaged(_manager: Manager) -> None:
+    def damaged(_partition: Partition) -> None:
         raise InvariantError(("user 'user1' in root: 3 counted, 2 found",))
 
-    monkeypatch.setattr(Manager, "verify", damaged)
+    monkeypatch.setattr(Partition, "verify", damaged)
 
     result = simulate()
 
@@ -279,7 +280,7 @@ def test_validate_json() -> None:
     assert result.exit_code == 1
     assert said == {"valid": False, "files": [{"file": "limits.yaml", "problems": []}, {"file": "bad.yaml"}]}
     assert set(problem) == {"line", "column", "path", "code", "message"}
-    assert problem["line"] == 7
+    assert problem["line"] == 8
 
 
 def test_validate_needs_files() -> None:

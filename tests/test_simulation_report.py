@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from ugm import Resource
+from ugm.cli.report import brief_amount, brief_time, render
 from ugm.identity import TrackingType
 from ugm.simulation import Hit, LimitFigures, Rejection, Report, Waiting
-from ugm.simulation.render import brief_amount, brief_time, render
 
 LIMIT = LimitFigures(
     kind=TrackingType.USER,
