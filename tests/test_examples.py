@@ -91,10 +91,11 @@ def test_limits_bite(report: Report) -> None:
 
 
 def test_limits_of_every_kind_bite(report: Report) -> None:
-    """Named and wildcard limits, of users and groups, on resources and on applications, hold jobs."""
+    """Quotas of queues, named and created, and limits of users and groups, on resources and applications, hold jobs."""
     holding = [limit for limit in report.limits if limit.held_jobs]
 
-    assert {limit.kind for limit in holding} == {TrackingType.USER, TrackingType.GROUP}
+    assert {limit.kind for limit in holding} == set(TrackingType)
+    assert {limit.queue_path for limit in holding if limit.kind == "queue"} == {"root.site2", "root.site7.queue2"}
     assert {limit.limit_name == "*" for limit in holding} == {True, False}
     assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
     assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)
