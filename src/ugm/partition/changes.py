@@ -44,13 +44,18 @@ class LimitChange(NamedTuple):
     #: None if the limit goes.
     after: LimitValue | None
 
+    @property
+    def sign(self) -> str:
+        """``+`` for a limit that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        return _sign(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON, in the same words as its attributes."""
         sides = {"before": self.before and self.before.to_dict(), "after": self.after and self.after.to_dict()}
         return {**self._asdict(), "kind": str(self.kind), **sides}
 
     def __str__(self) -> str:
-        return f"{_sign(self)} limit in {self.queue_path} for {self.kind} {self.name!r}: {_sides(self)}"
+        return f"{self.sign} limit in {self.queue_path} for {self.kind} {self.name!r}: {_sides(self)}"
 
 
 class QueueChange(NamedTuple):
@@ -62,6 +67,20 @@ class QueueChange(NamedTuple):
     #: None if the queue goes.
     after: QueueSpec | None
 
+    @property
+    def sign(self) -> str:
+        """``+`` for a queue that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        return _sign(self)
+
+    def details(self) -> tuple[tuple[str, str, str], ...]:
+        """Return what differs, for people: what, before and after; a text is empty where there is nothing."""
+        before, after = _words(self.before), _words(self.after)
+        return tuple(
+            (what, before.get(what, ""), after.get(what, ""))
+            for what in {**before, **after}
+            if before.get(what) != after.get(what)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON."""
         sides = {"before": self.before and _spec_dict(self.before), "after": self.after and _spec_dict(self.after)}
@@ -69,16 +88,10 @@ class QueueChange(NamedTuple):
 
     def __str__(self) -> str:
         if self.before is None or self.after is None:
-            spec = self.after or self.before
-            told = "; ".join(f"{name} {value}" for name, value in _words(spec).items()) if spec else ""
-            return f"{_sign(self)} queue {self.queue_path}" + (f": {told}" if told else "")
-        before, after = _words(self.before), _words(self.after)
-        told = "; ".join(
-            f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
-            for name in {**before, **after}
-            if before.get(name) != after.get(name)
-        )
-        return f"{_sign(self)} queue {self.queue_path}: {told}"
+            told = [f"{what} {before or after}" for what, before, after in self.details()]
+        else:
+            told = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in self.details()]
+        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(told)}" if told else "")
 
 
 class Changes(NamedTuple):
@@ -166,8 +179,10 @@ def _limits(most: Resource | None, applications: int) -> str:
     return ", ".join([*told, f"{applications} applications"] if applications else told)
 
 
-def _words(spec: QueueSpec) -> dict[str, str]:
+def _words(spec: QueueSpec | None) -> dict[str, str]:
     """Return what a queue is given, by the word for it; without what it is not given."""
+    if spec is None:
+        return {}
     told = {
         "parent": "yes" if spec.is_parent else "",
         **_quota_words("", spec.quota),
