@@ -103,9 +103,12 @@ class Changes(NamedTuple):
     limits: tuple[LimitChange, ...] = ()
     #: Whether applications are placed by other rules.
     placement_rules: bool = False
+    #: Queues in which groups that keep a limit come in another order, which chooses between the groups of a user; by
+    #: path.
+    group_orders: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self.limits or self.placement_rules)
+        return bool(self.queues or self.limits or self.placement_rules or self.group_orders)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the changes for JSON."""
@@ -113,10 +116,12 @@ class Changes(NamedTuple):
             "queues": [change.to_dict() for change in self.queues],
             "limits": [change.to_dict() for change in self.limits],
             "placement_rules": self.placement_rules,
+            "group_orders": list(self.group_orders),
         }
 
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.queues, *self.limits)]
+        lines += [f"~ order of the group limits in {path}" for path in self.group_orders]
         lines += ["~ placement rules"] if self.placement_rules else []
         return "\n".join(lines) or "no changes"
 
@@ -144,7 +149,17 @@ def changes_between(old: Compiled, new: Compiled) -> Changes:
         for path, order, name in [key]
         if before.get(key) != after.get(key)
     )
-    return Changes(queues, limits, old.rule_configs != new.rule_configs)
+    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new))
+
+
+def _group_orders(old: Compiled, new: Compiled) -> tuple[str, ...]:
+    before, after = old.limits.groups.levels, new.limits.groups.levels
+    return tuple(
+        path
+        for path in sorted(before.keys() & after.keys())
+        if [name for name in before[path].named if name in after[path].named]
+        != [name for name in after[path].named if name in before[path].named]
+    )
 
 
 def _values(compiled: Compiled) -> dict[tuple[str, int, str], LimitValue]:

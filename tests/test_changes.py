@@ -1,0 +1,70 @@
+"""What differs between two configurations of a partition, for people and as data."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm import Changes, parse_config
+from ugm.partition import changes
+
+
+def compared(old: str, new: str) -> Changes:
+    """Compare the queues below two roots, given as YAML."""
+    before, after = (parse_config(f"partitions: [{{queues: [{queues}]}}]").partition() for queues in (old, new))
+    return changes(before, after)
+
+
+QUOTA = "{name: a, resources: {max: {vcore: 4}, guaranteed: {vcore: 2}}}"
+GROUPS = "{name: a, limits: [{groups: [dev], maxapplications: 1}, {groups: [test], maxapplications: 1}%s]}"
+TURNED = "{name: a, limits: [%s{groups: [test], maxapplications: 1}, {groups: [dev], maxapplications: 1}]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (QUOTA, QUOTA, "no changes"),
+        ("", "{name: a}", "+ queue root.a"),
+        ("", QUOTA, "+ queue root.a: maximum vcore 4; guaranteed vcore 2"),
+        (QUOTA, "", "- queue root.a: maximum vcore 4; guaranteed vcore 2"),
+        (QUOTA, QUOTA.replace("4", "5"), "~ queue root.a: maximum vcore 4 -> vcore 5"),
+        (QUOTA, "{name: a, resources: {max: {vcore: 4}}}", "~ queue root.a: guaranteed vcore 2 -> none"),
+        (GROUPS % "", TURNED % "", "~ order of the group limits in root.a"),
+    ],
+)
+def test_text(old: str, new: str, said: str) -> None:
+    """Every change is a line: what comes, goes or changes, and from what to what."""
+    assert str(compared(old, new)) == said
+
+
+def test_details_of_a_queue() -> None:
+    """A queue that changes tells what differs piece by piece, with an empty text where there is nothing."""
+    (change,) = compared(QUOTA, "{name: a, maxapplications: 3, resources: {max: {vcore: 4}}}").queues
+
+    told = (("maximum", "vcore 4", "vcore 4, 3 applications"), ("guaranteed", "vcore 2", ""))
+    assert (change.sign, change.details()) == ("~", told)
+
+
+@pytest.mark.parametrize(("old", "new", "sign"), [("", QUOTA, "+"), (QUOTA, "", "-"), (QUOTA, "{name: a}", "~")])
+def test_sign_of_a_queue(old: str, new: str, sign: str) -> None:
+    """A queue comes, goes or changes."""
+    assert [change.sign for change in compared(old, new).queues] == [sign]
+
+
+@pytest.mark.parametrize(("old", "new", "sign"), [("", "%s", "+"), ("%s", "", "-"), ("%s", "%s", "~")])
+def test_sign_of_a_limit(old: str, new: str, sign: str) -> None:
+    """A limit comes, goes or changes."""
+    limits = [f", {{groups: [ops], maxapplications: {count}}}" for count in (1, 2)]
+    sides = [GROUPS % text.replace("%s", limit) for text, limit in zip((old, new), limits, strict=True)]
+
+    assert [change.sign for change in compared(*sides).limits] == [sign]
+
+
+def test_groups_in_another_order() -> None:
+    """Another order of groups that keep their limits is a change; one that comes or goes between them is another."""
+    ops = "{groups: [ops], maxapplications: 1}"
+
+    assert compared(GROUPS % "", TURNED % "").group_orders == ("root.a",)
+    assert compared(GROUPS % "", TURNED % f"{ops}, ").group_orders == ("root.a",)
+    assert compared(GROUPS % "", GROUPS % f", {ops}").group_orders == ()
+    assert compared(GROUPS % "", TURNED % "").to_dict()["group_orders"] == ["root.a"]
+    assert compared(GROUPS % "", TURNED % "")
