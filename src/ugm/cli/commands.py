@@ -1,6 +1,7 @@
-"""What the command ``ugm`` can do: ``simulate`` and ``validate``.
+"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate``.
 
-Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage.
+Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage; those
+of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind.
 Reports go to the standard output, progress and errors to the standard error.
 """
 
@@ -18,6 +19,7 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
+from ugm.cli.differences import differences, render_differences
 from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
 from ugm.cli.report import render
@@ -30,6 +32,10 @@ __all__ = ["ugm"]
 
 #: A file has problems.
 _PROBLEMS: Final = 1
+
+#: Two files differ, and they could not be compared.
+_DIFFERENT: Final = 1
+_TROUBLE: Final = 2
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click decides how it calls
@@ -186,6 +192,31 @@ def _timed(report: Report, seconds: float) -> dict[str, Any]:
     """Return the figures with those that differ from run to run, which the report leaves to its caller."""
     rate = round(report.decisions / seconds) if seconds else 0
     return {**report.to_dict(), "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate}}
+
+
+@ugm.command("diff")
+@click.argument("old", type=click.Path(exists=True, dir_okay=False))
+@click.argument("new", type=click.Path(exists=True, dir_okay=False))
+@click.option("--partition", "partition_name", help="Compare this partition alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
+    """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
+
+    The exit status is 0 without differences, 1 with some, and 2 if a file has problems or the usage is wrong.
+    """
+    try:
+        found = differences(load_config(old), load_config(new), partition_name)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_TROUBLE)
+    except RequestError as error:
+        raise click.BadParameter(str(error), param_hint="--partition") from None
+    if as_json:
+        listed = [difference.to_dict() for difference in found]
+        _print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
+    else:
+        render_differences(found, Console(), title=f"{old} -> {new}")
+    sys.exit(_DIFFERENT if any(found) else 0)
 
 
 @ugm.command("validate")
