@@ -40,7 +40,7 @@ def test_details_of_a_queue() -> None:
     """A queue that changes tells what differs piece by piece, with an empty text where there is nothing."""
     (change,) = compared(QUOTA, "{name: a, maxapplications: 3, resources: {max: {vcore: 4}}}").queues
 
-    told = (("maximum", "vcore 4", "vcore 4, 3 applications"), ("guaranteed", "vcore 2", ""))
+    told = (("guaranteed vcore", "2", ""), ("maximum applications", "", "3"))
     assert (change.sign, change.details()) == ("~", told)
 
 
@@ -68,3 +68,11 @@ def test_groups_in_another_order() -> None:
     assert compared(GROUPS % "", GROUPS % f", {ops}").group_orders == ()
     assert compared(GROUPS % "", TURNED % "").to_dict()["group_orders"] == ["root.a"]
     assert compared(GROUPS % "", TURNED % "")
+
+
+def test_details_of_a_limit() -> None:
+    """A limit that changes tells which amounts differ."""
+    limit = "{name: a, limits: [{users: [sue], maxapplications: 2, maxresources: {vcore: %s, memory: 4Gi}}]}"
+    (change,) = compared(limit % 4, limit.replace("maxapplications: 2, ", "") % 5).limits
+
+    assert change.details() == (("vcore", "4", "5"), ("applications", "2", ""))

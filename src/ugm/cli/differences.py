@@ -6,19 +6,22 @@ Comments, the way a file is written, and settings that only a scheduler reads ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from difflib import ndiff
+from collections.abc import Iterable, Iterator
+from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from ugm.cli.tables import counted, section, shown, table
+from ugm.cli.tables import section, shown, table
 from ugm.config import PartitionConfig, PlacementRule, SchedulerConfig
 from ugm.errors import RequestError
-from ugm.partition import Changes, LimitValue, changes
+from ugm.partition import Changes, Detail, changes
 
 __all__ = ["PartitionDifference", "differences", "render_differences"]
+
+#: Of a queue that comes or goes with nothing to tell of it.
+_NOTHING: Final = Detail("", "", "")
 
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
@@ -82,9 +85,9 @@ def render_differences(found: list[PartitionDifference], console: Console, *, ti
 def _render(difference: PartitionDifference, console: Console) -> None:
     queues, limits, _, orders = difference.changes
     if queues:
-        section(console, counted(len(queues), "queue"), _queue_table(difference.changes))
+        section(console, "Queues", _queue_table(difference.changes))
     if limits:
-        section(console, counted(len(limits), "limit"), _limit_table(difference.changes))
+        section(console, "Limits", _limit_table(difference.changes))
     if orders:
         rows = table("", "queue", folded=("queue",))
         for path in orders:
@@ -97,20 +100,23 @@ def _render(difference: PartitionDifference, console: Console) -> None:
 def _queue_table(found: Changes) -> Table:
     rows = table("", "queue", "what", "before", "after", folded=("queue", "before", "after"))
     for change in found.queues:
-        sign, path = _signed(change.sign), shown(change.queue_path)
-        for what, before, after in change.details() or [("", "", "")]:
-            rows.add_row(sign, path, what, shown(before), shown(after))
-            # The rest of the queue stands below.
-            sign = path = ""
+        _add(rows, [_signed(change.sign), shown(change.queue_path)], change.details() or [_NOTHING])
     return rows
 
 
 def _limit_table(found: Changes) -> Table:
-    rows = table("", "queue", "limit for", "before", "after", folded=("queue", "limit for", "before", "after"))
+    rows = table("", "queue", "limit for", "what", "before", "after", folded=("queue", "limit for", "before", "after"))
     for change in found.limits:
-        whose = shown(f"{change.kind} {change.name}")
-        rows.add_row(_signed(change.sign), shown(change.queue_path), whose, _value(change.before), _value(change.after))
+        whose = [shown(change.queue_path), shown(f"{change.kind} {change.name}")]
+        _add(rows, [_signed(change.sign), *whose], change.details())
     return rows
+
+
+def _add(rows: Table, first: list[str], details: Iterable[Detail]) -> None:
+    """Add a row for each detail, with the *first* cells before the first of them."""
+    for detail in details:
+        rows.add_row(*first, *map(shown, detail))
+        first = [""] * len(first)
 
 
 def _rule_table(difference: PartitionDifference) -> Table:
@@ -119,9 +125,11 @@ def _rule_table(difference: PartitionDifference) -> Table:
         [_rule(rule) for rule in side.placement_rules] if side else [] for side in (difference.before, difference.after)
     )
     rows = table("", "rule", folded=("rule",))
-    for line in ndiff(before, after):
-        if not line.startswith("?"):
-            rows.add_row(_signed(line[0].strip()), shown(line[2:]))
+    for what, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        for rule in before[start:end]:
+            rows.add_row("" if what == "equal" else _signed("-"), shown(rule))
+        for rule in after[new_start:new_end] if what != "equal" else ():
+            rows.add_row(_signed("+"), shown(rule))
     return rows
 
 
@@ -144,9 +152,5 @@ def _parts(rule: PlacementRule) -> Iterator[str]:
         yield f"below ({_rule(rule.parent)})"
 
 
-def _value(value: LimitValue | None) -> str:
-    return "" if value is None else shown(str(value))
-
-
 def _signed(sign: str) -> str:
-    return f"[{_COLOURS[sign]}]{sign}[/]" if sign else ""
+    return f"[{_COLOURS[sign]}]{sign}[/]"

@@ -3,7 +3,7 @@
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, Running
 from ugm.partition.books import PartitionQueue, PartitionSettings
-from ugm.partition.changes import Changes, LimitChange, LimitValue, QueueChange, changes
+from ugm.partition.changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
 from ugm.partition.entry import Allocation, AllocationState, Ask
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.partition import Partition
@@ -18,6 +18,7 @@ __all__ = [
     "Ask",
     "AuditReport",
     "Changes",
+    "Detail",
     "Difference",
     "Explanation",
     "GangStyle",

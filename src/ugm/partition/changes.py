@@ -9,10 +9,10 @@ from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType
 from ugm.partition.books import Compiled, PartitionSettings
 from ugm.queues import QueueSpec, Quota
-from ugm.resources import Resource
+from ugm.resources import Resource, format_amount
 from ugm.tracking.limits import LimitBook
 
-__all__ = ["Changes", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
+__all__ = ["Changes", "Detail", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
 
 
 class LimitValue(NamedTuple):
@@ -29,6 +29,14 @@ class LimitValue(NamedTuple):
 
     def __str__(self) -> str:
         return _limits(self.max_resources, self.max_applications) or "nothing limited"
+
+
+class Detail(NamedTuple):
+    """One thing in which a queue or a limit differs, for people; a text is empty where there is nothing."""
+
+    what: str
+    before: str
+    after: str
 
 
 class LimitChange(NamedTuple):
@@ -48,6 +56,10 @@ class LimitChange(NamedTuple):
     def sign(self) -> str:
         """``+`` for a limit that comes, ``-`` for one that goes, ``~`` for one that changes."""
         return _sign(self)
+
+    def details(self) -> tuple[Detail, ...]:
+        """Return what differs, amount by amount."""
+        return _details(*({} if side is None else _amounts("", *side) for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON, in the same words as its attributes."""
@@ -72,14 +84,9 @@ class QueueChange(NamedTuple):
         """``+`` for a queue that comes, ``-`` for one that goes, ``~`` for one that changes."""
         return _sign(self)
 
-    def details(self) -> tuple[tuple[str, str, str], ...]:
-        """Return what differs, for people: what, before and after; a text is empty where there is nothing."""
-        before, after = _words(self.before), _words(self.after)
-        return tuple(
-            (what, before.get(what, ""), after.get(what, ""))
-            for what in {**before, **after}
-            if before.get(what) != after.get(what)
-        )
+    def details(self) -> tuple[Detail, ...]:
+        """Return what differs, amount by amount; nothing for a queue that is given nothing."""
+        return _details(*({} if side is None else _pieces(side) for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON."""
@@ -87,10 +94,11 @@ class QueueChange(NamedTuple):
         return {"queue_path": self.queue_path, **sides}
 
     def __str__(self) -> str:
+        details = _details(*({} if side is None else _words(side) for side in (self.before, self.after)))
         if self.before is None or self.after is None:
-            told = [f"{what} {before or after}" for what, before, after in self.details()]
+            told = [f"{what} {before or after}" for what, before, after in details]
         else:
-            told = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in self.details()]
+            told = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
         return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(told)}" if told else "")
 
 
@@ -194,10 +202,32 @@ def _limits(most: Resource | None, applications: int) -> str:
     return ", ".join([*told, f"{applications} applications"] if applications else told)
 
 
-def _words(spec: QueueSpec | None) -> dict[str, str]:
+def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
+    return tuple(
+        Detail(what, before.get(what, ""), after.get(what, ""))
+        for what in {**before, **after}
+        if before.get(what) != after.get(what)
+    )
+
+
+def _amounts(prefix: str, resources: Resource | None, applications: int) -> dict[str, str]:
+    told = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
+    return {**told, f"{prefix}applications": str(applications)} if applications else told
+
+
+def _pieces(spec: QueueSpec) -> dict[str, str]:
+    """Return everything that a queue is given, amount by amount."""
+    words = _words(spec)
+    given = {"": spec.quota, "template ": spec.template or Quota()}
+    told = {name: words[name] for name in ("parent",) if name in words}
+    for prefix, quota in given.items():
+        told |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
+        told |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
+    return told | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
+
+
+def _words(spec: QueueSpec) -> dict[str, str]:
     """Return what a queue is given, by the word for it; without what it is not given."""
-    if spec is None:
-        return {}
     told = {
         "parent": "yes" if spec.is_parent else "",
         **_quota_words("", spec.quota),
