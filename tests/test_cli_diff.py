@@ -192,4 +192,4 @@ def test_what_is_not_printable() -> None:
 
     said = lines(diff("old.yaml", odd))
 
-    assert (said[1], said[-3]) == (r"old.yaml -> \x1b[31m[red].yaml", r"+  tag [red]\x1b[31mx")
+    assert (said[1], said[-2]) == (r"old.yaml -> \x1b[31m[red].yaml", r"+  tag [red]\x1b[31mx")
