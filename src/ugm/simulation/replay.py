@@ -62,7 +62,8 @@ def simulate(
     """Replay a workload in a partition.
 
     Memory grows with the jobs that are held or running, by a few bytes for each job that started, by about 1.2 kB for
-    each distinct user, and by about 3 kB for each distinct kind of jobs (queue, user and size) that is rejected.
+    each distinct user, with the limits and quotas that jobs met, and by about 3 kB for each distinct kind of jobs
+    (queue, user and size) that is rejected.
 
     Args:
         jobs: in the order of their submission; read one by one.
