@@ -15,6 +15,7 @@ def compared(old: str, new: str) -> Changes:
 
 
 QUOTA = "{name: a, resources: {max: {vcore: 4}, guaranteed: {vcore: 2}}}"
+USERS = "{name: a, limits: [{users: [%s], maxapplications: 2, maxresources: {vcore: 4}}]}"
 GROUPS = "{name: a, limits: [{groups: [dev], maxapplications: 1}, {groups: [test], maxapplications: 1}%s]}"
 TURNED = "{name: a, limits: [%s{groups: [test], maxapplications: 1}, {groups: [dev], maxapplications: 1}]}"
 
@@ -29,6 +30,12 @@ TURNED = "{name: a, limits: [%s{groups: [test], maxapplications: 1}, {groups: [d
         (QUOTA, QUOTA.replace("4", "5"), "~ queue root.a: maximum vcore 4 -> vcore 5"),
         (QUOTA, "{name: a, resources: {max: {vcore: 4}}}", "~ queue root.a: guaranteed vcore 2 -> none"),
         (GROUPS % "", TURNED % "", "~ order of the group limits in root.a"),
+        (USERS % "a", "{name: a}", "- limit in root.a for user 'a': vcore 4, 2 applications"),
+        (
+            USERS % "a",
+            (USERS % "a").replace("2", "3"),
+            "~ limit in root.a for user 'a': vcore 4, 2 applications -> vcore 4, 3 applications",
+        ),
     ],
 )
 def test_text(old: str, new: str, said: str) -> None:
@@ -76,3 +83,30 @@ def test_details_of_a_limit() -> None:
     (change,) = compared(limit % 4, limit.replace("maxapplications: 2, ", "") % 5).limits
 
     assert change.details() == (("vcore", "4", "5"), ("applications", "2", ""))
+
+
+def test_everything_of_a_queue() -> None:
+    """A new queue tells all that it is given: what it is, its quota, its template, and its access lists."""
+    given = (
+        "childtemplate: {maxapplications: 2, resources: {guaranteed: {vcore: 1}}}, submitacl: 'sue ops', adminacl: '*'"
+    )
+    (change,) = compared("", f"{{name: a, parent: true, {given}}}").queues
+
+    assert change.details() == (
+        ("parent", "", "yes"),
+        ("template maximum applications", "", "2"),
+        ("template guaranteed vcore", "", "1"),
+        ("submit ACL", "", "'sue ops'"),
+        ("admin ACL", "", "'*'"),
+    )
+
+
+def test_placement_rules() -> None:
+    """Other placement rules are a change, and a line of the text."""
+    before, after = (
+        parse_config(f"partitions: [{{queues: [{{name: a}}], placementrules: [{{name: {rule}}}]}}]").partition()
+        for rule in ("provided", "user")
+    )
+
+    assert str(changes(before, after)) == "~ placement rules"
+    assert not changes(before, before)
