@@ -29,7 +29,13 @@ TURNED = "{name: a, limits: [%s{groups: [test], maxapplications: 1}, {groups: [d
         (QUOTA, "", "- queue root.a: maximum vcore 4; guaranteed vcore 2"),
         (QUOTA, QUOTA.replace("4", "5"), "~ queue root.a: maximum vcore 4 -> vcore 5"),
         (QUOTA, "{name: a, resources: {max: {vcore: 4}}}", "~ queue root.a: guaranteed vcore 2 -> none"),
+        (
+            QUOTA,
+            QUOTA.replace("a,", "a, parent: true, childtemplate: {},"),
+            "~ queue root.a: parent none -> yes; template none -> empty",
+        ),
         (GROUPS % "", TURNED % "", "~ order of the group limits in root.a"),
+        ("", "{name: a, maxapplications: 1}", "+ queue root.a: maximum 1 application"),
         (USERS % "a", "{name: a}", "- limit in root.a for user 'a': vcore 4, 2 applications"),
         (
             USERS % "a",

@@ -199,7 +199,8 @@ def _sides(change: LimitChange) -> str:
 
 def _limits(most: Resource | None, applications: int) -> str:
     told = [str(most)] if most else []
-    return ", ".join([*told, f"{applications} applications"] if applications else told)
+    counted = "1 application" if applications == 1 else f"{applications} applications"
+    return ", ".join([*told, counted] if applications else told)
 
 
 def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
@@ -219,7 +220,7 @@ def _pieces(spec: QueueSpec) -> dict[str, str]:
     """Return everything that a queue is given, amount by amount."""
     words = _words(spec)
     given = {"": spec.quota, "template ": spec.template or Quota()}
-    told = {name: words[name] for name in ("parent",) if name in words}
+    told = {name: words[name] for name in ("parent", "template") if name in words}
     for prefix, quota in given.items():
         told |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
         told |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
@@ -230,6 +231,8 @@ def _words(spec: QueueSpec) -> dict[str, str]:
     """Return what a queue is given, by the word for it; without what it is not given."""
     told = {
         "parent": "yes" if spec.is_parent else "",
+        # It stands in the way of the templates above.
+        "template": "empty" if spec.template == Quota() else "",
         **_quota_words("", spec.quota),
         **_quota_words("template ", spec.template or Quota()),
         "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",
