@@ -220,7 +220,7 @@ def _pieces(spec: QueueSpec) -> dict[str, str]:
     """Return everything that a queue is given, amount by amount."""
     words = _words(spec)
     given = {"": spec.quota, "template ": spec.template or Quota()}
-    told = {name: words[name] for name in ("parent", "template") if name in words}
+    told: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
     for prefix, quota in given.items():
         told |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
         told |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
