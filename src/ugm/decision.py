@@ -134,15 +134,18 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[Ow
     named_vcore, named_memory = named(least_vcore, vcore), named(least_memory, memory)
     found = []
     for node in chain:
-        limit, is_queue = node.limit, node.owner.kind is _QUEUE
-        if (vcore or is_queue) and node.free_vcore < named_vcore and limit.vcore < UNLIMITED:
+        limit = node.limit
+        # What leaves enough is passed over at once; the rest of each condition says whose limit it is, and whether.
+        if node.free_vcore < named_vcore and (vcore or node.owner.kind is _QUEUE) and limit.vcore < UNLIMITED:
             found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
-        if (memory or is_queue) and node.free_memory < named_memory and limit.memory < UNLIMITED:
+        if node.free_memory < named_memory and (memory or node.owner.kind is _QUEUE) and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
         for position, amount in others:
-            most = limit.others(node.layout)[position]
-            if (amount or is_queue) and node.free_others[position] < amount and most < UNLIMITED:
-                found.append(_violation(node, node.layout.names[position], most, node.free_others[position], amount))
+            free = node.free_others[position]
+            if free < amount and (amount or node.owner.kind is _QUEUE):
+                most = limit.others(node.layout)[position]
+                if most < UNLIMITED:
+                    found.append(_violation(node, node.layout.names[position], most, free, amount))
         if limit.closed:
             found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.missing(row)]
         if node.running >= limit.most_running and node in starting:

@@ -2,36 +2,72 @@
 
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, Running
-from ugm.partition.books import PartitionQueue, PartitionSettings
 from ugm.partition.changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
+from ugm.partition.compiled import PartitionQueue, PartitionSettings
 from ugm.partition.entry import Allocation, AllocationState, Ask
+from ugm.partition.events import (
+    Allocated,
+    Asked,
+    Configured,
+    Denied,
+    Ended,
+    Event,
+    Failing,
+    Linked,
+    NodeChanged,
+    Preempted,
+    QuotaGiven,
+    Released,
+    Resized,
+    Submitted,
+    Subscriber,
+    Withdrawn,
+    event_dict,
+)
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.partition import Partition
 from ugm.partition.plan import Leaving, Plan
 from ugm.partition.view import PartitionView
 
 __all__ = [
+    "Allocated",
     "Allocation",
     "AllocationState",
     "ApplicationInfo",
     "ApplicationState",
     "Ask",
+    "Asked",
     "AuditReport",
     "Changes",
+    "Configured",
+    "Denied",
     "Detail",
     "Difference",
+    "Ended",
+    "Event",
     "Explanation",
+    "Failing",
     "GangStyle",
     "Holder",
     "Leaving",
     "LimitChange",
     "LimitValue",
+    "Linked",
+    "NodeChanged",
     "Partition",
     "PartitionQueue",
     "PartitionSettings",
     "PartitionView",
     "Plan",
+    "Preempted",
     "QueueChange",
+    "QuotaGiven",
+    "Released",
+    "Resized",
     "Running",
+    "Submitted",
+    "Subscriber",
+    "Withdrawn",
     "changes",
+    "event_dict",
 ]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ugm.arguments import application_of, user_of
+from ugm.arguments import application_of, name_of, user_of
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
+from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.partition.application import GangStyle
 from ugm.queues import Submission
 
-__all__ = ["style_of", "submission_of"]
+__all__ = ["group_of", "placed_path", "style_of", "submission_of"]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -40,6 +40,27 @@ def _tags_of(tags: object) -> Mapping[str, str]:
         if not isinstance(name, str) or not isinstance(value, str):
             raise RequestError("tags", {name: value}, "expected texts")
     return MappingProxyType(copy)
+
+
+def placed_path(queue_path: str) -> str:
+    """Return the canonical path of a queue in which an application may have been placed.
+
+    Raises:
+        RequestError: it is no path, or that of the root.
+    """
+    path = canonical_path(queue_path)
+    if path == ROOT:
+        raise RequestError("queue_path", queue_path, "the root takes no applications")
+    return path
+
+
+def group_of(group: str | None) -> str | None:
+    """Return the group of an application: a name, None for none, or the empty text where it is still to be chosen.
+
+    Raises:
+        RequestError: it is something else.
+    """
+    return group if group is None or group == "" else name_of("group", group)
 
 
 def style_of(gang_style: str) -> GangStyle:

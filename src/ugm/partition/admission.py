@@ -19,6 +19,7 @@ from ugm.model import Claim
 from ugm.partition.application import Application
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
+from ugm.partition.events import Denied
 from ugm.partition.others import OtherModels
 from ugm.resources import Resource
 
@@ -107,38 +108,36 @@ class Admission:
             return ALLOWED
         self.require_welcome(entry.application)
         if self._others:
-            return self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
-        application, row = entry.application, self.row(ask.usage)
-        holding = self._books.open(application)
-        if application.holding is not None:
-            violations = holding.grow_or_tell(row)
+            decision = self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
         else:
-            violations = holding.start(row)
-            if not violations:
-                self._books.started(application, holding)
-        if violations:
-            return Decision(violations)
-        self._books.note(ask.allocation_id, entry)
-        return ALLOWED
+            decision = Decision(self._books.admit(entry.application, self.row(ask.usage)))
+            if decision:
+                self._books.note(ask.allocation_id, entry)
+        return self.told([ask], decision)
+
+    def told(self, asks: Iterable[Ask], decision: Decision) -> Decision:
+        """Return a decision, after telling of it if it is a denial."""
+        if decision:
+            return decision if decision.evictions else ALLOWED
+        if self._books.tell:
+            self._books.tell(Denied(tuple(asks), decision))
+        return decision
 
     def _allocate_beside_others(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
         violations = self.violations(allocation_id, entry)
-        evicted: tuple[str, ...] = ()
-        if violations:
-            evicted = self._evictions(allocation_id, entry)
-            if not evicted or not evict:
-                return Decision(violations, evicted)
-            violations = self._make_way(allocation_id, entry, evicted)
+        evicted = self._evictions(allocation_id, entry) if violations else ()
+        if violations and not (evicted and evict):
+            return Decision(violations, evicted)
+        with ExitStack() as undo:
+            self._make_way(evicted, undo)
+            violations = self.violations(allocation_id, entry) if evicted else ()
             if violations:
                 return Decision(violations)
-        try:
             self.charge(allocation_id, entry)
-        except BaseException:
-            self._put_back(evicted)
-            raise
+            undo.pop_all()
         for name in evicted:
             self._strike(name)
-        return Decision((), evicted) if evicted else ALLOWED
+        return Decision((), evicted)
 
     def check(self, application_id: str, usage: Resource) -> Decision:
         """Return what one more allocation of an application would be told."""
@@ -164,41 +163,33 @@ class Admission:
         self._books.note(allocation_id, entry)
 
     def _charge_others(self, allocation_id: str, entry: Entry) -> None:
-        claim = entry.claim(allocation_id)
-        is_pending = allocation_id in entry.application.pending
-        if is_pending:
-            self._others.forget(claim)
-        try:
-            self._others.charge(claim)
-        except BaseException:
-            if is_pending:
-                self._others.expect(claim)
-            raise
+        self._others.charge(entry.claim(allocation_id), expected=allocation_id in entry.application.pending)
 
     # Making way
 
     def _evictions(self, allocation_id: str, entry: Entry) -> tuple[str, ...]:
         """Return the allocations whose release would let an entry in; none if no release would."""
         evicted = self._others.evictions(entry.claim(allocation_id)) or ()
-        held = all(name in self._books.entries and name != allocation_id for name in evicted)
-        return evicted if held else ()
+        known = [self._books.entries.get(name) for name in evicted]
+        gone = [other for other in known if other is not None and other.traits.state is not _PENDING]
+        return evicted if len(gone) == len(known) and self._would_fit_without(gone, entry) else ()
 
-    def _make_way(self, allocation_id: str, entry: Entry, evicted: Sequence[str]) -> tuple[Violation, ...]:
-        """Refund what is evicted everywhere, unless that does not let the entry in."""
-        entries = self._books.entries
+    def _would_fit_without(self, gone: Sequence[Entry], entry: Entry) -> bool:
+        """Return whether users, groups and queues have room for an entry once others have gone."""
+        with ExitStack() as undo:
+            for other in gone:
+                self._books.refund(other)
+                undo.callback(self._books.charge, other, self.row(other.usage))
+            return not self._books.open(entry.application).violations(self.row(entry.usage))
+
+    def _make_way(self, evicted: Sequence[str], undo: ExitStack) -> None:
+        """Refund what is evicted everywhere, until that is undone."""
         for name in evicted:
-            self._books.refund(entries[name])
-            self._others.refund(entries[name].claim(name))
-        violations = self.violations(allocation_id, entry)
-        if violations:
-            self._put_back(evicted)
-        return violations
-
-    def _put_back(self, evicted: Sequence[str]) -> None:
-        for name in reversed(evicted):
-            entry = self._books.entries[name]
-            self._others.charge(entry.claim(name))
-            self._books.charge(entry, self.row(entry.usage))
+            gone = self._books.entries[name]
+            self._books.refund(gone)
+            undo.callback(self._books.charge, gone, self.row(gone.usage))
+            self._others.take_out(gone.claim(name))
+            undo.callback(self._others.charge, gone.claim(name))
 
     def _strike(self, allocation_id: str) -> None:
         entry = self._books.entries[allocation_id]
@@ -220,21 +211,24 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder."""
-        name_of("allocation_id", allocation_id)
-        known = self._books.entries.get(allocation_id)
+        name_of("placeholder_id", placeholder_id)
+        known = self._books.entries.get(name_of("allocation_id", allocation_id))
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
         old = self.held("placeholder_id", placeholder_id)
         if not old.traits.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
-        _, _, priority, preemptible = old.traits
+        # What has been asked for has traits of its own.
+        _, _, priority, preemptible = (known or old).traits
         ask = Ask(allocation_id, old.application.application_id, usage, priority=priority, preemptible=preemptible)
         new = self.entry(ask, AllocationState.HELD)
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
         self.require_welcome(new.application)
-        return self._exchange(placeholder_id, old, allocation_id, new)
+        decision = self._exchange(placeholder_id, old, allocation_id, new)
+        new.application.has_replaced |= decision.allowed
+        return decision
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         """Let an allocation hold something else from now on."""
@@ -242,6 +236,8 @@ class Admission:
         self.row(usage)
         if old.usage == usage:
             return ALLOWED
+        if any(amount > 0 for amount in (usage - old.usage).values()):
+            self.require_welcome(old.application)
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
     def _exchange(self, old_id: str, old: Entry, new_id: str, new: Entry) -> Decision:
@@ -250,16 +246,24 @@ class Admission:
         violations = holding.would_swap(old.usage, new.usage)
         if self._others:
             violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
-        if violations:
-            return Decision(violations)
-        holding.swap(old.usage, new.usage)
+        if not violations:
+            self._swap(old_id, old, new_id, new)
+            return ALLOWED
+        _, placeholder, priority, preemptible = new.traits
+        ask = Ask(new_id, new.application.application_id, new.usage, placeholder, priority, preemptible)
+        return self.told([ask], Decision(violations))
+
+    def _swap(self, old_id: str, old: Entry, new_id: str, new: Entry) -> None:
+        self._books.open(old.application).swap(old.usage, new.usage)
+        if old_id == new_id:
+            self._books.note_resized(old_id, new, old.usage)
+            return
         self._books.strike(old_id, old)
         self._books.note(new_id, new)
-        return ALLOWED
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
-        self._others.refund(old)
+        self._others.take_out(old)
         with ExitStack() as undo:
             undo.callback(self._others.charge, old)
             violations = self._others.check(new.claim(new_id))
@@ -288,7 +292,7 @@ class Admission:
         entry = self._books.entries.get(name_of("allocation_id", allocation_id))
         if entry is None or entry.traits.state is not _PENDING:
             return False
-        self._books.forget_pending(allocation_id)
+        self._books.strike_pending(allocation_id, entry)
         self._books.settle(entry.application)
         if self._others:
             self._others.forget(entry.claim(allocation_id))
@@ -303,6 +307,20 @@ class Admission:
             self._books.count_adopted(ask.usage)
             self.charge(ask.allocation_id, entry)
         return tuple(found for node in self._books.open(entry.application).chain() for found in over(node))
+
+    def correct(self, allocation_id: str, usage: Resource) -> None:
+        """Let an allocation hold what it really takes, without checking; it stays as far as it has come."""
+        old = self.held("allocation_id", allocation_id)
+        new = old._replace(usage=usage)
+        self._books.count_adopted(usage)
+        if self._others:
+            with ExitStack() as undo:
+                self._others.take_out(old.claim(allocation_id))
+                undo.callback(self._others.charge, old.claim(allocation_id))
+                self._others.charge(new.claim(allocation_id))
+                undo.pop_all()
+        self._books.open(old.application).swap(old.usage, usage)
+        self._books.note_resized(allocation_id, new, old.usage)
 
     # Several at once
 

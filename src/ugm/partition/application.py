@@ -27,7 +27,7 @@ class ApplicationState(StrEnum):
 
     #: Submitted and placed; nothing is asked for.
     NEW = "new"
-    #: Something is pending; nothing has been allocated yet.
+    #: Something is pending; nothing is allocated yet, or nothing any more.
     ACCEPTED = "accepted"
     #: From the first allocation until the last is gone and nothing is pending.
     RUNNING = "running"
@@ -63,6 +63,7 @@ class Application:
         "failing",
         "gang_style",
         "group",
+        "has_replaced",
         "has_run",
         "holding",
         "is_plain",
@@ -84,6 +85,8 @@ class Application:
     #: The group that it is charged to for good, None for none; empty until its first allocation.
     group: str | None
     has_run: bool
+    #: Whether a real allocation has ever taken the place of a placeholder.
+    has_replaced: bool
     failing: bool
     #: Whether nobody but its user, its group and its queues has a say in what it gets, and it may get more.
     is_plain: bool
@@ -97,6 +100,7 @@ class Application:
         self.holding = None
         self.group = _UNCHOSEN
         self.has_run = False
+        self.has_replaced = False
         self.failing = False
         self.is_plain = is_plain
 

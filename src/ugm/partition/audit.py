@@ -88,6 +88,8 @@ def truth_of(running: Iterable[Running]) -> dict[str, Running]:
         RequestError: something in it cannot be an allocation, or an id is there twice.
     """
     truth: dict[str, Running] = {}
+    if not isinstance(running, Iterable):
+        raise RequestError("running", running, "expected several allocations")
     for item in running:
         try:
             one = Running(*item)

@@ -7,66 +7,37 @@ models; that is the business of `ugm.Partition`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, Self, final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, final
 
 from ugm.decision import Violation, over
 from ugm.hierarchy import Row
-from ugm.partition.application import Application
+from ugm.partition.application import Application, ApplicationState
+from ugm.partition.compiled import Compiled
 from ugm.partition.entry import AllocationState, Entry
-from ugm.queues import Cluster, PlacementRules, QueueSettings, QueueSpecs, QueueTree
-from ugm.queues.placement import RuleConfig
+from ugm.partition.events import (
+    Allocated,
+    Asked,
+    Configured,
+    Ended,
+    Event,
+    Linked,
+    NodeChanged,
+    Preempted,
+    QuotaGiven,
+    Released,
+    Resized,
+    Submitted,
+    Withdrawn,
+)
+from ugm.queues import Cluster, Queue, QueueTree
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 from ugm.tracking.ledger import Ledger
-from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits, QueueLimits
+from ugm.tracking.limits import LimitsInForce
 
-__all__ = ["Books", "Compiled", "PartitionQueue", "PartitionSettings"]
-
-
-class PartitionQueue(QueueSettings, QueueLimits, Protocol):
-    """A queue of a configuration, with its quota and the limits of users and groups."""
-
-    @property
-    def queues(self) -> Sequence[PartitionQueue]:
-        """The queues directly below."""
-        ...
-
-
-class PartitionSettings(PartitionLimits, Protocol):
-    """A partition of a configuration."""
-
-    @property
-    def root(self) -> PartitionQueue:
-        """The queue above all others."""
-        ...
-
-    @property
-    def placement_rules(self) -> Sequence[RuleConfig]:
-        """How applications find their queue."""
-        ...
-
-
-class Compiled(NamedTuple):
-    """A configuration, ready to be put in force by one assignment after the other, none of which can fail."""
-
-    limits: Limits
-    specs: QueueSpecs
-    rules: PlacementRules
-    #: What the rules were compiled from, for comparing.
-    rule_configs: tuple[RuleConfig, ...]
-
-    @classmethod
-    def of(cls, config: PartitionSettings | None) -> Self:
-        """Compile a configuration; None has no limits, and a root without queues.
-
-        Raises:
-            RequestError: something in it cannot be used.
-        """
-        if config is None:
-            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), ())
-        rules = PlacementRules.compile(config.placement_rules)
-        return cls(Limits.compile(config), QueueSpecs.compile(config.root), rules, tuple(config.placement_rules))
+__all__ = ["Books"]
 
 
 @final
@@ -77,7 +48,7 @@ class Books:
     lists exactly the applications that were placed in it and have not gone.
     """
 
-    __slots__ = ("applications", "closed", "cluster", "compiled", "entries", "in_force", "ledger", "tree")
+    __slots__ = ("applications", "closed", "cluster", "compiled", "entries", "in_force", "ledger", "tell", "tree")
 
     compiled: Compiled
     #: By application id.
@@ -87,9 +58,18 @@ class Books:
     #: Whether the partition is being removed, and takes nothing more.
     closed: bool
 
-    def __init__(self, compiled: Compiled, *, user_limits_win: bool) -> None:
+    def __init__(
+        self,
+        compiled: Compiled,
+        *,
+        user_limits_win: bool,
+        lock: AbstractContextManager[object] | None = None,
+        tell: Callable[[Event], None] | None = None,
+    ) -> None:
         self.compiled = compiled
-        self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True)
+        #: Takes note of every change; None if nobody follows them.
+        self.tell: Final = tell
+        self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
         self.in_force.swap(compiled.limits, compiled.specs.names)
         self.ledger: Final = Ledger(self.in_force)
         self.cluster: Final = Cluster()
@@ -106,13 +86,22 @@ class Books:
         Takes time in the number of queues, and in that of the applications where something has to be counted that was
         not counted before.
         """
+        if self.tell:
+            self.tell(Configured(self.compiled, compiled))
         self.compiled = compiled
         tree = self.tree
-        names = (*compiled.specs.names, *tree.annotated_names())
+        names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
             names = (*names, *tree.cluster, *self._held_names())
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
+
+    def follow_node(self, name: str, before: Resource | None) -> None:
+        """Let the root allow what all nodes add up to, after one of them has changed."""
+        self.resize_cluster()
+        after = self.cluster.nodes.get(name)
+        if self.tell and before != after:
+            self.tell(NodeChanged(name, before, after))
 
     def resize_cluster(self) -> None:
         """Let the root allow what the registered nodes add up to."""
@@ -134,6 +123,19 @@ class Books:
         if self.in_force.epoch.layout.closed:
             self.count(tuple(usage))
 
+    def annotate(self, queue: Queue, most: Resource) -> None:
+        """Let a queue that the configuration does not name use *most*."""
+        self.count(tuple(most))
+        self.tree.annotate(queue, most)
+        if self.tell:
+            self.tell(QuotaGiven(queue.queue_path, most))
+        # What runs there already is charged to a counter that is new, or was made for other resources.
+        for below in queue.below():
+            for application_id in below.applications:
+                holding = self.applications[application_id].holding
+                if holding is not None:
+                    holding.invalidate()
+
     def _held_names(self) -> set[str]:
         return {name for entry in self.entries.values() for name in entry.usage}
 
@@ -154,6 +156,16 @@ class Books:
         holding.quotas = application.queue
         return holding
 
+    def admit(self, application: Application, row: Row) -> tuple[Violation, ...]:
+        """Charge *row* to an application if it fits, starting it if need be; otherwise return all limits in the way."""
+        holding = self.open(application)
+        if application.holding is not None:
+            return holding.grow_or_tell(row)
+        violations = holding.start(row)
+        if not violations:
+            self.started(application, holding)
+        return violations
+
     def charge(self, entry: Entry, row: Row) -> None:
         """Charge an entry without checking, starting its application if need be."""
         application = entry.application
@@ -165,11 +177,46 @@ class Books:
     def started(self, application: Application, holding: Holding) -> None:
         """Note that an application has started with a holding that was detached."""
         self.ledger.list(holding)
+        is_first = not application.has_run
         application.started(holding)
+        if is_first:
+            self.tell_linked(application)
+
+    def tell_linked(self, application: Application) -> None:
+        """Tell which group an application has chosen."""
+        if self.tell:
+            self.tell(Linked(application.application_id, application.submission.user.name, application.group))
+
+    def enter(self, application: Application) -> None:
+        """List an application in the queue where it was placed."""
+        submission, queue = application.submission, application.queue
+        self.applications[submission.application_id] = application
+        queue.applications[submission.application_id] = application
+        if self.tell:
+            application_id, user, asked, tags = submission
+            self.tell(Submitted(application_id, user, queue.queue_path, asked, tags, application.gang_style))
 
     def note(self, allocation_id: str, entry: Entry) -> None:
-        """Write an entry that has been charged into the ledger."""
-        self.forget_pending(allocation_id)
+        """Write an entry that has been charged into the ledger; it may have been pending."""
+        entry.application.pending.pop(allocation_id, None)
+        self._write(allocation_id, entry)
+        if self.tell:
+            self.tell(Allocated(entry.shown(allocation_id)))
+
+    def note_resized(self, allocation_id: str, entry: Entry, before: Resource) -> None:
+        """Write an entry that takes something else into the ledger."""
+        self._write(allocation_id, entry)
+        if self.tell:
+            self.tell(Resized(entry.shown(allocation_id), before))
+
+    def note_going(self, allocation_id: str, entry: Entry) -> None:
+        """Write an entry that has been told to go into the ledger."""
+        if entry.traits.state is not AllocationState.GOING:
+            self._write(allocation_id, entry.in_state(AllocationState.GOING))
+            if self.tell:
+                self.tell(Preempted(self.entries[allocation_id].shown(allocation_id)))
+
+    def _write(self, allocation_id: str, entry: Entry) -> None:
         self.entries[allocation_id] = entry
         entry.application.entries[allocation_id] = entry
 
@@ -177,13 +224,15 @@ class Books:
         """Write an entry that is not counted into the ledger."""
         self.entries[allocation_id] = entry
         entry.application.pending[allocation_id] = entry
+        if self.tell:
+            self.tell(Asked(entry.shown(allocation_id)))
 
-    def forget_pending(self, allocation_id: str) -> None:
-        """Strike an entry that is not counted, if there is one."""
-        entry = self.entries.get(allocation_id)
-        if entry is not None and entry.traits.state is AllocationState.PENDING:
-            del self.entries[allocation_id]
-            del entry.application.pending[allocation_id]
+    def strike_pending(self, allocation_id: str, entry: Entry) -> None:
+        """Strike an entry that is not counted from the ledger."""
+        del self.entries[allocation_id]
+        del entry.application.pending[allocation_id]
+        if self.tell:
+            self.tell(Withdrawn(entry.shown(allocation_id)))
 
     def refund(self, entry: Entry) -> None:
         """Give back what an entry was charged; its application runs on, even with nothing."""
@@ -193,25 +242,30 @@ class Books:
         """Strike an entry that has been given back from the ledger."""
         del self.entries[allocation_id]
         del entry.application.entries[allocation_id]
+        if self.tell:
+            self.tell(Released(entry.shown(allocation_id)))
 
     def settle(self, application: Application) -> None:
         """Stop an application that holds nothing and has nothing pending, and forget it if it has failed."""
         if application.entries or (application.pending and not application.failing):
             return
-        if application.holding is not None:
-            application.holding.align()
-            self.ledger.end(application.holding)
+        holding = application.holding
+        if holding is not None:
+            holding.align()
+            self.ledger.end(holding)
             application.holding = None
         if application.failing:
-            self.forget(application)
+            self.forget(application, ApplicationState.FAILED)
 
-    def forget(self, application: Application) -> None:
+    def forget(self, application: Application, state: ApplicationState) -> None:
         """Forget an application that holds nothing, and the queue that was made for it."""
-        for allocation_id in tuple(application.pending):
-            self.forget_pending(allocation_id)
+        for allocation_id, entry in tuple(application.pending.items()):
+            self.strike_pending(allocation_id, entry)
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)
+        if self.tell:
+            self.tell(Ended(application.application_id, state))
 
     # What is exceeded
 
@@ -220,6 +274,6 @@ class Books:
         for tracker in self.ledger.trackers():
             for node in tracker.in_line():
                 yield from over(node)
-        for queue in self.tree.root.below():
-            if queue.node is not None:
-                yield from over(queue.node)
+        counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]
+        for counter in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):
+            yield from over(counter)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType
-from ugm.partition.books import Compiled, PartitionSettings
+from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount
 from ugm.tracking.limits import LimitBook

@@ -27,13 +27,17 @@ def allocate_all(books: Books, others: OtherModels, admission: Admission, asks: 
         RequestError: an argument cannot be used; nothing has changed.
     """
     wanted = _wanted(admission, asks)
+    applications = dict.fromkeys(entry.application for entry in wanted.values())
+    newcomers = [application for application in applications if not application.has_run]
     with ExitStack() as undo:
         violations = _together(books, admission, wanted, undo)
         if others:
             violations += _beside(others, wanted, agreed=not violations)
         if violations:
-            return Decision(violations)
+            return admission.told(asks, Decision(violations))
         undo.pop_all()
+    for application in newcomers:
+        books.tell_linked(application)
     for allocation_id, entry in wanted.items():
         books.note(allocation_id, entry)
     return ALLOWED
@@ -75,10 +79,9 @@ def _beside(others: OtherModels, wanted: Mapping[str, Entry], *, agreed: bool) -
             if violations:
                 return violations
             is_pending = allocation_id in entry.application.pending
+            others.charge(claim, expected=is_pending)
             if is_pending:
-                others.forget(claim)
                 undo.callback(others.expect, claim)
-            others.charge(claim)
             undo.callback(others.refund, claim)
         if agreed:
             undo.pop_all()

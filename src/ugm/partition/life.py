@@ -12,18 +12,16 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.identity import canonical_path
 from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
+from ugm.partition.events import Failing
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, Submission
 from ugm.resources import Resource
 
 __all__ = ["LifeCycle"]
-
-_GOING: Final = AllocationState.GOING
 
 
 @final
@@ -61,11 +59,8 @@ class LifeCycle:
             self._require_same(known, submission, gang_style)
             return
         self._require_open()
-        path = canonical_path(submission.queue)
-        above = books.tree.nearest(path)
-        drains = above.queue_path != path and (above.is_leaf or above.draining)
-        queue = books.tree.create(path)
-        queue.draining = queue.draining or drains
+        queue = books.tree.create(submission.queue)
+        books.count(tuple(queue.quota.names))
         self._enter(submission, gang_style, queue, quota, group)
 
     def _enter(
@@ -78,12 +73,10 @@ class LifeCycle:
     ) -> None:
         books = self._books
         if quota is not None and not queue.managed and queue.annotated != quota:
-            books.count(tuple(quota))
-            books.tree.annotate(queue, quota)
-        application = Application(submission, queue, gang_style, is_plain=not self._others)
+            books.annotate(queue, quota)
+        application = Application(submission, queue, gang_style, is_plain=not self._others and books.tell is None)
         application.group = group
-        books.applications[submission.application_id] = application
-        queue.applications[submission.application_id] = application
+        books.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
         if known.submission != submission or known.gang_style is not gang_style:
@@ -120,7 +113,7 @@ class LifeCycle:
     def _tell_to_go(self, allocations: Iterable[tuple[str, Entry]]) -> tuple[str, ...]:
         told = tuple(allocations)
         for allocation_id, entry in told:
-            self._books.note(allocation_id, entry.in_state(_GOING))
+            self._books.note_going(allocation_id, entry)
         return tuple(allocation_id for allocation_id, _ in told)
 
     # Ending
@@ -131,7 +124,8 @@ class LifeCycle:
         placeholders = tuple(application.placeholders())
         if not pending and not placeholders:
             return ()
-        if application.gang_style is GangStyle.HARD and len(placeholders) == len(application.entries):
+        is_unused = len(placeholders) == len(application.entries) and not application.has_replaced
+        if application.gang_style is GangStyle.HARD and is_unused:
             return self.fail(application)
         for allocation_id in pending:
             self._admission.withdraw(allocation_id)
@@ -141,6 +135,8 @@ class LifeCycle:
         """Let an application fail, and return the allocations that have to be released."""
         for allocation_id in tuple(application.pending):
             self._admission.withdraw(allocation_id)
+        if not application.failing and self._books.tell:
+            self._books.tell(Failing(application.application_id))
         application.failing, application.is_plain = True, False
         told = self._tell_to_go(application.entries.items())
         self._books.settle(application)
@@ -152,16 +148,17 @@ class LifeCycle:
             kept = f"{len(application.entries)} allocations and {len(application.pending)} pending"
             raise RequestError("application_id", application.application_id, f"the application has {kept}")
         told = application.shown(ApplicationState.COMPLETED)
-        self._books.forget(application)
+        self._books.forget(application, ApplicationState.COMPLETED)
         return told
 
     def remove(self, application: Application) -> tuple[str, ...]:
         """Give back all that an application holds, forget it, and return what it held."""
+        state = application.state
         for allocation_id in tuple(application.pending):
             self._admission.withdraw(allocation_id)
         released = self._admission.release_all(application.entries)
         if application.application_id in self._books.applications:
-            self._books.forget(application)
+            self._books.forget(application, state)
         return released
 
     def close(self) -> tuple[str, ...]:

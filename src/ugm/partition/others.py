@@ -27,6 +27,8 @@ class OtherModels:
     __slots__ = ("_demand", "_models")
 
     def __init__(self, models: Iterable[QuotaModel]) -> None:
+        if not isinstance(models, Iterable):
+            raise RequestError("models", models, "expected several quota models")
         self._models: Final[Sequence[QuotaModel]] = tuple(models)
         for position, model in enumerate(self._models):
             if not isinstance(model, QuotaModel):
@@ -42,9 +44,12 @@ class OtherModels:
         """Return every limit that a claim would exceed."""
         return tuple(violation for model in self._models for violation in model.check(claim))
 
-    def charge(self, claim: Claim) -> None:
-        """Charge a claim to all models, or to none if one of them raises."""
+    def charge(self, claim: Claim, *, expected: bool = False) -> None:
+        """Charge a claim, which is no longer *expected* then, to all models, or to none if one of them raises."""
         with ExitStack() as undo:
+            for demanding in self._demand if expected else ():
+                demanding.forget(claim)
+                undo.callback(demanding.expect, claim)
             for model in self._models:
                 model.charge(claim)
                 undo.callback(model.refund, claim)
@@ -53,6 +58,14 @@ class OtherModels:
     def refund(self, claim: Claim) -> None:
         """Refund a claim to all models; one that raises keeps no other from its refund."""
         _each([model.refund for model in self._models], claim)
+
+    def take_out(self, claim: Claim) -> None:
+        """Refund a claim to all models, or to none if one of them raises."""
+        with ExitStack() as undo:
+            for model in self._models:
+                model.refund(claim)
+                undo.callback(model.charge, claim)
+            undo.pop_all()
 
     def expect(self, claim: Claim) -> None:
         """Count a claim as pending wherever that matters, or nowhere if a model raises."""

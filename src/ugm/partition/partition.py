@@ -15,16 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, final
 
-from ugm.arguments import amounts_of, name_of
+from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.model import QuotaModel
-from ugm.partition._submission import style_of, submission_of
+from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Running, audit, truth_of
-from ugm.partition.books import Books, Compiled, PartitionSettings
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import PLAIN, Ask, Entry
+from ugm.partition.events import Subscriber
+from ugm.partition.feed import Feed, TellingLock
 from ugm.partition.gang import allocate_all
 from ugm.partition.life import LifeCycle
 from ugm.partition.others import OtherModels
@@ -35,6 +38,9 @@ from ugm.queues import Placement
 from ugm.resources import Resource
 
 __all__ = ["Partition"]
+
+#: Makes a named tuple in half the time.
+_new_entry: Final = tuple.__new__
 
 #: The one node of a cluster whose nodes nobody registers.
 _CLUSTER: Final = "cluster"
@@ -52,6 +58,8 @@ class Partition(PartitionView):
         cluster: what the cluster offers, for a program that registers no nodes; it counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
         models: other quota models, asked and charged in this order, after users, groups and queues.
+        subscribers: who is told of everything that happens, after the lock has been released. A partition that somebody
+            follows takes longer over each allocation.
         group_limits: as for a `ugm.Manager`.
 
     Raises:
@@ -79,11 +87,19 @@ class Partition(PartitionView):
         *,
         cluster: Resource | None = None,
         models: Iterable[QuotaModel] = (),
+        subscribers: Iterable[Subscriber] = (),
         group_limits: Literal["always", "unless-user-limited"] = "always",
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        books = Books(Compiled.of(config), user_limits_win=group_limits == "unless-user-limited")
+        followers = tuple(subscribers)
+        feed = Feed(followers) if followers else None
+        books = Books(
+            Compiled.of(config),
+            user_limits_win=group_limits == "unless-user-limited",
+            lock=feed and TellingLock(feed),
+            tell=feed and feed.add,
+        )
         super().__init__(books, OtherModels(models))
         self._life: Final = LifeCycle(books, self._others, self._admission)
         #: The ledger itself, close at hand.
@@ -123,7 +139,7 @@ class Partition(PartitionView):
 
         Raises:
             RequestError: an argument cannot be used, or the id stands for an application submitted otherwise. The same
-                submission once more is answered as before.
+                submission once more is answered with the same queue, whatever the rules say now.
         """
         submission = submission_of(application_id, user, queue, tags)
         style, most = style_of(gang_style), amounts_of("quota", quota)
@@ -156,12 +172,12 @@ class Partition(PartitionView):
             group: the group that it was charged to, None for none; left out, it is chosen with its first allocation.
 
         Raises:
-            RequestError: as for `submit`.
+            RequestError: as for `submit`, or the queue is the root.
         """
-        submission = submission_of(application_id, user, queue_path, tags)
-        style, most = style_of(gang_style), amounts_of("quota", quota)
+        submission = submission_of(application_id, user, placed_path(queue_path), tags)
+        style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
         with self._lock:
-            self._life.adopt(submission, style, most, group)
+            self._life.adopt(submission, style, most, chosen)
 
     def complete(self, application_id: str) -> ApplicationInfo:
         """Forget an application that has done its work, and return what it was.
@@ -281,29 +297,29 @@ class Partition(PartitionView):
             except TypeError:
                 # What cannot be hashed is no id; it is refused below.
                 application, is_new = None, False
-            # Nearly every allocation is a plain one of an application that runs; what follows decides about those.
+            # What follows needs no more than the counters: nearly every allocation.
             if (
                 is_new
                 and application is not None
                 and application.is_plain
                 and type(allocation_id) is str
-                and allocation_id  # the empty text is no id
+                and allocation_id
                 and placeholder is False
                 and preemptible is True
                 and priority == 0
                 and type(usage) is Resource
             ):
-                holding = application.holding
                 layout, row = usage.compiled
-                if (
-                    holding is not None
-                    and holding.epoch is force.epoch
-                    and layout is force.epoch.layout
-                    and holding.grow(row)
-                ):
-                    entry = Entry(application, usage, PLAIN)
-                    self._entries[allocation_id] = application.entries[allocation_id] = entry
-                    return ALLOWED
+                if layout is not force.epoch.layout:
+                    row = force.epoch.layout.row(usage)
+                holding = application.holding
+                if holding is None or holding.epoch is not force.epoch or not holding.grow(row):
+                    violations = self._books.admit(application, row)
+                    if violations:
+                        return Decision(violations)
+                entry = _new_entry(Entry, (application, usage, PLAIN))
+                self._entries[allocation_id] = application.entries[allocation_id] = entry
+                return ALLOWED
             ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
             return self._admission.allocate(ask, evict=evict)
 
@@ -339,7 +355,7 @@ class Partition(PartitionView):
         """Let an allocation take something else from now on, if what grows fits.
 
         Raises:
-            RequestError: there is no such allocation, or the usage is none.
+            RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
         """
         with self._lock:
             return self._admission.resize(allocation_id, usage)
@@ -365,18 +381,15 @@ class Partition(PartitionView):
         force, entries = self._in_force, self._entries
         with force.lock:
             entry = entries.get(allocation_id) if type(allocation_id) is str else None
-            if entry is not None and entry.traits is PLAIN:
+            if entry is not None and entry[2] is PLAIN:
                 application, usage, _ = entry
-                holding, others = application.holding, application.entries
-                if (
-                    application.is_plain
-                    and len(others) > 1
-                    and holding is not None
-                    and holding.epoch is force.epoch
-                    and usage.compiled[0] is force.epoch.layout
-                ):
-                    holding.take(usage.compiled[1])
-                    del entries[allocation_id], others[allocation_id]
+                holding = application.holding
+                if application.is_plain and holding is not None and holding.epoch is force.epoch:
+                    layout, row = usage.compiled
+                    holding.take(row if layout is force.epoch.layout else force.epoch.layout.row(usage))
+                    del entries[allocation_id], application.entries[allocation_id]
+                    if not application.entries:
+                        self._books.settle(application)
                     return True
             return self._admission.release(allocation_id)
 
@@ -414,10 +427,11 @@ class Partition(PartitionView):
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             self._books.cluster.add(name, offers)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Change what a node offers. Nobody is evicted; the root denies growth until usage has come down.
@@ -426,17 +440,19 @@ class Partition(PartitionView):
             RequestError: there is no such node, or an argument cannot be used.
         """
         name_of("node", name)
-        amounts_of("offers", offers)
+        amounts_of("offers", resource_of("offers", offers))
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             self._books.cluster.update(name, offers)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
         name_of("node", name)
         with self._lock:
+            before = self._books.cluster.nodes.get(name)
             removed = self._books.cluster.remove(name)
-            self._books.resize_cluster()
+            self._books.follow_node(name, before)
             return removed
 
     # The configuration
@@ -463,6 +479,8 @@ class Partition(PartitionView):
             RequestError: another configuration has been put in force since the plan was made, or it was made for
                 another partition.
         """
+        if not isinstance(plan, Plan):
+            raise RequestError("plan", plan, "expected a Plan")
         with self._lock:
             if plan.base is not self._books.compiled:
                 raise RequestError("plan", str(plan.changes), "the plan was made for another configuration")
@@ -498,11 +516,17 @@ class Partition(PartitionView):
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Repair what an audit reported: adopt what runs, release what does not, and correct what differs in size.
 
-        A difference is left alone if the ledger has changed in that place since, or if the application is unknown.
+        A difference is left alone if the ledger has changed in that place since, or if the application is unknown. If
+        another quota model raises, what has been repaired until then stays so.
 
         Returns:
             The differences that were repaired.
+
+        Raises:
+            RequestError: this is no report.
         """
+        if not isinstance(report, AuditReport):
+            raise RequestError("report", report, "expected an AuditReport")
         with self._lock:
             return reconcile(self._books, self._admission, report)
 

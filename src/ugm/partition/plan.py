@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books, Compiled
+from ugm.partition.books import Books
 from ugm.partition.changes import Changes, changes_between
+from ugm.partition.compiled import Compiled
 from ugm.partition.entry import PLAIN, Entry
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
@@ -80,7 +81,7 @@ class _Made(NamedTuple):
     """A queue that the configuration does not name."""
 
     spec: QueueSpec
-    draining: bool
+    has_left: bool
     annotated: Resource | None
 
 
@@ -95,7 +96,7 @@ class Snapshot:
         self._user_limits_win = books.in_force.user_limits_win
         self._nodes = dict(books.cluster.nodes), books.cluster.total
         self._made = [
-            _Made(queue.spec, queue.draining, queue.annotated) for queue in books.tree.root.below() if not queue.managed
+            _Made(queue.spec, queue.has_left, queue.annotated) for queue in books.tree.root.below() if not queue.managed
         ]
         self._tenancies = [
             _Tenancy(
@@ -113,10 +114,10 @@ class Snapshot:
         books = Books(self.compiled, user_limits_win=self._user_limits_win)
         books.cluster.nodes.update(self._nodes[0])
         books.cluster.total = self._nodes[1]
-        for spec, draining, annotated in self._made:
+        for spec, has_left, annotated in self._made:
             queue = books.tree.create(spec.queue_path)
-            queue.spec, queue.draining, queue.annotated = spec, draining, annotated
-            books.count(tuple(annotated or ()))
+            queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
+            books.count((*spec.names, *queue.quota.names))
         books.tree.connect(books.in_force.epoch.layout)
         for tenancy in self._tenancies:
             self._move_in(books, tenancy)
@@ -127,8 +128,7 @@ class Snapshot:
         queue = books.tree.queues[tenancy.queue_path]
         application = Application(tenancy.submission, queue, GangStyle.SOFT)
         application.group = tenancy.group
-        books.applications[application.application_id] = application
-        queue.applications[application.application_id] = application
+        books.enter(application)
         if tenancy.held is not None:
             entry = Entry(application, tenancy.held, PLAIN)
             books.charge(entry, books.in_force.epoch.layout.row(entry.usage))

@@ -16,18 +16,20 @@ def reconcile(books: Books, admission: Admission, report: AuditReport) -> AuditR
 
 
 def _is_repaired(books: Books, admission: Admission, told: Difference) -> bool:
-    if _ledger(books, told.allocation_id) != told.ledger:
+    name, ledger, truth = told.allocation_id, told.ledger, told.truth
+    if _ledger(books, name) != ledger:
         return False
-    if told.truth is not None and told.truth.application_id not in books.applications:
+    if truth is None:
+        return admission.release(name)
+    if truth.application_id not in books.applications:
         return False
-    traits = books.entries[told.allocation_id].traits[1:] if told.ledger else ()
-    if told.truth is None:
-        return admission.release(told.allocation_id)
-    # An application that would stop running in between would lose its place, and with it nothing that matters.
-    if told.ledger is not None:
-        admission.release(told.allocation_id)
-    if told.truth.application_id in books.applications:
-        admission.adopt(Ask(*told.truth, *traits))
+    if ledger is not None and ledger.application_id == truth.application_id:
+        admission.correct(name, truth.usage)
+        return True
+    known = books.entries.get(name)
+    # Released or withdrawn: what is asked for may be of another size, or of another application, than what runs.
+    admission.release(name)
+    admission.adopt(Ask(*truth, *(known.traits[1:] if known else ())))
     return True
 
 

@@ -22,6 +22,7 @@ from ugm.partition.others import OtherModels
 from ugm.queues import Queue, QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.holding import Holding
 from ugm.tracking.snapshot import TrackerCopy
 
 __all__ = ["PartitionView"]
@@ -48,12 +49,12 @@ class PartitionView:
         Another thread may be granted the room in between; only `allocate` itself is binding.
 
         Raises:
-            RequestError: there is no such application, or the usage is none.
+            RequestError: there is no such application, it is failing, or the usage is none.
         """
         force = self._in_force
         with force.lock:
             application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and not self._others:
+            if application is not None and application.is_plain:
                 holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
                 if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
                     return ALLOWED
@@ -97,8 +98,7 @@ class PartitionView:
             RequestError: there is no such application.
         """
         with self._lock:
-            holding = self._books.open(self._admission.application(application_id))
-            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+            return _limits(self._books.open(self._admission.application(application_id)))
 
     # Applications and allocations
 
@@ -202,7 +202,7 @@ class PartitionView:
             queue = self._queue(queue_path)
             holding = self._books.ledger.open(queue.queue_path, "", user_of(user))
             holding.quotas = queue
-            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+            return _limits(holding)
 
     def nodes(self) -> dict[str, Resource]:
         """Return what every registered node offers, by name."""
@@ -228,3 +228,12 @@ class PartitionView:
         if found is None:
             raise RequestError("queue_path", queue_path, "there is no such queue")
         return found
+
+
+def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:
+    """Return the limits that a holding must fit, without counters that are there for a guarantee alone."""
+    return tuple(
+        EffectiveLimit.of(node)
+        for node in holding.held_to(holding.chain())
+        if node.limit.resources or node.limit.applications or node.limit.closed
+    )

@@ -73,7 +73,7 @@ class Placement(NamedTuple):
 
     #: None if the application is rejected.
     queue_path: str | None
-    #: Every rule that was tried, in order; the last was taken if the application is placed.
+    #: Every rule that was tried, in order; the last was taken if the application is placed. None was if it was before.
     trials: tuple[Trial, ...]
     #: Whether the queue does not exist yet.
     creates: bool
@@ -93,6 +93,8 @@ class Placement(NamedTuple):
     def __str__(self) -> str:
         if self.queue_path is None:
             return "\n".join(["rejected, no rule found a queue:", *(f"  {trial}" for trial in self.trials)])
+        if not self.trials:
+            return f"placed in {self.queue_path} before"
         *passed, taken = self.trials
         created = ", which is created" if self.creates else ""
         first = printable(f"placed in {self.queue_path}{created}, by {taken.rule}")

@@ -42,7 +42,7 @@ class Queue:
         "applications",
         "chain",
         "children",
-        "draining",
+        "has_left",
         "managed",
         "node",
         "nodes",
@@ -58,8 +58,8 @@ class Queue:
     spec: QueueSpec
     #: Whether the configuration names it; otherwise it goes away when nothing is left in it.
     managed: bool
-    #: Whether it takes no more applications, because it has left the configuration.
-    draining: bool
+    #: Whether the configuration named it once, and does not any more.
+    has_left: bool
     #: What it was given for itself, in the place of what `spec` says: the quota of a namespace.
     annotated: Resource | None
     #: All applications that were submitted to it and have not ended, running or not.
@@ -77,7 +77,7 @@ class Queue:
         self.children = {}
         self.spec = spec
         self.managed = managed
-        self.draining = False
+        self.has_left = False
         self.annotated = None
         self.applications = {}
         self.node = None
@@ -94,7 +94,17 @@ class Queue:
     @property
     def is_leaf(self) -> bool:
         """Whether applications may be submitted to it."""
-        return not self.spec.is_parent and not self.children
+        return not self.spec.is_parent
+
+    @property
+    def draining(self) -> bool:
+        """Whether it takes no more applications: it has left the configuration, or could not be made below its parent.
+
+        The parent may be draining itself, or be one that the configuration has made a leaf.
+        """
+        if self.managed or self.parent is None:
+            return False
+        return self.has_left or self.parent.draining or not self.parent.spec.is_parent
 
     @property
     def is_idle(self) -> bool:

@@ -122,6 +122,11 @@ class QueueSpec(NamedTuple):
     submit_acl: Acl | None = None
     admin_acl: Acl | None = None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The resources that have to be counted for it, and for queues that are created below."""
+        return self.quota.names | (self.template or NO_QUOTA).names
+
 
 @final
 class QueueSpecs:
@@ -133,9 +138,7 @@ class QueueSpecs:
         #: Parents before their children.
         self.by_path: Final = by_path
         #: The resources that any queue limits or guarantees, or a queue that is created may.
-        self.names: Final = frozenset().union(
-            *(spec.quota.names | (spec.template or NO_QUOTA).names for spec in by_path.values())
-        )
+        self.names: Final = frozenset().union(*(spec.names for spec in by_path.values()))
 
     @classmethod
     def compile(cls, root: QueueSettings | None) -> Self:
@@ -165,7 +168,7 @@ def _spec(path: str, queue: QueueSettings) -> QueueSpec:
     template = queue.child_template
     return QueueSpec(
         path,
-        queue.parent,
+        queue.parent or bool(queue.queues),
         _quota(path, queue),
         None if template is None else _quota(path, template),
         Acl.parse(queue.submit_acl),

@@ -117,7 +117,7 @@ class QueueTree:
                 above = self.queues[path.rpartition(".")[0]]
                 self.queues[path] = Queue(spec, above, self.nodes, managed=True)
             else:
-                queue.spec, queue.managed, queue.draining, queue.annotated = spec, True, False, None
+                queue.spec, queue.managed, queue.has_left, queue.annotated = spec, True, False, None
         for queue in list(self.root.below()):
             if queue.queue_path not in specs.by_path:
                 self._release(queue)
@@ -130,7 +130,7 @@ class QueueTree:
         """Make a queue one that the configuration does not name. Its parent has been looked at before."""
         if queue.parent is None:
             return
-        queue.draining = queue.draining or queue.managed or queue.parent.draining
+        queue.has_left = queue.has_left or queue.managed
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
             queue.spec = queue.spec._replace(quota=queue.parent.template)
@@ -181,7 +181,8 @@ class QueueTree:
                 most[name] = min(amount, most.get(name, amount))
         return Resource(most) if most else None
 
-    def annotated_names(self) -> Iterator[str]:
-        """Yield the resources that queues limit which were given a limit of their own."""
-        for queue in self.queues.values():
-            yield from queue.annotated or ()
+    def names_beside(self, specs: QueueSpecs) -> Iterator[str]:
+        """Yield the resources that queues limit or guarantee, or pass on, which a configuration does not name."""
+        for path, queue in self.queues.items():
+            if path not in specs.by_path:
+                yield from (*queue.spec.names, *queue.quota.names)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Final, final
 
-from ugm.decision import Violation, over
-from ugm.hierarchy import Row
+from ugm.decision import Violation, exceeded, over
+from ugm.hierarchy import Node, Row
 from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.holding import Counted, Holding
@@ -59,9 +60,9 @@ class Demand:
     def exceeded(self) -> tuple[Violation, ...]:
         """Return every limit that was short, with what all requests together ask of it."""
         return tuple(
-            violation._replace(used=violation.used - asked[violation.resource], requested=asked[violation.resource])
+            violation
             for (tracker, path), asked in self._in_order()
-            for violation in over(tracker.nodes[path])
+            for violation in _together(tracker.nodes[path], asked)
             if _limit_of(violation) in self._short
         )
 
@@ -79,6 +80,18 @@ class Demand:
             holding.take(row)
             if is_new:
                 self._ledger.end(holding)
+
+
+def _together(node: Node[Counted], asked: Mapping[str | None, int]) -> Iterator[Violation]:
+    """Yield the limits of a node that are exceeded, with what is asked of them, now that all of it is charged."""
+    for violation in over(node):
+        more = asked.get(violation.resource, 0)
+        yield violation._replace(used=violation.used - more, requested=more)
+    if node.limit.closed:
+        counted = node.limited()
+        nowhere = {name: amount for name, amount in asked.items() if name is not None and name not in counted}
+        # What nobody has is not counted, and so is not over anything.
+        yield from exceeded((node,), node.layout.row(Resource(nowhere)))
 
 
 def _limit_of(violation: Violation) -> tuple[str, str, str, str | None]:

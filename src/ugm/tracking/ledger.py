@@ -103,11 +103,16 @@ class Ledger:
             name = None if chosen is None else chosen.name
         else:
             name = self._in_force.limits.groups.select(queue_path, user.groups)
-        return self.reopen(queue_path, application_id, user, name)
+        return self._detached(queue_path, application_id, user, tracker, name)
 
     def reopen(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to a group that is known."""
         tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
+        return self._detached(queue_path, application_id, user, tracker, name)
+
+    def _detached(
+        self, queue_path: str, application_id: str, user: UserGroup, tracker: UserTracker, name: str | None
+    ) -> Holding:
         group = None if name is None else self.groups.get(name) or GroupTracker(name, self._in_force)
         return Holding(application_id, queue_path, tracker.queue, group and group.queue, user)
 

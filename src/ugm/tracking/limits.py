@@ -11,6 +11,7 @@ interpretation".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from threading import Lock
 from typing import Final, NamedTuple, Protocol, Self, final
@@ -253,19 +254,27 @@ class LimitsInForce:
         limits: the limits in force from the start; None for none.
         user_limits_win: whether a user with a named limit on the path of a queue is not held to the group's limits
             there. The group is charged all the same.
+        lock: what guards everything, in the place of a lock of its own.
         managed: whether a manager keeps a ledger of what is charged to the trackers, so that nobody else may.
     """
 
     __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
 
-    def __init__(self, limits: Limits | None = None, *, user_limits_win: bool = False, managed: bool = False) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        user_limits_win: bool = False,
+        managed: bool = False,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
         self._canonical = lru_cache(maxsize=_REMEMBERED)(canonical_path)
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
         #: Held by every public operation of a manager or tracker, never while foreign code runs.
-        self.lock: Final = Lock()
+        self.lock: Final = lock or Lock()
 
     def path(self, queue_path: str) -> str:
         """Do what `ugm.identity.canonical_path` does, and remember it."""

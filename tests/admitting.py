@@ -1,0 +1,173 @@
+"""Partitions, people and quota models for tests of what a `ugm.Partition` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from ugm import Claim, Partition, Resource, UgmError, UserGroup, Violation, parse_config
+from ugm.config import PartitionConfig
+
+__all__ = [
+    "BOB",
+    "SUE",
+    "BrokenError",
+    "Licences",
+    "Waiting",
+    "changing_nothing",
+    "config",
+    "memory",
+    "partition_of",
+    "refused",
+    "shown",
+    "started",
+]
+
+SUE: Final = UserGroup("sue", ("dev",))
+BOB: Final = UserGroup("bob", ("dev",))
+
+
+def config(queues: str = "", rules: str = "", limits: str = "", root: str = "") -> PartitionConfig:
+    """Return a partition with queues below the root, each given as YAML of the flow style."""
+    above = f"{{name: root, queues: [{queues}], limits: [{limits}]{root}}}"
+    return parse_config(f"partitions: [{{name: default, placementrules: [{rules}], queues: [{above}]}}]").partition()
+
+
+def partition_of(queues: str = "{name: a}", rules: str = "", limits: str = "", **options: Any) -> Partition:  # noqa: ANN401 - handed on
+    """Return a partition with the queues, rules and limits of `config`."""
+    return Partition(config(queues, rules, limits), **options)
+
+
+def started(
+    partition: Partition, application_id: str, amount: int, queue: str = "root.a", user: UserGroup = SUE
+) -> None:
+    """Submit an application that holds some memory in an allocation of the same id."""
+    assert partition.submit(application_id, user, queue)
+    assert partition.allocate(application_id, application_id, memory(amount))
+
+
+def memory(amount: int) -> Resource:
+    """Return some memory."""
+    return Resource(memory=amount)
+
+
+def shown(partition: Partition) -> object:
+    """Return everything that a partition shows."""
+    return (
+        partition.applications(),
+        partition.allocations(),
+        partition.queue(),
+        partition.users(),
+        partition.groups(),
+        partition.nodes(),
+        partition.over_limit(),
+        [partition.effective_limits(told.application_id) for told in partition.applications()],
+        [partition.headroom(told.application_id) for told in partition.applications()],
+    )
+
+
+@contextmanager
+def changing_nothing(partition: Partition) -> Iterator[None]:
+    """Expect that everything is shown the same before and after, and adds up."""
+    before = shown(partition)
+    yield
+    assert shown(partition) == before
+    partition.verify()
+
+
+@contextmanager
+def refused(partition: Partition, text: str, kind: type[UgmError] = UgmError) -> Iterator[None]:
+    """Expect an error with a text, and that nothing has changed."""
+    with changing_nothing(partition), pytest.raises(kind) as caught:
+        yield
+    assert str(caught.value) == text
+
+
+class Licences:
+    """A quota model of the simplest kind: so many licences in all, one for each unit of ``licence``."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.used = limit, 0
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny more than there are."""
+        asked = claim.usage.get("licence", 0)
+        short = asked > 0 and self.used + asked > self.limit
+        return [Violation("licence", "solver", "", "", "licence", self.limit, self.used, asked)] if short else []
+
+    def charge(self, claim: Claim) -> None:
+        """Take them."""
+        self.used += claim.usage.get("licence", 0)
+
+    def refund(self, claim: Claim) -> None:
+        """Give them back."""
+        self.used -= claim.usage.get("licence", 0)
+
+
+class BrokenError(RuntimeError):
+    """What a quota model of these tests fails with."""
+
+
+class Waiting(Licences):
+    """Licences with a list of what is charged and what waits, which fail at a chosen call and give up what is asked."""
+
+    def __init__(self, limit: int = 100, *, gives_up: tuple[str, ...] = ()) -> None:
+        super().__init__(limit)
+        self.charged: dict[str, Claim] = {}
+        self.waiting: dict[str, Claim] = {}
+        self.gives_up = gives_up
+        self._fuse: dict[str, int] = {}
+        self.calls: list[str] = []
+
+    def fail_at(self, call: str, time: int = 1) -> None:
+        """Fail the *time*-th of the next calls of a kind, before anything of it is done."""
+        self._fuse = {call: time}
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        left = self._fuse.get(call, 0)
+        self._fuse[call] = left - 1
+        if left == 1:
+            raise BrokenError(call)
+
+    def state(self) -> object:
+        """Return everything that counts."""
+        return self.used, self.charged.copy(), self.waiting.copy()
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny more than there are."""
+        self._note("check")
+        return super().check(claim)
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim that is not counted yet."""
+        self._note("charge")
+        assert claim.allocation_id not in self.charged
+        self.charged[claim.allocation_id] = claim
+        super().charge(claim)
+
+    def refund(self, claim: Claim) -> None:
+        """Forget an equal claim that is counted."""
+        self._note("refund")
+        assert self.charged.pop(claim.allocation_id) == claim
+        super().refund(claim)
+
+    def expect(self, claim: Claim) -> None:
+        """Let a claim wait."""
+        self._note("expect")
+        assert claim.allocation_id not in self.waiting
+        self.waiting[claim.allocation_id] = claim
+
+    def forget(self, claim: Claim) -> None:
+        """Let an equal claim wait no longer."""
+        self._note("forget")
+        assert self.waiting.pop(claim.allocation_id) == claim
+
+    def evictions(self, claim: Claim) -> tuple[str, ...]:
+        """Give up what is there of what is to be given up."""
+        self._note("evictions")
+        assert self.check(claim)
+        return tuple(name for name in self.gives_up if name in self.charged)

@@ -1,0 +1,192 @@
+"""Replay a stream of increases and decreases through a `Manager` and through a `Partition`, and compare.
+
+Usage: python tests/benchmarks/partition.py TRACE.jsonl.gz
+
+The trace is that of ``users_groups.py``. For the partition every increase is an allocation with an id of its own, every
+decrease the release of one; there is a quota on every queue and a cluster above them, wide enough to deny nothing, so
+that both give the same answers. Applications are submitted before the clock starts.
+
+Prints one JSON object: nanoseconds per step of both and their ratio (the median over pairs of runs in alternation),
+percentiles of single steps of the partition, nanoseconds of a check and of an allocation of the same request, bytes for
+each live allocation, and nanoseconds of an allocation with its release while 1,000, 10,000, 100,000 and 1,000,000
+others are live.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from time import perf_counter_ns
+from typing import Any
+
+import users_groups as users
+
+from ugm import Partition, Resource, UserGroup
+from ugm.config import PartitionConfig
+
+RUNS = 7
+WIDE = {"vcore": "1000000", "memory": "10Pi"}
+CLUSTER = Resource.parse(WIDE)
+SIZE = Resource(vcore=100, memory=1 << 20)
+
+#: (allocation id, application, usage, what the trace says) of an allocation; (allocation id, None, ...) of a release.
+Step = tuple[str, str | None, Resource, bool]
+
+
+def with_quotas(queues: dict[str, Any]) -> dict[str, Any]:
+    """Return the queues of a trace with a maximum on each."""
+    below = [with_quotas(child) for child in queues.get("queues", ())]
+    quota = {} if queues["name"] == "root" else {"resources": {"max": WIDE}}
+    return {**queues, **quota, "submitacl": "*", **({"queues": below} if below else {})}
+
+
+def read(path: str) -> tuple[PartitionConfig, list[Step], list[tuple[str, UserGroup, str]]]:
+    """Return the configuration with quotas, the steps with allocation ids, and what has to be submitted for them."""
+    config, steps = users.read(path)[0]
+    live: dict[tuple[str, Resource], list[str]] = {}
+    ours: list[Step] = []
+    submissions: dict[str, tuple[str, UserGroup, str]] = {}
+    for number, (grows, queue, app, usage, user, told) in enumerate(steps):
+        if grows:
+            submissions.setdefault(app, (app, user, queue))
+            ours.append((f"{app}-{number}", app, usage, told))
+            if told:
+                live.setdefault((app, usage), []).append(f"{app}-{number}")
+        else:
+            ours.append((live[app, usage].pop(), None, usage, True))
+    root = json.loads(config.root.model_dump_json(by_alias=True, exclude_defaults=True))
+    return users.partition(with_quotas(root)), ours, list(submissions.values())
+
+
+def prepared(config: PartitionConfig, submissions: list[tuple[str, UserGroup, str]]) -> Partition:
+    """Return a partition with everything submitted."""
+    partition = Partition(config, cluster=CLUSTER)
+    for submission in submissions:
+        partition.submit(*submission)
+    return partition
+
+
+def replay(partition: Partition, steps: list[Step]) -> tuple[int, int]:
+    """Return the nanoseconds and the wrong answers of one run."""
+    allocate, release = partition.allocate, partition.release
+    wrong = 0
+    start = perf_counter_ns()
+    for allocation_id, application_id, usage, told in steps:
+        if application_id is None:
+            release(allocation_id)
+        elif allocate(allocation_id, application_id, usage).allowed is not told:
+            wrong += 1
+    elapsed = perf_counter_ns() - start
+    partition.verify()
+    return elapsed, wrong
+
+
+def latencies(partition: Partition, steps: list[Step]) -> list[int]:
+    """Return the sorted nanoseconds of every single step."""
+    times = []
+    for allocation_id, application_id, usage, _ in steps:
+        start = perf_counter_ns()
+        if application_id is None:
+            partition.release(allocation_id)
+        else:
+            partition.allocate(allocation_id, application_id, usage)
+        times.append(perf_counter_ns() - start)
+    return sorted(times)
+
+
+def check_and_allocate(partition: Partition, application_id: str) -> tuple[float, float]:
+    """Return the nanoseconds of a check, and of an allocation without its release."""
+    ids = [f"once-{number}" for number in range(20_000)]
+    start = perf_counter_ns()
+    for _ in ids:
+        partition.check(application_id, SIZE)
+    checked = perf_counter_ns()
+    for allocation_id in ids:
+        partition.allocate(allocation_id, application_id, SIZE)
+    allocated = perf_counter_ns()
+    for allocation_id in ids:
+        partition.release(allocation_id)
+    return (checked - start) / len(ids), (allocated - checked) / len(ids)
+
+
+def by_live(config: PartitionConfig, queue: str, sizes: tuple[int, ...]) -> Iterator[tuple[int, float]]:
+    """Yield, for a growing number of live allocations, the nanoseconds of one more allocation and its release."""
+    partition = Partition(config, cluster=CLUSTER)
+    applications = [f"app-{number}" for number in range(sizes[-1] // 100)]
+    for number, application_id in enumerate(applications):
+        partition.submit(application_id, UserGroup(f"user-{number % 1000}"), queue)
+    live = 0
+    for size in sizes:
+        for number in range(live, size):
+            partition.adopt(f"live-{number}", applications[number // 100], SIZE)
+        live = size
+        ids = [f"more-{number}" for number in range(20_000)]
+        best = []
+        for _ in range(5):
+            start = perf_counter_ns()
+            for number, allocation_id in enumerate(ids):
+                partition.allocate(allocation_id, applications[number % (size // 100)], SIZE)
+                partition.release(allocation_id)
+            best.append((perf_counter_ns() - start) / len(ids))
+        yield size, min(best)
+
+
+def bytes_per_allocation(config: PartitionConfig, queue: str) -> int:
+    """Return what a live allocation takes, with its id, besides its application."""
+    partition = Partition(config, cluster=CLUSTER)
+    count = 200_000
+    for number in range(count // 100):
+        partition.submit(f"app-{number}", UserGroup(f"user-{number}"), queue)
+        partition.adopt(f"first-{number}", f"app-{number}", SIZE)
+    gc.collect()
+    tracemalloc.start()
+    for number in range(count):
+        partition.adopt(f"allocation-{number}", f"app-{number // 100}", SIZE)
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size // count
+
+
+def main() -> None:
+    """Run everything and print the figures."""
+    trace = sys.argv[1]
+    segments = users.read(trace)
+    config, steps, submissions = read(trace)
+    pairs = []
+    for _ in range(RUNS):
+        manager = users.replay(segments)[0] / len(steps)
+        elapsed, wrong = replay(prepared(config, submissions), steps)
+        pairs.append((elapsed / len(steps), manager, elapsed / len(steps) / manager, wrong))
+    times = latencies(prepared(config, submissions), steps)
+    idle = prepared(config, submissions)
+    app, _, queue = submissions[0]
+    idle.allocate("first", app, SIZE)
+    check_ns, allocate_ns = check_and_allocate(idle, app)
+    figures = {
+        "ns_per_step": round(min(pair[0] for pair in pairs)),
+        "manager_ns_per_step": round(min(pair[1] for pair in pairs)),
+        "ratio": round(median(pair[2] for pair in pairs), 2),
+        "wrong": pairs[0][3],
+        "p50": times[len(times) // 2],
+        "p99": times[len(times) * 99 // 100],
+        "p99.9": times[len(times) * 999 // 1000],
+        "check_ns": round(check_ns),
+        "allocate_ns": round(allocate_ns),
+        "bytes_per_allocation": bytes_per_allocation(config, queue),
+        "pair_ns_by_live": {
+            size: round(ns) for size, ns in by_live(config, queue, (1_000, 10_000, 100_000, 1_000_000))
+        },
+        "python": sys.version.split()[0],
+        "trace": Path(trace).name,
+    }
+    print(json.dumps(figures))  # noqa: T201 - the figures are the output
+
+
+if __name__ == "__main__":
+    main()

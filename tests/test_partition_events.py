@@ -1,0 +1,255 @@
+"""What those are told who follow a partition."""
+
+from __future__ import annotations
+
+import json
+import logging
+from threading import Thread
+
+import pytest
+
+from ugm import (
+    Allocated,
+    Allocation,
+    AllocationState,
+    ApplicationState,
+    Ask,
+    Asked,
+    Configured,
+    Denied,
+    Ended,
+    Event,
+    Failing,
+    GangStyle,
+    Linked,
+    NodeChanged,
+    Partition,
+    Preempted,
+    QuotaGiven,
+    Released,
+    RequestError,
+    Resized,
+    Resource,
+    Submitted,
+    UserGroup,
+    Withdrawn,
+    parse_config,
+)
+from ugm.partition import event_dict
+
+SUE = UserGroup("sue", ("dev",))
+ONE = Resource(memory=1)
+CONFIG = parse_config("""
+partitions:
+- name: default
+  placementrules: [{name: provided, create: true}]
+  queues:
+  - name: root
+    limits: [{limit: team, groups: [dev], maxresources: {memory: 5}}]
+""").partition()
+
+
+class Follower:
+    """Somebody who writes everything down."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._seen = 0
+        self.partition = Partition(CONFIG, subscribers=[self])
+
+    def __call__(self, first: int, events: tuple[Event, ...]) -> None:
+        """Write down what happened."""
+        assert first == len(self.events) + 1
+        # A follower may ask: the lock is free.
+        self.partition.verify()
+        self.events += events
+
+    def news(self) -> list[Event]:
+        """Return what was told since the last call."""
+        told = self.events[self._seen :]
+        self._seen = len(self.events)
+        return told
+
+
+@pytest.fixture(name="follower")
+def _follower() -> Follower:
+    follower = Follower()
+    follower.partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
+    follower.news()
+    return follower
+
+
+def held(name: str, usage: Resource = ONE, state: AllocationState = AllocationState.HELD) -> Allocation:
+    """Return an allocation of the one application."""
+    return Allocation(name, "app", usage, state, placeholder=False, priority=0, preemptible=True)
+
+
+def test_submitted() -> None:
+    """A submission is told with all that it says, and a queue's own quota after it was given."""
+    follower = Follower()
+    follower.partition.submit("app", SUE, "A", tags={"tier": "gold"}, quota=ONE)
+
+    assert follower.news() == [
+        QuotaGiven("root.a", ONE),
+        Submitted("app", SUE, "root.a", "A", {"tier": "gold"}, GangStyle.SOFT),
+    ]
+
+
+def test_a_rejected_submission_is_no_event() -> None:
+    """Nothing has happened if an application finds no queue."""
+    follower = Follower()
+    follower.partition.submit("app", SUE)
+
+    assert follower.news() == []
+
+
+def test_first_allocation(follower: Follower) -> None:
+    """The first allocation links the application to its group; the second does not, nor does one after a pause."""
+    follower.partition.allocate("a", "app", ONE)
+    assert follower.news() == [Linked("app", "sue", "dev"), Allocated(held("a"))]
+    follower.partition.release("a")
+    assert follower.news() == [Released(held("a"))]
+    follower.partition.allocate("b", "app", ONE)
+    assert follower.news() == [Allocated(held("b"))]
+
+
+def test_a_repeated_call_is_no_event(follower: Follower) -> None:
+    """What was granted, told to go or released before is not told again."""
+    for _ in range(2):
+        follower.partition.allocate("a", "app", ONE)
+        follower.partition.preempt("a")
+    assert follower.news()[1:] == [Allocated(held("a")), Preempted(held("a", state=AllocationState.GOING))]
+    assert [follower.partition.release("a") for _ in range(2)] == [True, False]
+    assert len(follower.news()) == 1
+
+
+def test_pending(follower: Follower) -> None:
+    """A pending allocation is told when it is asked for, and when it is withdrawn, but not when it is granted."""
+    pending = AllocationState.PENDING
+    follower.partition.ask("a", "app", ONE)
+    follower.partition.ask("b", "app", ONE)
+    follower.partition.release("a")
+    follower.partition.allocate("b", "app", ONE)
+
+    assert follower.news() == [
+        Asked(held("a", state=pending)),
+        Asked(held("b", state=pending)),
+        Withdrawn(held("a", state=pending)),
+        Linked("app", "sue", "dev"),
+        Allocated(held("b")),
+    ]
+
+
+def test_denied(follower: Follower) -> None:
+    """A denial is told with what was asked for and why it was not granted."""
+    ask = Ask("a", "app", Resource(memory=9))
+    decision = follower.partition.allocate(*ask[:3])
+    gang = [Ask("b", "app", Resource(memory=3)), Ask("c", "app", Resource(memory=3))]
+    together = follower.partition.allocate_all(gang)
+
+    assert follower.news() == [Denied((ask,), decision), Denied(tuple(gang), together)]
+
+
+def test_gang(follower: Follower) -> None:
+    """The allocations of a gang are told one by one."""
+    follower.partition.allocate_all([Ask("a", "app", ONE), Ask("b", "app", ONE)])
+
+    assert follower.news() == [Linked("app", "sue", "dev"), Allocated(held("a")), Allocated(held("b"))]
+
+
+def test_resized_and_replaced(follower: Follower) -> None:
+    """A change of size is one event; a replacement gives back one allocation and grants another."""
+    follower.partition.allocate("a", "app", ONE, placeholder=True)
+    follower.news()
+    follower.partition.resize("a", Resource(memory=2))
+    placeholder = held("a", Resource(memory=2))._replace(placeholder=True)
+    assert follower.news() == [Resized(placeholder, ONE)]
+    follower.partition.replace("a", "b", ONE)
+    assert follower.news() == [Released(placeholder), Allocated(held("b"))]
+
+
+def test_ends(follower: Follower) -> None:
+    """An application that fails is told twice: when it does, and when its last allocation is gone."""
+    follower.partition.allocate("a", "app", ONE)
+    follower.news()
+    follower.partition.fail("app")
+    follower.partition.release("a")
+    going = held("a", state=AllocationState.GOING)
+    assert follower.news() == [Failing("app"), Preempted(going), Released(going), Ended("app", ApplicationState.FAILED)]
+    follower.partition.submit("other", SUE, "root.a")
+    follower.partition.complete("other")
+    assert follower.news()[-1] == Ended("other", ApplicationState.COMPLETED)
+
+
+def test_nodes_and_configuration(follower: Follower) -> None:
+    """Changes of nodes and of the configuration are told, with what was before; no change is no event."""
+    for _ in range(2):
+        follower.partition.add_node("n", ONE)
+    follower.partition.remove_node("n")
+    follower.partition.configure(None)
+    added, removed, configured = follower.news()
+
+    assert [added, removed] == [NodeChanged("n", None, ONE), NodeChanged("n", ONE, None)]
+    assert isinstance(configured, Configured)
+    assert str(configured.changes).splitlines() == [
+        "- limit in root for group 'dev': memory 5",
+        "~ placement rules",
+    ]
+
+
+def test_refused_calls_are_no_event(follower: Follower) -> None:
+    """What raises has changed nothing, and is told to nobody."""
+    with pytest.raises(RequestError):
+        follower.partition.allocate("a", "nobody", ONE)
+
+    assert follower.news() == []
+
+
+def test_every_event_is_json(follower: Follower) -> None:
+    """Every event can be sent as JSON, under its name."""
+    follower.partition.allocate("a", "app", Resource(memory=9))
+    follower.partition.allocate("a", "app", ONE)
+    follower.partition.configure(None)
+    told = [json.loads(json.dumps(event_dict(event))) for event in follower.events]
+
+    assert [each["event"] for each in told] == ["submitted", "denied", "linked", "allocated", "configured"]
+    assert told[0]["user"] == {"name": "sue", "groups": ["dev"]}
+    assert told[1]["decision"]["violations"][0]["name"] == "dev"
+
+
+def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """What a follower raises is logged; the others are told, and the call succeeds."""
+    told: list[Event] = []
+
+    def fails(_: int, events: tuple[Event, ...]) -> None:
+        raise OSError(len(events))
+
+    partition = Partition(CONFIG, subscribers=[fails, lambda _, events: told.extend(events)])
+    with caplog.at_level(logging.ERROR):
+        assert partition.submit("app", SUE, "root.a")
+
+    assert len(told) == 1
+    assert "a subscriber failed on 1 events from number 1 on" in caplog.text
+
+
+def test_numbers_are_without_gaps_between_threads() -> None:
+    """Whatever threads do at once, every event has its own number, and none is left out."""
+    numbers: list[int] = []
+    partition = Partition(subscribers=[lambda first, events: numbers.extend(range(first, first + len(events)))])
+
+    def add(name: str) -> None:
+        for count in range(100):
+            partition.add_node(f"{name}-{count}", ONE)
+
+    threads = [Thread(target=add, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(1, 401))
+
+
+def test_subscribers_must_be_callable() -> None:
+    """Somebody who cannot be told is refused."""
+    with pytest.raises(RequestError, match=r"^subscribers 5: expected something that can be called$"):
+        Partition(subscribers=[5])  # type: ignore[list-item] # the mistake that is tested
