@@ -25,7 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from ugm import Ask, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
-from ugm.partition import AuditReport, Plan
+from ugm.partition import ApplicationInfo, AuditReport, Plan
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.machine import by_place
 from ugm.testing.model import Place
@@ -49,8 +49,9 @@ _ASKED: tuple[str, ...] = (
     "no queue",
     "root.b.a.ab",
 )
-_PATHS: tuple[str, ...] = ("root.a", "root.b.ab", "Root.AB", "root.a.b.ab", "root")
+_PATHS: tuple[str, ...] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
 _TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
+_ENDINGS = ("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove")
 _NODES = ("n-1", "n-2", "n-3")
 
 _QUOTAS = st.sampled_from(
@@ -58,29 +59,54 @@ _QUOTAS = st.sampled_from(
 )
 _OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
 #: Now and then something that no limit and perhaps no node names.
-_USAGES = resources() | resources() | resources((*RESOURCES, "fpga"))
+_USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
 
 
 def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw an id: of something that there is, or any."""
-    return st.runner().flatmap(
-        lambda machine: st.sampled_from(sorted(getattr(machine.model, pool)) or otherwise) | st.sampled_from(otherwise)
+    """Draw an id: nearly always of something that there is."""
+
+    def draw(machine: PartitionMachine) -> st.SearchStrategy[str]:
+        known = sorted(getattr(machine.model, pool))
+        return _mostly(st.sampled_from(known or otherwise), st.sampled_from(otherwise))
+
+    return st.runner().flatmap(draw)
+
+
+def _mostly(usual: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else usual)  # noqa: PLR2004 - one in eight
+
+
+def _fresh(machine: PartitionMachine) -> st.SearchStrategy[Ask]:
+    """Draw an allocation under an id that stands for nothing, of an application that there is."""
+    ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
+    return st.builds(
+        lambda ask, allocation_id, application_id: ask._replace(
+            allocation_id=allocation_id, application_id=application_id
+        ),
+        asks(_USAGES),
+        st.sampled_from(ids),
+        _APPLICATIONS,
     )
+
+
+def _asked(machine: PartitionMachine) -> st.SearchStrategy[Ask]:
+    """Draw an allocation; now and then one that was asked before, or anything: schedulers repeat themselves."""
+    pending = [Ask(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
+    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh(machine)
+    return _mostly(_fresh(machine) | _fresh(machine) | again, asks(_USAGES))
+
+
+def _placeholders(machine: PartitionMachine) -> list[str]:
+    return sorted(one.allocation_id for one in machine.model.entries() if one.placeholder)
 
 
 _APPLICATIONS = _of("applications", SUBMITTED)
-_HELD = _of("held", ALLOCATIONS)
-#: Every other ask was made before, or is for what is there: schedulers repeat themselves.
-_ASKS = st.runner().flatmap(
-    lambda machine: st.sampled_from(machine.made) | _for_known() if machine.made else _for_known() | asks(_USAGES)
+_NEW_APPLICATIONS = st.runner().flatmap(
+    lambda machine: st.sampled_from([name for name in SUBMITTED if name not in machine.model.applications] or SUBMITTED)
 )
-_GANGS = st.lists(_ASKS, max_size=4)
-
-
-def _for_known() -> st.SearchStrategy[Ask]:
-    return st.builds(
-        lambda ask, application_id: ask._replace(application_id=application_id), asks(_USAGES), _APPLICATIONS
-    )
+_HELD = _of("held", ALLOCATIONS)
+_ASKS = st.runner().flatmap(_asked)
+_GANGS = st.lists(st.runner().flatmap(_fresh), max_size=3) | st.lists(_ASKS, max_size=3)
 
 
 def _agree(found: object, expected: object, what: object) -> None:
@@ -92,6 +118,8 @@ def _compared(answer: Any) -> Any:  # noqa: ANN401 - whatever an operation retur
     """Return an answer without what is not compared: the order of limits of one place, and that of ids."""
     if isinstance(answer, Decision):
         return by_place(answer.violations)
+    if isinstance(answer, ApplicationInfo):
+        return answer.state
     if isinstance(answer, AuditReport):
         return _compared(answer.differences)
     if isinstance(answer, tuple) and all(isinstance(one, Violation) for one in answer):
@@ -130,13 +158,15 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return the partition to be tested."""
         return Partition(config, models=models, group_limits=self.group_limits)
 
-    @initialize(config=full_partitions())
-    def start(self, config: PartitionSpec) -> None:
-        """Begin with a configuration and nothing submitted."""
+    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), st.sampled_from(_PATHS)), max_size=3))
+    def start(self, config: PartitionSpec, homes: list[tuple[UserGroup, str]]) -> None:
+        """Begin with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
         self.models = self.make_models()
         self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models)
         self.partition = self.make_partition(config, self.models)
+        for application_id, (user, path) in zip(SUBMITTED, homes, strict=False):
+            self.adopt_application(application_id, user, path, gang_style="hard")
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
@@ -172,7 +202,7 @@ class PartitionMachine(RuleBasedStateMachine):
     # Applications
 
     @rule(
-        application_id=st.sampled_from(SUBMITTED),
+        application_id=_NEW_APPLICATIONS,
         user=users(),
         queue=st.sampled_from(_ASKED),
         tags=st.sampled_from(_TAGS),
@@ -198,7 +228,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.submit(application_id, user, queue, tags=dict(tags), quota=None, gang_style=gang_style)
 
     @rule(
-        application_id=st.sampled_from(SUBMITTED),
+        application_id=_NEW_APPLICATIONS,
         user=users(),
         path=st.sampled_from(_PATHS),
         quota=_QUOTAS,
@@ -208,20 +238,10 @@ class PartitionMachine(RuleBasedStateMachine):
         """An application is listed where it was, whatever is there now."""
         self.both("adopt_application", application_id, user, path, **options)
 
-    @rule(application_id=_APPLICATIONS, operation=st.sampled_from(["fail", "remove", "time_out_gang", "time_out_gang"]))
+    @rule(application_id=_APPLICATIONS, operation=st.sampled_from(_ENDINGS))
     def end(self, application_id: str, operation: str) -> None:
-        """An application fails, goes, or waits no longer for its gang."""
+        """An application waits no longer for its gang, has done its work, fails, or goes."""
         self.both(operation, application_id)
-
-    @rule(application_id=_APPLICATIONS)
-    def complete(self, application_id: str) -> None:
-        """Only what has nothing can be completed."""
-        try:
-            expected = self.model.complete(application_id)
-        except RequestError:
-            self.refused("complete", application_id)
-            return
-        _agree(self.partition.complete(application_id).state, expected, "complete")
 
     @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because nothing can be submitted afterwards
     @rule(really=st.sampled_from([False, False, False, True]))
@@ -272,9 +292,20 @@ class PartitionMachine(RuleBasedStateMachine):
         found = self.partition.allocate_all(gang).violations
         _agree(sorted(found, key=repr), sorted(expected, key=repr), ("allocate_all", gang))
 
+    @precondition(_placeholders)
+    @rule(data=st.data(), ask=st.runner().flatmap(_fresh), same=st.booleans())
+    def replace_one(self, data: st.DataObject, ask: Ask, *, same: bool) -> None:
+        """A placeholder makes way for a new allocation, or for one that was asked for; only what grows is checked."""
+        name = data.draw(st.sampled_from(_placeholders(self)), label="placeholder")
+        pending = [one.allocation_id for one in self.model.entries(pending=True)]
+        allocation_id = data.draw(st.sampled_from([ask.allocation_id, ask.allocation_id, *pending]), label="id")
+        known = self.model.held[allocation_id if allocation_id in pending else name]
+        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
+        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
+
     @rule(placeholder_id=_HELD, allocation_id=_HELD, usage=_USAGES, same=st.booleans())
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
-        """A placeholder makes way for the real allocation; only what grows is checked."""
+        """What is no placeholder is not replaced, and nothing that is held takes its place."""
         known = self.model.held.get(placeholder_id if same else allocation_id)
         self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 

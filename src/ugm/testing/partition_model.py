@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import TrackingType, UserGroup
+from ugm.identity import ROOT, TrackingType, UserGroup
 from ugm.model import Claim, DemandModel, QuotaModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState, Ask, Difference, Running
 from ugm.resources import Resource
@@ -49,6 +49,8 @@ class Submitted(NamedTuple):
     has_run: bool = False
     running: bool = False
     failing: bool = False
+    #: Whether a placeholder of it has ever made way for a real allocation.
+    has_replaced: bool = False
 
 
 @final
@@ -316,11 +318,12 @@ class PartitionModel:
     ) -> None:
         """List an application where it was."""
         path = queue_path.lower()
-        new = Submitted(application_id, user, queue_path, tags or {}, gang_style, path, group)
+        if path == ROOT:
+            raise RequestError("queue_path", queue_path, "the root takes no applications")
+        new = Submitted(application_id, user, path, tags or {}, gang_style, path, group)
         if self._is_known(new):
             return
-        above = self.queues.nearest(path)
-        self.queues.create(path, draining=self.queues.is_leaf(above) or self.queues.is_draining(above))
+        self.queues.create(path)
         self.queues.annotate(path, quota)
         self.applications[application_id] = new
 
@@ -392,7 +395,8 @@ class PartitionModel:
         application, held = self._application(application_id), self.entries(application_id)
         pending = [one for one in self.entries(application_id, pending=True) if one.placeholder]
         placeholders = [one for one in held if one.placeholder]
-        if (pending or placeholders) and application.gang_style == "hard" and placeholders == held:
+        unused = placeholders == held and not application.has_replaced
+        if (pending or placeholders) and application.gang_style == "hard" and unused:
             return self.fail(application_id)
         for one in pending:
             self.release(one.allocation_id)
@@ -507,17 +511,26 @@ class PartitionModel:
         old = self._counted("placeholder_id", placeholder_id)
         if not old.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
-        new = self._entry(Ask(allocation_id, old.application_id, usage, False, old.priority, old.preemptible))  # noqa: FBT003 - an Ask by position
+        as_asked = known or old
+        new = Allocation(allocation_id, old.application_id, usage, old.state, False, *as_asked[5:])  # noqa: FBT003 - a field by position
+        new = self._entry(Ask(*new[:3], *new[4:]))
         if self._is_repeated(new):
             raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
         self._require_welcome(old.application_id)
-        return self._exchange(old, new)
+        violations = self._exchange(old, new)
+        if not violations:
+            self._change(old.application_id, has_replaced=True)
+        return violations
 
     def resize(self, allocation_id: str, usage: Resource) -> tuple[Violation, ...]:
         """Let an allocation take something else, and return what is in the way if that cannot be."""
         old = self._counted("allocation_id", allocation_id)
         self._entry(Ask(allocation_id, old.application_id, usage))
-        return () if old.usage == usage else self._exchange(old, old._replace(usage=usage))
+        if old.usage == usage:
+            return ()
+        if any(more > 0 for more in (usage - old.usage).values()):
+            self._require_welcome(old.application_id)
+        return self._exchange(old, old._replace(usage=usage))
 
     def _exchange(self, old: Allocation, new: Allocation) -> tuple[Violation, ...]:
         """Swap two allocations if what grows fits, and if other models take the new one without the old one."""

@@ -38,7 +38,8 @@ class MadeQueue(NamedTuple):
     """A queue that the configuration does not name."""
 
     is_parent: bool
-    draining: bool
+    #: Whether the configuration named it once.
+    has_left: bool
     allowed: Allowed
     #: What queues get that are made below.
     template: Allowed | None = None
@@ -92,11 +93,14 @@ class QueueModel:
 
     def is_leaf(self, path: str) -> bool:
         """Return whether a queue takes applications."""
-        return not self.may_have_children(path) and not self.children(path)
+        return not self.may_have_children(path)
 
     def is_draining(self, path: str) -> bool:
-        """Return whether a queue takes nothing more."""
-        return path in self.made and self.made[path].draining
+        """Return whether a queue takes nothing more: it has left, or has no place any more below the one above."""
+        if path not in self.made:
+            return False
+        above = path.rpartition(".")[0]
+        return self.made[path].has_left or self.is_draining(above) or not self.may_have_children(above)
 
     def allowed(self, path: str) -> Allowed:
         """Return what a queue allows; the resources of the root are those of the cluster."""
@@ -173,13 +177,13 @@ class QueueModel:
 
     # Changes
 
-    def create(self, path: str, *, draining: bool = False) -> None:
+    def create(self, path: str) -> None:
         """Make a queue, and those above it that there are not."""
         template = self.template(self.nearest(path))
         for above in upward(path):
             if above not in self.paths():
                 is_leaf = above == path
-                self.made[above] = MadeQueue(not is_leaf, draining, template if is_leaf else Allowed())
+                self.made[above] = MadeQueue(not is_leaf, has_left=False, allowed=template if is_leaf else Allowed())
 
     def annotate(self, path: str, quota: Resource | None) -> None:
         """Give a queue that the configuration does not name a quota for itself."""
@@ -191,23 +195,20 @@ class QueueModel:
         self.made = {path: queue for path, queue in self.made.items() if any(path in upward(other) for other in busy)}
 
     def configure(self, config: PartitionSettings | None) -> None:
-        """Follow another configuration; queues that leave it drain, and so do those that have lost their place."""
+        """Follow another configuration."""
         before = self.paths()
         for path in [path for path in before if path not in self.made and path != ROOT]:
             queue = self.configured(path)
             template = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
             self.made[path] = MadeQueue(
-                self.may_have_children(path), draining=True, allowed=_allowed(queue), template=template
+                self.may_have_children(path), has_left=True, allowed=_allowed(queue), template=template
             )
         self.config = config
         named = [] if config is None else list(_paths(config.root, ROOT))
         self.made = {path: self.made[path] for path in before if path in self.made and path not in named}
         for path, queue_made in self.made.items():
-            above = path.rpartition(".")[0]
-            if self.is_draining(above) or not self.may_have_children(above):
-                self.made[path] = queue_made._replace(draining=True)
-            elif not queue_made.draining and not queue_made.is_parent:
-                self.made[path] = queue_made._replace(allowed=self.template(above))
+            if not self.is_draining(path) and not queue_made.is_parent:
+                self.made[path] = queue_made._replace(allowed=self.template(path.rpartition(".")[0]))
 
     def set_node(self, name: str, offers: Resource) -> None:
         """Register a node, or change what it offers."""
