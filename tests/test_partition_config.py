@@ -127,14 +127,14 @@ def test_apply_twice(partition: Partition) -> None:
     other = partition.plan(NEW)
     partition.apply(plan)
     for outdated in [plan, other]:
-        with refused(partition, f"plan {str(outdated.changes)!r}: the plan was made for another configuration"):
+        with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
             partition.apply(outdated)
 
 
 def test_apply_elsewhere(partition: Partition) -> None:
     """A plan of one partition is not for another, even of the same configuration."""
     other = Partition(OLD)
-    with refused(other, "plan 'no changes': the plan was made for another configuration"):
+    with refused(other, "plan 'outdated': it was made for another configuration than the one in force"):
         other.apply(partition.plan(OLD))
 
 
