@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admitting import BOB, SUE, changing_nothing, memory, partition_of, refused, shown, started
+from admitting import BOB, SUE, changing_nothing, config, memory, partition_of, refused, shown, started
 from ugm import ApplicationState, Partition
 
 
@@ -134,6 +134,29 @@ def test_complete_too_early(partition: Partition) -> None:
     partition.ask("2", "app", memory(1))
     with refused(partition, "application_id 'app': the application has 1 allocations and 1 pending"):
         partition.complete("app")
+
+
+def test_complete_with_half_of_that(partition: Partition) -> None:
+    """One of the two is enough to keep an application from being completed."""
+    partition.ask("1", "app", memory(1))
+    with refused(partition, "application_id 'app': the application has 0 allocations and 1 pending"):
+        partition.complete("app")
+    partition.allocate("1", "app", memory(1))
+    with refused(partition, "application_id 'app': the application has 1 allocations and 0 pending"):
+        partition.complete("app")
+
+
+def test_end_under_other_limits() -> None:
+    """An application that ends after a change of limits leaves nothing behind in the new ones."""
+    limited = config("{name: a, maxapplications: 3}", limits="{users: ['*'], maxapplications: 3}")
+    partition = partition_of()
+    started(partition, "app", 1)
+    partition.ask("next", "app", memory(1))
+    partition.release("app")
+    partition.configure(limited)
+    partition.release("next")
+    assert (state(partition), running(partition)) == ("completing", 0)
+    partition.verify()
 
 
 def test_submitted_again(partition: Partition) -> None:

@@ -118,6 +118,8 @@ def test_no_allocation_id_elsewhere(partition: Partition, name: Wrong) -> None:
         partition.replace("placeholder", name, memory(1))
     with refused(partition, f"placeholder_id {name!r}: {NAME}", RequestError):
         partition.replace(name, "new", memory(1))
+    with refused(partition, f"placeholder_id {name!r}: {NAME}", RequestError):
+        partition.replace(name, "app", memory(3))
     with refused(partition, f"application_id {name!r}: {NAME}", RequestError):
         partition.application(name)
     with refused(partition, f"node {name!r}: {NAME}", RequestError):

@@ -109,6 +109,15 @@ def test_retry_charges_once() -> None:
     assert model.calls == []
 
 
+def test_granted_at_the_first_question() -> None:
+    """A model is asked once about what is granted, and charged once."""
+    model = Waiting()
+    partition = partition_of(models=[model])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("1", "app", memory(1), evict=True)
+    assert model.calls == ["check", "charge"]
+
+
 def test_adopt_checks_nothing() -> None:
     """What exists is charged to all models without a check."""
     model = Waiting(0)
