@@ -304,6 +304,41 @@ def test_closed(partition: Partition, call: str) -> None:
     """A partition that is being removed takes no more applications, and still answers for those it has."""
     partition.allocate("1", "app", memory(1))
     partition.close()
-    with refused(partition, "submission 'refused': the partition is being removed"):
+    with refused(partition, "application_id 'new': the partition is being removed"):
         getattr(partition, call)("new", SUE, "root.b")
     assert partition.submit("app", SUE, "root.a").queue_path == "root.a"
+
+
+# Recovery, and quotas that change
+
+
+def test_an_adopted_application_may_be_submitted_once_more(partition: Partition) -> None:
+    """What an adopted application was submitted with is not known: submitting it finds it, for its own user."""
+    partition.adopt_application("back", SUE, "root.a")
+
+    placement = partition.submit("back", SUE, tags={"namespace": "dev"}, gang_style="hard")
+    assert placement.queue_path == "root.a"
+    with refused(partition, "application_id 'back': the id stands for an application submitted otherwise"):
+        partition.submit("back", BOB, "root.a")
+
+
+def test_a_quota_that_changes(partition: Partition) -> None:
+    """The quota of a namespace may change while something runs there; the latest one holds."""
+    partition.adopt_application("new", SUE, "root.made", quota=memory(5))
+    assert partition.allocate("1", "new", memory(5))
+
+    partition.give_quota("root.made", memory(4))
+    assert not partition.allocate("2", "new", memory(1))
+    partition.submit("new", SUE, "root.made", quota=memory(6))
+    assert partition.allocate("2", "new", memory(1))
+    partition.verify()
+
+
+def test_a_quota_for_a_queue_of_the_configuration(partition: Partition) -> None:
+    """What the configuration says of a queue cannot be changed beside it."""
+    with refused(partition, "queue_path 'root.a': the configuration says what the queue may use"):
+        partition.give_quota("root.a", memory(4))
+    with refused(partition, "queue_path 'root.x': there is no such queue"):
+        partition.give_quota("root.x", memory(4))
+    with refused(partition, "quota None: expected a Resource that names something"):
+        partition.give_quota("root.a", None)  # type: ignore[arg-type] # the mistake that is tested

@@ -72,7 +72,7 @@ class QuotaModel(Protocol):
         ...
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim*. Must not fail after a clean check; after `adopt`, it is called without any check."""
+        """Count *claim*. Must not fail after a clean check. What is adopted, or put back, comes without one."""
         ...
 
     def refund(self, claim: Claim) -> None:
@@ -87,7 +87,7 @@ class EvictingModel(QuotaModel, Protocol):
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the ids of allocations after whose refund a check of *claim* would be clean; none if none would do.
 
-        Asked only after `check` has named a limit. Reads only.
+        Asked only after `QuotaModel.check` has named a limit. Reads only.
         """
         ...
 

@@ -194,7 +194,8 @@ class Books:
         queue.applications[submission.application_id] = application
         if self.tell:
             application_id, user, asked, tags = submission
-            self.tell(Submitted(application_id, user, queue.queue_path, asked, tags, application.gang_style))
+            placed, style, adopted = queue.queue_path, application.gang_style, application.is_adopted
+            self.tell(Submitted(application_id, user, placed, asked, dict(tags), style, adopted))
 
     def note(self, allocation_id: str, entry: Entry) -> None:
         """Write an entry that has been charged into the ledger; it may have been pending."""

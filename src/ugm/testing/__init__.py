@@ -19,13 +19,21 @@ True
 {'memory': 4}
 """
 
-from ugm.testing.invariants import check_never_above, check_sums, exposed, verify_all
+from ugm.testing.invariants import check_never_above, check_sums, exposed, exposed_partition, verify_all
 from ugm.testing.machine import TrackerMachine
 from ugm.testing.model import Grant, InForce, Model, Place
+from ugm.testing.partition_machine import PartitionMachine
+from ugm.testing.partition_model import PartitionModel, Submitted
+from ugm.testing.partition_strategies import asks, full_partitions, placement_rules, quotas
+from ugm.testing.queue_model import Allowed, MadeQueue, QueueModel
 from ugm.testing.strategies import (
+    AmountsSpec,
+    FilterSpec,
     LimitSpec,
     PartitionSpec,
     QueueSpec,
+    RuleSpec,
+    TemplateSpec,
     limits,
     partitions,
     queue_paths,
@@ -37,20 +45,35 @@ from ugm.testing.strategies import (
 )
 
 __all__ = [
+    "Allowed",
+    "AmountsSpec",
+    "FilterSpec",
     "Grant",
     "InForce",
     "LimitSpec",
+    "MadeQueue",
     "Model",
+    "PartitionMachine",
+    "PartitionModel",
     "PartitionSpec",
     "Place",
+    "QueueModel",
     "QueueSpec",
+    "RuleSpec",
+    "Submitted",
+    "TemplateSpec",
     "TrackerMachine",
+    "asks",
     "check_never_above",
     "check_sums",
     "exposed",
+    "exposed_partition",
+    "full_partitions",
     "limits",
     "partitions",
+    "placement_rules",
     "queue_paths",
+    "quotas",
     "request_streams",
     "requests",
     "resource_names",
