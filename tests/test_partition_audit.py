@@ -198,7 +198,7 @@ CORRUPTIONS: dict[str, Corrupt] = {
     "queue root.a has applications and is gone": lambda p: p._books.tree.queues.pop("root.a"),
     "queue root.a has a limit and does not count": lambda p: setattr(p._books.tree.queues["root.a"], "node", None),
     "queue root.b does not count and is listed among those in use": lambda p: p._books.tree.nodes.update(
-        {"root.b": p._books.tree.queues["root.a"].node}
+        {"root.b": p._books.tree.nodes["root.a"]}
     ),
     "queue root.a counts 8 memory, but its applications hold 7": lambda p: setattr(
         p._books.tree.queues["root.a"].node, "free_memory", 1

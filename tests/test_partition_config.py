@@ -113,6 +113,15 @@ def test_plan_keeps_what_was_made() -> None:
     assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
 
 
+def test_plan_keeps_groups() -> None:
+    """A plan knows the group that an application is charged to, whatever it would be given now."""
+    partition = partition_of(limits="{groups: [dev], maxresources: {memory: 9}}")
+    partition.adopt_application("app", SUE, "root.a", group="ops")
+    partition.adopt("1", "app", memory(5))
+    plan = partition.plan(config("{name: a}", limits="{groups: [dev, ops], maxresources: {memory: 4}}"))
+    assert [(over.kind, over.name) for over in plan.over] == [("group", "ops")]
+
+
 def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
     """An application that has not started, or holds nothing any more, is over no limit, and leaves with its queue."""
     partition.submit("idle", SUE, "root.b")
