@@ -238,6 +238,17 @@ class PartitionMachine(RuleBasedStateMachine):
         found = self.partition.allocate_all(gang).violations
         _agree(sorted(found, key=repr), sorted(expected, key=repr), ("allocate_all", gang))
 
+    @rule(ask=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
+    def gang(self, ask: Ask, real: Ask, *, ends: bool) -> None:
+        """A placeholder is replaced by what was asked for; the rest of the gang does not come in time."""
+        self.allocate(ask._replace(placeholder=True))
+        self.ask(real._replace(application_id=ask.application_id, placeholder=False))
+        self.both("replace", ask.allocation_id, real.allocation_id, real.usage)
+        if ends:
+            self.both("release", real.allocation_id)
+            self.allocate(ask._replace(placeholder=True))
+            self.both("time_out_gang", ask.application_id)
+
     @precondition(lambda self: bool(placeholders(self)))
     @rule(data=st.data(), ask=st.runner().flatmap(fresh_asks), same=st.booleans())
     def replace_one(self, data: st.DataObject, ask: Ask, *, same: bool) -> None:
