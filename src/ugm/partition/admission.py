@@ -130,8 +130,7 @@ class Admission:
             return Decision(violations, evicted)
         with ExitStack() as undo:
             self._make_way(evicted, undo)
-            violations = self.violations(allocation_id, entry) if evicted else ()
-            if violations:
+            if evicted and self.violations(allocation_id, entry):
                 return Decision(violations)
             self.charge(allocation_id, entry)
             undo.pop_all()
@@ -288,10 +287,8 @@ class Admission:
         return True
 
     def withdraw(self, allocation_id: str) -> bool:
-        """Forget an allocation that is pending, and say whether there was one."""
-        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
-        if entry is None or entry.traits.state is not _PENDING:
-            return False
+        """Forget an allocation that is pending, and say that there was one."""
+        entry = self._books.entries[allocation_id]
         self._books.strike_pending(allocation_id, entry)
         self._books.settle(entry.application)
         if self._others:

@@ -129,7 +129,8 @@ class Partition(PartitionView):
             queue: the queue that is asked for, if any.
             tags: what rules and other quota models look at, for example the namespace.
             quota: the most that may be used in the queue, for one that the configuration does not name: the quota of a
-                namespace. It replaces what the queue had, and is not looked at for other queues.
+                namespace. It replaces what the queue had, also when a submission is repeated, and is not looked at for
+                other queues.
             gang_style: what becomes of the application if its gang is not complete in time: ``soft`` lets it go on,
                 ``hard`` lets it fail.
 
@@ -160,7 +161,8 @@ class Partition(PartitionView):
         """List an application where it was placed before: recovery after a restart.
 
         Placement rules and access lists are not asked, and a queue that is missing is created. Where it could not have
-        been, because a leaf stands there now, or something that is draining, it takes no more applications.
+        been, because a leaf stands there now, or something that is draining, it takes no more applications. Submitting
+        the application once more, in whatever way, is answered with where it is.
 
         Args:
             application_id: the application.
@@ -415,7 +417,22 @@ class Partition(PartitionView):
         with self._lock:
             return self._admission.adopt(ask)
 
-    # The cluster
+    # Queues and the cluster
+
+    def give_quota(self, queue_path: str, quota: Resource) -> None:
+        """Let a queue that the configuration does not name use *quota*: the quota of a namespace that has changed.
+
+        Raises:
+            RequestError: there is no such queue, the configuration names it, or the quota is none.
+        """
+        most = amounts_of("quota", quota)
+        if most is None:
+            raise RequestError("quota", quota, "expected a Resource that names something")
+        with self._lock:
+            queue = self._queue(queue_path)
+            if queue.managed:
+                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
+            self._life.give_quota(queue, most)
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node: the root may use that much more.
@@ -473,7 +490,8 @@ class Partition(PartitionView):
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
 
-        What happened to usage since the plan was made does not matter; the changes are the planned ones.
+        What happened to usage since the plan was made does not matter; the changes are the planned ones. A plan that is
+        in force already changes nothing.
 
         Raises:
             RequestError: another configuration has been put in force since the plan was made, or it was made for
@@ -482,8 +500,10 @@ class Partition(PartitionView):
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
         with self._lock:
+            if plan.compiled is self._books.compiled:
+                return
             if plan.base is not self._books.compiled:
-                raise RequestError("plan", str(plan.changes), "the plan was made for another configuration")
+                raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
             self._books.swap(plan.compiled)
 
     def configure(self, config: PartitionSettings | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import name_of, row_of, user_of
+from ugm.arguments import count_of, name_of, row_of, user_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.hierarchy import fits
@@ -46,7 +46,7 @@ class PartitionView:
     def check(self, application_id: str, usage: Resource) -> Decision:
         """Return what `Partition.allocate` would answer now to one more allocation of an application.
 
-        Another thread may be granted the room in between; only `allocate` itself is binding.
+        Another thread may be granted the room in between; only `Partition.allocate` itself is binding.
 
         Raises:
             RequestError: there is no such application, it is failing, or the usage is none.
@@ -66,8 +66,9 @@ class PartitionView:
         Takes time in the number of applications that are charged to those limits, under the lock.
 
         Raises:
-            RequestError: as for `check`.
+            RequestError: as for `check`, or *most* is no count.
         """
+        count_of("most", most)
         with self._lock:
             return explain(self._books, self._admission.check(application_id, usage), most)
 
@@ -77,7 +78,8 @@ class PartitionView:
         Users, groups, queues and the size of the cluster count, other quota models do not.
 
         Returns:
-            None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
+            None where nothing limits resources. An amount is negative where a limit was lowered below the usage. Once
+            the cluster has nodes, a resource that is not named and that no node offers is not to be had.
 
         Raises:
             RequestError: there is no such application.
