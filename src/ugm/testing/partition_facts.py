@@ -46,6 +46,8 @@ class Submitted(NamedTuple):
     failing: bool = False
     #: Whether a placeholder of it has ever made way for a real allocation.
     has_replaced: bool = False
+    #: Whether it was listed where it had been, so that what was asked for is not known.
+    is_adopted: bool = False
 
 
 @dataclass

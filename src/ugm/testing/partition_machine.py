@@ -165,13 +165,13 @@ class PartitionMachine(RuleBasedStateMachine):
         placement = self.partition.submit(application_id, user, queue, **options)
         _agree((placement.queue_path, placement.creates), expected, ("submit", application_id, user, queue, options))
 
-    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]))
-    def submit_again(self, application_id: str, gang_style: str) -> None:
+    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
+    def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
         """The same submission once more is answered as before, and any other refused."""
         known = self.model.applications.get(application_id)
         if known is not None:
             _, user, queue, tags, *_ = known
-            self.submit(application_id, user, queue, tags=dict(tags), quota=None, gang_style=gang_style)
+            self.submit(application_id, user, queue, tags=dict(tags), quota=quota, gang_style=gang_style)
 
     @rule(
         application_id=NEW_APPLICATIONS,
@@ -183,6 +183,12 @@ class PartitionMachine(RuleBasedStateMachine):
     def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
         """An application is listed where it was, whatever is there now."""
         self.both("adopt_application", application_id, user, path, **options)
+
+    @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
+    def give_quota(self, path: str, quota: Resource | None) -> None:
+        """The quota of a queue that the configuration does not name may change at any time."""
+        if quota is not None:
+            self.both("give_quota", path, quota)
 
     @rule(application_id=APPLICATIONS_THERE, operation=st.sampled_from(ENDINGS))
     def end(self, application_id: str, operation: str) -> None:
@@ -315,6 +321,10 @@ class PartitionMachine(RuleBasedStateMachine):
     def apply(self, data: st.DataObject) -> None:
         """What is planned happens; a plan for another configuration is refused."""
         plan, config = data.draw(st.sampled_from(self.plans), label="plan")
+        if plan.compiled is self.current_base():
+            with self.nothing_changes():
+                self.partition.apply(plan)
+            return
         if plan.base is not self.current_base():
             self.refused("apply", plan)
             return

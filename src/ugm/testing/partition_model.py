@@ -57,7 +57,7 @@ class PartitionModel(PartitionFacts):
     ) -> tuple[str | None, bool]:
         """Place an application, and return its queue, None for none, and whether that was made."""
         new = Submitted(application_id, user, queue, tags or {}, gang_style, "")
-        if self._is_known(new):
+        if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
         path = self.queues.place(user, queue, new.tags)
         if path is None:
@@ -83,20 +83,35 @@ class PartitionModel(PartitionFacts):
         path = queue_path.lower()
         if path == ROOT:
             raise RequestError("queue_path", queue_path, "the root takes no applications")
-        new = Submitted(application_id, user, path, tags or {}, gang_style, path, group)
-        if self._is_known(new):
+        new = Submitted(application_id, user, path, tags or {}, gang_style, path, group, is_adopted=True)
+        if self._is_known(new, quota):
             return
         self.queues.create(path)
         self.queues.annotate(path, quota)
         self.applications[application_id] = new
 
-    def _is_known(self, new: Submitted) -> bool:
+    def give_quota(self, queue_path: str, quota: Resource) -> None:
+        """Give a queue that the configuration does not name another quota."""
+        if queue_path.lower() not in self.queues.made:
+            raise RequestError("queue_path", queue_path, "the configuration names it, or nobody does")
+        self.queues.annotate(queue_path.lower(), quota)
+
+    def _is_known(self, new: Submitted, quota: Resource | None) -> bool:
+        """Return whether an application was submitted before; if so, the quota still counts.
+
+        The queue may be named as it was, or be the one that was found; what was adopted may be submitted in any way.
+        """
         known = self.applications.get(new.application_id)
-        if known is not None and known[:5] != new[:5]:
-            raise RequestError("application_id", new.application_id, "submitted otherwise")
         if known is None and self.closed:
-            raise RequestError("submission", "refused", "the partition is being removed")
-        return known is not None
+            raise RequestError("application_id", new.application_id, "the partition is being removed")
+        if known is None:
+            return False
+        as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)
+        same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
+        if new.user != known.user or not (same or known.is_adopted):
+            raise RequestError("application_id", new.application_id, "submitted otherwise")
+        self.queues.annotate(known.queue_path, quota)
+        return True
 
     def _application(self, application_id: str) -> Submitted:
         if application_id not in self.applications:
