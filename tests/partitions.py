@@ -14,7 +14,19 @@ from ugm.model import Claim, QuotaModel
 from ugm.testing import PartitionSpec, QueueSpec, asks, exposed_partition, full_partitions, resources, users
 from ugm.testing.partition_strategies import SUBMITTED
 
-__all__ = ["Backlog", "Fault", "Faulty", "Licences", "Scene", "Seats", "everything", "grant_all", "scenes"]
+__all__ = [
+    "Backlog",
+    "Fault",
+    "Faulty",
+    "Licences",
+    "Scene",
+    "Seats",
+    "beside",
+    "everything",
+    "grant_all",
+    "scenes",
+    "traits_of",
+]
 
 
 class Licences:
@@ -146,15 +158,24 @@ class Scene(NamedTuple):
         return partition
 
 
+def beside() -> list[QuotaModel]:
+    """Return two other quota models."""
+    return [Licences(6), Backlog()]
+
+
+def traits_of(ask: Ask) -> dict[str, Any]:
+    """Return what is passed by keyword."""
+    return dict(zip(Ask._fields[3:], ask[3:], strict=True))
+
+
 def grant_all(partition: Partition, stream: Iterable[Ask]) -> list[Ask]:
     """Ask for every other allocation before it is allocated, and return those that were granted."""
     granted = []
     for number, ask in enumerate(stream):
-        traits = dict(zip(Ask._fields[3:], ask[3:], strict=True))
         try:
             if number % 2:
-                partition.ask(*ask[:3], **traits)
-            if partition.allocate(*ask[:3], **traits):
+                partition.ask(*ask[:3], **traits_of(ask))
+            if partition.allocate(*ask[:3], **traits_of(ask)):
                 granted.append(ask)
         except RequestError:
             # The id stands for another allocation already.

@@ -127,7 +127,7 @@ def test_one_of_eight_gets_the_last_unit(where: str, rounds: int) -> None:
     run(race.enter)
 
     assert {len(winners) for winners in race.winners} == {1}
-    assert partition.users() == partition.allocations() == ()
+    assert (partition.users(), partition.allocations()) == ((), ())
     partition.verify()
 
 
@@ -235,5 +235,5 @@ def test_nothing_is_lost(steps: int) -> None:
     assert root.usage == sum(held.values(), NOTHING).without_zeros()
     for worker in workers:
         partition.remove(worker.application_id)
-    assert partition.users() == partition.groups() == partition.allocations() == ()
+    assert (partition.users(), partition.groups(), partition.allocations()) == ((), (), ())
     partition.verify()

@@ -7,15 +7,18 @@ from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from partitions import Backlog, Fault, Faulty, Licences, Scene, Seats, everything, grant_all, scenes
+from partitions import Backlog, Fault, Faulty, Licences, Scene, Seats, beside, everything, grant_all, scenes, traits_of
 from ugm import Ask, Partition, RequestError, Resource, Running
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
 from ugm.testing import PartitionSpec, asks, exposed_partition, full_partitions, resources
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
+
+#: Each example makes a whole partition, or two: fewer do.
+laws: Final = settings(max_examples=settings().max_examples * 2 // 5)
 
 MODES: Final = st.sampled_from(["always", "unless-user-limited"])
 
@@ -38,10 +41,11 @@ def without_past(shown: dict[str, Any]) -> dict[str, Any]:
     return {**shown, "applications": [one._replace(group=None) if one.state == "new" else one for one in idle]}
 
 
+@laws
 @given(scenes(), MODES)
 def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """Releasing what was allocated leaves everything as it was, but that the application has run."""
-    models = [Licences(6), Backlog()]
+    models = beside()
     partition = scene.partition(models, group_limits=mode)
     before, (*_, known) = without_past(exposed_partition(partition)), everything(partition, models)
     if allocated(partition, scene.ask):
@@ -51,10 +55,11 @@ def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN4
     assert everything(partition, models)[-1] == known
 
 
+@laws
 @given(scenes(), MODES)
 def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """What is asked about and then done is told the same, and asking changes nothing."""
-    models = [Licences(6), Backlog()]
+    models = beside()
     partition = scene.partition(models, group_limits=mode)
     assume(partition.allocation(scene.ask.allocation_id) is None)
     before = everything(partition, models)
@@ -65,23 +70,25 @@ def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401
     assert told.allowed or everything(partition, models) == before
 
 
+@laws
 @given(scenes())
 def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
     """A retry of anything that is held is allowed, and changes nothing, however full everything is."""
-    models = [Licences(6), Backlog()]
+    models = beside()
     partition = scene.partition(models)
     before = everything(partition, models)
     for one in partition.allocations():
         if one.state is not AllocationState.PENDING:
             ask = Ask(*one[:3], *one[4:])
             assert partition.allocate_all([ask])
-            partition.adopt(*one[:3], **dict(zip(Ask._fields[3:], one[4:], strict=True)))
+            partition.adopt(*ask[:3], **traits_of(ask))
             with pytest.raises(RequestError):
                 partition.allocate_all([ask._replace(usage=ask.usage + Resource(memory=1))])
 
     assert everything(partition, models) == before
 
 
+@laws
 @given(scenes(), st.randoms(use_true_random=False))
 def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) -> None:
     """Allocations of different ids add up to the same in any order."""
@@ -97,6 +104,7 @@ def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) 
     assert shown[0] == shown[1]
 
 
+@laws
 @given(scenes(), st.lists(asks(), max_size=5, unique_by=lambda ask: ask.allocation_id), MODES)
 def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A gang is granted exactly if its requests are, one after the other, and then with the same outcome."""
@@ -111,6 +119,7 @@ def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: An
     assert everything(one, models) == (everything(other, apart) if together else before)
 
 
+@laws
 @given(scenes(), full_partitions() | st.none(), MODES)
 def test_what_is_planned_happens(scene: Scene, config: PartitionSpec | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A plan changes nothing; applied, exactly those are over, and exactly those queues drain, that it named."""
@@ -127,6 +136,7 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionSpec | None, mod
     assert [tuple(one) for one in plan.leaving] == leaving
 
 
+@laws
 @given(scenes(), full_partitions())
 def test_a_configuration_and_back(scene: Scene, config: PartitionSpec) -> None:
     """Usage, groups and allocations survive any configuration; what it lifts holds again when it is taken back."""
@@ -140,6 +150,7 @@ def test_a_configuration_and_back(scene: Scene, config: PartitionSpec) -> None:
     assert {part: after[part] for part in kept} == {part: before[part] for part in kept}
 
 
+@laws
 @given(scenes())
 def test_own_ledger_has_no_differences(scene: Scene) -> None:
     """Compared with itself, the ledger agrees."""
@@ -148,10 +159,11 @@ def test_own_ledger_has_no_differences(scene: Scene) -> None:
     assert not partition.audit(running(partition))
 
 
+@laws
 @given(scenes(), st.data())
 def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     """After a repair nothing differs but what runs for unknown applications, and repairing again does nothing."""
-    models = [Licences(6), Backlog()]
+    models = beside()
     partition = scene.partition(models)
     partition.fail(data.draw(st.sampled_from(SUBMITTED)))
     truth = st.builds(Running, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources())
@@ -166,6 +178,7 @@ def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     assert everything(partition, models) == after
 
 
+@laws
 @given(scenes())
 def test_everything_removed_leaves_nothing(scene: Scene) -> None:
     """When every application has gone, nothing is left but the queues of the configuration."""
@@ -182,6 +195,7 @@ def test_everything_removed_leaves_nothing(scene: Scene) -> None:
     assert (licences.taken, backlog.charged, backlog.waiting) == (0, {}, {})
 
 
+@laws
 @given(scenes(), resources())
 def test_resizing_there_and_back(scene: Scene, usage: Resource) -> None:
     """What was resized can always be what it was before, unless a limit is exceeded."""
@@ -226,6 +240,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@laws
 @given(scene=scenes(), method=st.sampled_from(["check", "charge", "expect"]), nth=st.integers(1, 4), mode=MODES)
 def test_a_model_that_raises_leaves_nothing_behind(
     operation: str,
@@ -252,6 +267,7 @@ def test_a_model_that_raises_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("operation", ["allocate", "allocate_all", "resize", "replace"])
+@laws
 @given(scene=scenes(), most=st.integers(0, 3), position=st.integers(0, 1), mode=MODES)
 def test_a_denial_by_any_model_changes_nothing(
     operation: str,

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import settings
 
 from partitions import Backlog, Licences
+from ugm import Partition
 from ugm.model import QuotaModel
-from ugm.testing import PartitionMachine
+from ugm.testing import PartitionMachine, PartitionSpec
 
-SMALL: Final = settings(max_examples=50, stateful_step_count=30)
+SMALL: Final = settings(max_examples=40, stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
 
 
@@ -28,6 +29,16 @@ class BesideMachine(PartitionMachine):
     def make_models(self) -> Sequence[QuotaModel]:
         """Return one that counts, and one that looks at what is waiting."""
         return [Licences(4), Backlog()]
+
+
+class FollowedMachine(PartitionMachine):
+    """Somebody is told of everything, which takes other ways through the partition."""
+
+    def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+        """Return a partition that is followed."""
+        return Partition(
+            config, models=models, group_limits=self.group_limits, subscribers=[lambda _number, _events: None]
+        )
 
 
 class LenientBesideMachine(BesideMachine):
@@ -58,6 +69,8 @@ TestLenient = LenientMachine.TestCase
 TestLenient.settings = SMALL
 TestBeside = BesideMachine.TestCase
 TestBeside.settings = SMALL
+TestFollowed = FollowedMachine.TestCase
+TestFollowed.settings = SMALL
 TestLenientBeside = LenientBesideMachine.TestCase
 TestLenientBeside.settings = SMALL
 TestDeepPartition = pytest.mark.deep(DeepMachine.TestCase)

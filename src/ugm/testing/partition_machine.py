@@ -29,84 +29,30 @@ from ugm.partition import ApplicationInfo, AuditReport, Plan
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.machine import by_place
 from ugm.testing.model import Place
+from ugm.testing.partition_draws import (
+    ALLOCATIONS_THERE,
+    APPLICATIONS_THERE,
+    ASKS,
+    ENDINGS,
+    GANGS,
+    HOMES,
+    NEW_APPLICATIONS,
+    NODES,
+    OFFERS,
+    QUEUES_ADOPTED,
+    QUEUES_ASKED,
+    QUOTAS,
+    TAGS,
+    USAGES,
+    fresh_asks,
+    placeholders,
+)
 from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, asks, full_partitions
 from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.strategies import GROUPS, RESOURCES, PartitionSpec, resources, users
+from ugm.testing.strategies import GROUPS, PartitionSpec, users
 
 __all__ = ["PartitionMachine"]
-
-_ASKED: tuple[str, ...] = (
-    "",
-    "root.a",
-    "root.b",
-    "root.ab",
-    "root.a.b",
-    "Root.A.AB",
-    "b",
-    "x.y",
-    "root",
-    "no queue",
-    "root.b.a.ab",
-)
-_PATHS: tuple[str, ...] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
-_TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
-_ENDINGS = ("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove")
-_NODES = ("n-1", "n-2", "n-3")
-
-_QUOTAS = st.sampled_from(
-    [None, None, None, *(Resource(memory=most) for most in (5, 12)), Resource({"nvidia.com/gpu": 4})]
-)
-_OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
-#: Now and then something that no limit and perhaps no node names.
-_USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
-
-
-def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw an id: nearly always of something that there is."""
-
-    def draw(machine: PartitionMachine) -> st.SearchStrategy[str]:
-        known = sorted(getattr(machine.model, pool))
-        return _mostly(st.sampled_from(known or otherwise), st.sampled_from(otherwise))
-
-    return st.runner().flatmap(draw)
-
-
-def _mostly(usual: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else usual)  # noqa: PLR2004 - one in eight
-
-
-def _fresh(machine: PartitionMachine) -> st.SearchStrategy[Ask]:
-    """Draw an allocation under an id that stands for nothing, of an application that there is."""
-    ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
-    return st.builds(
-        lambda ask, allocation_id, application_id: ask._replace(
-            allocation_id=allocation_id, application_id=application_id
-        ),
-        asks(_USAGES),
-        st.sampled_from(ids),
-        _APPLICATIONS,
-    )
-
-
-def _asked(machine: PartitionMachine) -> st.SearchStrategy[Ask]:
-    """Draw an allocation; now and then one that was asked before, or anything: schedulers repeat themselves."""
-    pending = [Ask(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
-    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh(machine)
-    return _mostly(_fresh(machine) | _fresh(machine) | again, asks(_USAGES))
-
-
-def _placeholders(machine: PartitionMachine) -> list[str]:
-    return sorted(one.allocation_id for one in machine.model.entries() if one.placeholder)
-
-
-_APPLICATIONS = _of("applications", SUBMITTED)
-_NEW_APPLICATIONS = st.runner().flatmap(
-    lambda machine: st.sampled_from([name for name in SUBMITTED if name not in machine.model.applications] or SUBMITTED)
-)
-_HELD = _of("held", ALLOCATIONS)
-_ASKS = st.runner().flatmap(_asked)
-_GANGS = st.lists(st.runner().flatmap(_fresh), max_size=3) | st.lists(_ASKS, max_size=3)
 
 
 def _agree(found: object, expected: object, what: object) -> None:
@@ -158,7 +104,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return the partition to be tested."""
         return Partition(config, models=models, group_limits=self.group_limits)
 
-    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), st.sampled_from(_PATHS)), max_size=3))
+    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
     def start(self, config: PartitionSpec, homes: list[tuple[UserGroup, str]]) -> None:
         """Begin with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
@@ -202,11 +148,11 @@ class PartitionMachine(RuleBasedStateMachine):
     # Applications
 
     @rule(
-        application_id=_NEW_APPLICATIONS,
+        application_id=NEW_APPLICATIONS,
         user=users(),
-        queue=st.sampled_from(_ASKED),
-        tags=st.sampled_from(_TAGS),
-        quota=_QUOTAS,
+        queue=QUEUES_ASKED,
+        tags=st.sampled_from(TAGS),
+        quota=QUOTAS,
         gang_style=st.sampled_from(["soft", "hard"]),
     )
     def submit(self, application_id: str, user: UserGroup, queue: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
@@ -219,26 +165,32 @@ class PartitionMachine(RuleBasedStateMachine):
         placement = self.partition.submit(application_id, user, queue, **options)
         _agree((placement.queue_path, placement.creates), expected, ("submit", application_id, user, queue, options))
 
-    @rule(application_id=_APPLICATIONS, gang_style=st.sampled_from(["soft", "hard"]))
-    def submit_again(self, application_id: str, gang_style: str) -> None:
+    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
+    def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
         """The same submission once more is answered as before, and any other refused."""
         known = self.model.applications.get(application_id)
         if known is not None:
             _, user, queue, tags, *_ = known
-            self.submit(application_id, user, queue, tags=dict(tags), quota=None, gang_style=gang_style)
+            self.submit(application_id, user, queue, tags=dict(tags), quota=quota, gang_style=gang_style)
 
     @rule(
-        application_id=_NEW_APPLICATIONS,
+        application_id=NEW_APPLICATIONS,
         user=users(),
-        path=st.sampled_from(_PATHS),
-        quota=_QUOTAS,
+        path=QUEUES_ADOPTED,
+        quota=QUOTAS,
         group=st.sampled_from(["", "", "", None, *GROUPS]),
     )
     def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
         """An application is listed where it was, whatever is there now."""
         self.both("adopt_application", application_id, user, path, **options)
 
-    @rule(application_id=_APPLICATIONS, operation=st.sampled_from(_ENDINGS))
+    @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
+    def give_quota(self, path: str, quota: Resource | None) -> None:
+        """The quota of a queue that the configuration does not name may change at any time."""
+        if quota is not None:
+            self.both("give_quota", path, quota)
+
+    @rule(application_id=APPLICATIONS_THERE, operation=st.sampled_from(ENDINGS))
     def end(self, application_id: str, operation: str) -> None:
         """An application waits no longer for its gang, has done its work, fails, or goes."""
         self.both(operation, application_id)
@@ -252,26 +204,26 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Allocations
 
-    @rule(ask=_ASKS)
+    @rule(ask=ASKS)
     def allocate(self, ask: Ask) -> None:
         """An allocation is granted exactly if it fits every limit; a denial names all in the way."""
         self.made.append(ask)
-        with_traits = dict(zip(Ask._fields[3:], ask[3:], strict=True))
-        self._with_traits("allocate", ask, with_traits)
+        self._with_traits("allocate", ask)
 
-    @rule(ask=_ASKS)
+    @rule(ask=ASKS)
     def ask(self, ask: Ask) -> None:
         """What is asked for is pending, and counts nowhere."""
         self.made.append(ask)
-        self._with_traits("ask", ask, dict(zip(Ask._fields[3:], ask[3:], strict=True)))
+        self._with_traits("ask", ask)
 
-    @rule(ask=_ASKS)
+    @rule(ask=ASKS)
     def adopt(self, ask: Ask) -> None:
         """What runs already is counted, and what is over is named."""
         self.made.append(ask)
-        self._with_traits("adopt", ask, dict(zip(Ask._fields[3:], ask[3:], strict=True)))
+        self._with_traits("adopt", ask)
 
-    def _with_traits(self, operation: str, ask: Ask, traits: dict[str, Any]) -> None:
+    def _with_traits(self, operation: str, ask: Ask) -> None:
+        traits: dict[str, Any] = dict(zip(Ask._fields[3:], ask[3:], strict=True))
         try:
             expected = getattr(self.model, operation)(*ask)
         except RequestError:
@@ -280,7 +232,7 @@ class PartitionMachine(RuleBasedStateMachine):
         found = getattr(self.partition, operation)(*ask[:3], **traits)
         _agree(_compared(found), _compared(expected), (operation, ask))
 
-    @rule(gang=_GANGS)
+    @rule(gang=GANGS)
     def allocate_all(self, gang: list[Ask]) -> None:
         """Several are granted together or not at all, and a denial tells what they ask together."""
         self.made += gang
@@ -292,29 +244,40 @@ class PartitionMachine(RuleBasedStateMachine):
         found = self.partition.allocate_all(gang).violations
         _agree(sorted(found, key=repr), sorted(expected, key=repr), ("allocate_all", gang))
 
-    @precondition(_placeholders)
-    @rule(data=st.data(), ask=st.runner().flatmap(_fresh), same=st.booleans())
+    @rule(ask=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
+    def gang(self, ask: Ask, real: Ask, *, ends: bool) -> None:
+        """A placeholder is replaced by what was asked for; the rest of the gang does not come in time."""
+        self.allocate(ask._replace(placeholder=True))
+        self.ask(real._replace(application_id=ask.application_id, placeholder=False))
+        self.both("replace", ask.allocation_id, real.allocation_id, real.usage)
+        if ends:
+            self.both("release", real.allocation_id)
+            self.allocate(ask._replace(placeholder=True))
+            self.both("time_out_gang", ask.application_id)
+
+    @precondition(lambda self: bool(placeholders(self)))
+    @rule(data=st.data(), ask=st.runner().flatmap(fresh_asks), same=st.booleans())
     def replace_one(self, data: st.DataObject, ask: Ask, *, same: bool) -> None:
         """A placeholder makes way for a new allocation, or for one that was asked for; only what grows is checked."""
-        name = data.draw(st.sampled_from(_placeholders(self)), label="placeholder")
+        name = data.draw(st.sampled_from(placeholders(self)), label="placeholder")
         pending = [one.allocation_id for one in self.model.entries(pending=True)]
         allocation_id = data.draw(st.sampled_from([ask.allocation_id, ask.allocation_id, *pending]), label="id")
         known = self.model.held[allocation_id if allocation_id in pending else name]
         self.both("replace", name, allocation_id, known.usage if same else ask.usage)
         self.both("replace", name, allocation_id, known.usage if same else ask.usage)
 
-    @rule(placeholder_id=_HELD, allocation_id=_HELD, usage=_USAGES, same=st.booleans())
+    @rule(placeholder_id=ALLOCATIONS_THERE, allocation_id=ALLOCATIONS_THERE, usage=USAGES, same=st.booleans())
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
         """What is no placeholder is not replaced, and nothing that is held takes its place."""
         known = self.model.held.get(placeholder_id if same else allocation_id)
         self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 
-    @rule(allocation_id=_HELD, usage=_USAGES)
+    @rule(allocation_id=ALLOCATIONS_THERE, usage=USAGES)
     def resize(self, allocation_id: str, usage: Resource) -> None:
         """Of a change of size only the growth is checked."""
         self.both("resize", allocation_id, usage)
 
-    @rule(allocation_id=_HELD, operation=st.sampled_from(["preempt", "release", "release"]))
+    @rule(allocation_id=ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
     def give_back(self, allocation_id: str, operation: str) -> None:
         """What is marked counts until it is released; a second release is harmless."""
         if self.both(operation, allocation_id) and operation == "release":
@@ -322,12 +285,12 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # The cluster
 
-    @rule(name=st.sampled_from(_NODES), offers=_OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
+    @rule(name=st.sampled_from(NODES), offers=OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
     def node(self, name: str, offers: Resource, operation: str) -> None:
         """The root allows what the nodes add up to."""
         self._node(operation, name, offers)
 
-    @rule(name=st.sampled_from(_NODES))
+    @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
         """Without a node there is less, but nobody is evicted."""
         self._node("remove_node", name)
@@ -358,6 +321,10 @@ class PartitionMachine(RuleBasedStateMachine):
     def apply(self, data: st.DataObject) -> None:
         """What is planned happens; a plan for another configuration is refused."""
         plan, config = data.draw(st.sampled_from(self.plans), label="plan")
+        if plan.compiled is self.current_base():
+            with self.nothing_changes():
+                self.partition.apply(plan)
+            return
         if plan.base is not self.current_base():
             self.refused("apply", plan)
             return
@@ -380,8 +347,8 @@ class PartitionMachine(RuleBasedStateMachine):
         for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
             running.pop(name, None)
             if data.draw(st.booleans(), label="runs"):
-                application_id = data.draw(_APPLICATIONS | st.just("stranger"), label="application")
-                running[name] = Running(name, application_id, data.draw(_USAGES, label="usage"))
+                application_id = data.draw(APPLICATIONS_THERE | st.just("stranger"), label="application")
+                running[name] = Running(name, application_id, data.draw(USAGES, label="usage"))
         with self.nothing_changes():
             report = self.both("audit", list(running.values()))
         self.reports.append(report)
@@ -403,7 +370,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Questions
 
-    @rule(application_id=_APPLICATIONS, usage=_USAGES)
+    @rule(application_id=APPLICATIONS_THERE, usage=USAGES)
     def check(self, application_id: str, usage: Resource) -> None:
         """Asking tells what an allocation would be told, and changes nothing."""
         with self.nothing_changes():
@@ -411,7 +378,7 @@ class PartitionMachine(RuleBasedStateMachine):
             if decision is not None:
                 _agree(self.partition.explain(application_id, usage).decision, decision, "explain")
 
-    @rule(application_id=_APPLICATIONS)
+    @rule(application_id=APPLICATIONS_THERE)
     def headroom(self, application_id: str) -> None:
         """The headroom is the least that any limit leaves."""
         if application_id in self.model.applications:

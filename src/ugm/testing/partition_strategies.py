@@ -27,7 +27,7 @@ from ugm.testing.strategies import (
 __all__ = ["ALLOCATIONS", "SUBMITTED", "asks", "full_partitions", "placement_rules", "quotas"]
 
 #: The ids of applications.
-SUBMITTED: Final = ("app-1", "app-2", "app-3", "app-4")
+SUBMITTED: Final = tuple(f"app-{number}" for number in range(1, 6))
 
 #: The ids of allocations.
 ALLOCATIONS: Final = tuple(f"x-{number}" for number in range(1, 9))
