@@ -26,7 +26,7 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 class Claim(NamedTuple):
     """What one allocation takes, and of whom: the question that quota models are asked."""
 
-    #: The allocation, the same when it is charged and when it is refunded.
+    #: The allocation, the same when it is charged and when it is refunded; empty where somebody only asks.
     allocation_id: str
     application_id: str
     usage: Resource

@@ -81,7 +81,7 @@ def _as_dict(difference: Difference) -> dict[str, Any]:
     return {**told, "is_known": difference.is_known}
 
 
-def truth_of(running: Iterable[Running]) -> dict[str, Running]:
+def truth_of(running: Iterable[Running | tuple[str, str, Resource]]) -> dict[str, Running]:
     """Return what runs by allocation id.
 
     Raises:

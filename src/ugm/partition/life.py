@@ -80,13 +80,15 @@ class LifeCycle:
         self._books.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
-        # Queue names are the same in any case; and the queue itself may be named where rules have found it.
-        asked = submission.queue.lower() in (known.submission.queue.lower(), known.queue.queue_path)
-        same = asked and known.submission == submission._replace(queue=known.submission.queue)
+        before = known.submission
+        # The groups of the user are those of the first submission, whatever they are now.
+        same = before.user.name == submission.user.name
         # What an adopted application was submitted with is not known: whoever submits it once more finds it.
-        if known.is_adopted:
-            same = known.submission.user == submission.user
-        if not (same and (known.is_adopted or known.gang_style is gang_style)):
+        if same and not known.is_adopted:
+            # Queue names are the same in any case; and the queue itself may be named where rules have found it.
+            asked = submission.queue.lower() in (before.queue.lower(), known.queue.queue_path)
+            same = asked and before.tags == submission.tags and known.gang_style is gang_style
+        if not same:
             reason = "the id stands for an application submitted otherwise"
             raise RequestError("application_id", submission.application_id, reason)
 

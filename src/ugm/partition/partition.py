@@ -281,7 +281,9 @@ class Partition(PartitionView):
             placeholder: whether it only keeps room for another that will `replace` it.
             priority: for other quota models that look at it.
             preemptible: as above.
-            evict: whether allocations that an other quota model gives up for this one are released, in all models.
+            evict: whether allocations that another quota model gives up for this one are released at once, in all
+                models. Where they take time to go, look at the evictions of a denial, `preempt` them, and ask again
+                when they are released.
 
         Returns:
             The decision; a denial names every limit in the way, and nothing has changed. The same allocation once more
@@ -325,7 +327,7 @@ class Partition(PartitionView):
             ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
             return self._admission.allocate(ask, evict=evict)
 
-    def allocate_all(self, asks: Iterable[Ask]) -> Decision:
+    def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
         """Grant several allocations together, or none of them: a gang.
 
         Each is a `ugm.Ask`, or a tuple of its parts. They may be of one application or of many; each is held to the
@@ -348,7 +350,7 @@ class Partition(PartitionView):
 
         Raises:
             RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
-                answered as before.
+                answered as before; what replaced what is not remembered, any allocation of that id and size answers.
         """
         with self._lock:
             return self._admission.replace(placeholder_id, allocation_id, usage)
@@ -521,7 +523,7 @@ class Partition(PartitionView):
 
     # The truth
 
-    def audit(self, running: Iterable[Running]) -> AuditReport:
+    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
         """Compare the ledger with everything that really runs, and only report.
 
         Each is a `ugm.Running`, or a tuple of its parts.
@@ -551,7 +553,7 @@ class Partition(PartitionView):
             return reconcile(self._books, self._admission, report)
 
 
-def _asks(asks: Iterable[Ask]) -> list[Ask]:
+def _asks(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
     try:
         return [Ask(*ask) for ask in asks]
     except TypeError as error:
