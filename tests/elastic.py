@@ -1,0 +1,119 @@
+"""Elastic groups taken through recorded scenarios of Koordinator, answering in the words of the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ugm import Resource
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree
+
+__all__ = ["BUILT_IN", "TreeReplay", "amounts", "read_group", "tree_of"]
+
+#: The groups that are there without being configured.
+BUILT_IN = (ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP)
+
+
+def read_group(told: dict[str, Any]) -> ElasticGroup:
+    """Return a group of a recording."""
+    weight = told.get("shared_weight")
+    return ElasticGroup(
+        told["name"],
+        told.get("parent") or ROOT_GROUP,
+        min=Resource(told["min"]),
+        max=Resource(told["max"]),
+        shared_weight=None if weight is None else Resource(weight),
+        allow_lent=told.get("allow_lent", True),
+        is_parent=told.get("is_parent", False),
+        namespaces=tuple(told.get("namespaces", ())),
+        namespace=told.get("namespace", ""),
+        tree_id=told.get("tree_id"),
+        is_root=told.get("is_root", False),
+        force_update=told.get("allow_force_update", False),
+        strict_max=tuple(told.get("max_strict_check_resource_keys", ())),
+        reported_used=Resource(told.get("used", {})),
+        unread_weight=told.get("raw_shared_weight", ""),
+    )
+
+
+def built_in_groups(scenario: dict[str, Any]) -> list[ElasticGroup]:
+    """Return the system and the default group with the maximums of a scenario."""
+    return [
+        ElasticGroup(name, max=Resource(scenario[key]))
+        for name, key in ((SYSTEM_GROUP, "system_max"), (DEFAULT_GROUP, "default_max"))
+    ]
+
+
+def tree_of(scenario: dict[str, Any]) -> ElasticTree:
+    """Return the tree that a scenario starts with."""
+    groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
+    return ElasticTree(Resource(scenario["total"]), groups, scale_min=scenario["scale_min"])
+
+
+def amounts(value: Resource) -> dict[str, int]:
+    """Return a vector without zeros: in recordings an absent resource is 0."""
+    return dict(value.without_zeros())
+
+
+class TreeReplay:
+    """One scenario of ``runtime`` on one tree."""
+
+    def __init__(self, scenario: dict[str, Any]) -> None:
+        self.tree = tree_of(scenario)
+
+    def do(self, step: dict[str, Any]) -> None:
+        """Take a step that has no result."""
+        getattr(self, f"_{step['op']}")(step)
+
+    def _request(self, step: dict[str, Any]) -> None:
+        self.tree.change_request(step["quota"], Resource(step["delta"]), firm=_firm(step))
+
+    def _used(self, step: dict[str, Any]) -> None:
+        self.tree.change_used(step["quota"], Resource(step["delta"]), firm=_firm(step))
+
+    def _total(self, step: dict[str, Any]) -> None:
+        self.tree.set_total(Resource(step["value"]))
+
+    def _update_quota(self, step: dict[str, Any]) -> None:
+        self.tree.put(read_group(step["quota"]))
+
+    def _delete_quota(self, step: dict[str, Any]) -> None:
+        self.tree.drop(step["name"])
+
+    def shown(self, field: str, names: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return one field of a result step."""
+        read = self._fields()[field]
+        return {name: amounts(read(name)) for name in names}
+
+    def _fields(self) -> dict[str, Callable[[str], Resource]]:
+        tree = self.tree
+        return {
+            "runtime": tree.runtime,
+            "request": tree.request,
+            "child_request": tree.child_request,
+            "limited_request": tree.limited_request,
+            "auto_scaled_min": tree.scaled_min,
+            "used": tree.used,
+            "non_preemptible_request": tree.firm_request,
+            "non_preemptible_used": tree.firm_used,
+        }
+
+    def differing(self, step: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
+        """Return (field, group, recorded, shown) wherever a result step and the tree differ."""
+        found = []
+        for field in self._fields():
+            recorded = {name: _nonzero(values) for name, values in step.get(field, {}).items()}
+            shown = self.shown(field, recorded)
+            found += [(field, name, recorded[name], shown[name]) for name in recorded if recorded[name] != shown[name]]
+        total = amounts(self.tree.runtime(ROOT_GROUP))
+        if total != _nonzero(step["total_for_quotas"]):
+            found.append(("total_for_quotas", ROOT_GROUP, step["total_for_quotas"], total))
+        return found
+
+
+def _firm(step: dict[str, Any]) -> Resource:
+    return Resource(step.get("non_preemptible_delta", {}))
+
+
+def _nonzero(values: dict[str, int]) -> dict[str, int]:
+    return {name: amount for name, amount in values.items() if amount}
