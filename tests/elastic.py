@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ugm import Resource
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree
+from ugm import RequestError, Resource
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    SYSTEM_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    GroupError,
+    Pod,
+)
 
-__all__ = ["BUILT_IN", "TreeReplay", "amounts", "read_group", "tree_of"]
+__all__ = [
+    "BUILT_IN",
+    "TreeReplay",
+    "admitted",
+    "amounts",
+    "built_in_groups",
+    "judged",
+    "nonzero",
+    "quota_of",
+    "read_group",
+    "read_pod",
+    "take",
+    "tree_of",
+]
 
 #: The groups that are there without being configured.
 BUILT_IN = (ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP)
@@ -102,11 +126,11 @@ class TreeReplay:
         """Return (field, group, recorded, shown) wherever a result step and the tree differ."""
         found = []
         for field in self._fields():
-            recorded = {name: _nonzero(values) for name, values in step.get(field, {}).items()}
+            recorded = {name: nonzero(values) for name, values in step.get(field, {}).items()}
             shown = self.shown(field, recorded)
             found += [(field, name, recorded[name], shown[name]) for name in recorded if recorded[name] != shown[name]]
         total = amounts(self.tree.runtime(ROOT_GROUP))
-        if total != _nonzero(step["total_for_quotas"]):
+        if total != nonzero(step["total_for_quotas"]):
             found.append(("total_for_quotas", ROOT_GROUP, step["total_for_quotas"], total))
         return found
 
@@ -115,5 +139,83 @@ def _firm(step: dict[str, Any]) -> Resource:
     return Resource(step.get("non_preemptible_delta", {}))
 
 
-def _nonzero(values: dict[str, int]) -> dict[str, int]:
+def nonzero(values: dict[str, int]) -> dict[str, int]:
     return {name: amount for name, amount in values.items() if amount}
+
+
+def read_pod(told: dict[str, Any]) -> Pod:
+    """Return a pod of a recording."""
+    return Pod(
+        told["name"],
+        Resource(told["request"]),
+        told.get("quota", ""),
+        told["namespace"],
+        told.get("priority", 0),
+        preemptible=not told.get("non_preemptible", False),
+        started=told.get("start"),
+    )
+
+
+def quota_of(scenario: dict[str, Any]) -> ElasticQuota:
+    """Return the quota that a scenario of ``admission`` or ``revoke`` starts with."""
+    rules = AdmissionRules(
+        by_runtime=scenario.get("enable_runtime", True), check_parents=scenario.get("check_parents", False)
+    )
+    quota = ElasticQuota(tree_of(scenario), rules=rules)
+    for pod in scenario.get("pods", ()):
+        quota.adopt(read_pod(pod))
+    return quota
+
+
+def take(quota: ElasticQuota, step: dict[str, Any]) -> None:
+    """Take a step of ``admission`` that has no result."""
+    if step["op"] == "total":
+        quota.tree.set_total(Resource(step["value"]))
+        return
+    # Adopted, and not expected, because recordings have pods on groups that are there for groups below them.
+    pod = read_pod(step["pod"])
+    if step["op"] == "pending_pod":
+        quota.adopt(pod)
+        quota.stop(pod.name)
+    elif pod in quota.pods_in(quota.group_of(pod)):
+        quota.start(pod.name)
+    else:
+        quota.adopt(pod)
+
+
+def admitted(quota: ElasticQuota, pod: Pod) -> dict[str, Any]:
+    """Return the answer to a pod in the words of the recordings: the first reason only."""
+    decision = quota.check(pod)
+    if decision:
+        return {"admitted": True}
+    first = decision.violations[0]
+    same = [each for each in decision.violations if (each.kind, each.name) == (first.kind, first.name)]
+    answer = {"admitted": False, "exceeded": sorted(str(each.resource) for each in same)}
+    if first.kind == "elastic group minimum":
+        return {**answer, "reason": "non_preemptible_min"}
+    if first.name == quota.group_of(pod):
+        return {**answer, "reason": "quota_limit"}
+    return {**answer, "reason": "parent_limit", "at": first.name}
+
+
+def judged(quota: ElasticQuota, step: dict[str, Any]) -> dict[str, Any]:
+    """Take a step of ``validation``, and return its result."""
+    try:
+        _change(quota, step)
+    except GroupError as error:
+        return {"accepted": False, "category": error.refusals[0].rule}
+    return {} if step["op"] == "remove_pod" else {"accepted": True}
+
+
+def _change(quota: ElasticQuota, step: dict[str, Any]) -> None:
+    if step["op"] == "create":
+        quota.create(read_group(step["quota"]))
+    elif step["op"] == "update":
+        quota.update(read_group(step["quota"]))
+    elif step["op"] == "delete":
+        quota.delete(step["name"])
+    elif step["op"] == "add_pod":
+        quota.expect(read_pod(step["pod"]))
+    else:
+        with contextlib.suppress(RequestError):  # a pod that was refused before is not there
+            quota.forget(step["pod"]["name"])

@@ -28,7 +28,7 @@ _NOTHING: Final = Resource()
 class TreeNode:
     """One group in a tree, with what is below it."""
 
-    __slots__ = ("cells", "children", "group", "name", "parent")
+    __slots__ = ("cells", "child_mins", "children", "group", "name", "parent")
 
     name: str
     #: None for a built-in group that is not configured.
@@ -37,17 +37,36 @@ class TreeNode:
     parent: TreeNode | None
     #: By name, in the order of their creation.
     children: dict[str, TreeNode]
+    #: The sums of their minimums.
+    child_mins: dict[str, int]
     #: By resource; for all resources that the group names, or that anybody below it asks for.
     cells: dict[str, Cell]
 
     def __init__(self, name: str, group: ElasticGroup | None, parent: TreeNode | None) -> None:
         self.name, self.group, self.parent = name, group, parent
         self.children = {}
+        self.child_mins = {}
         self.cells = {}
+
+    def take(self, child: TreeNode) -> None:
+        """Put a group below this one."""
+        self.children[child.name] = child
+        self._sum_min(child, 1)
+
+    def forget(self, child: TreeNode) -> None:
+        """Undo `take`."""
+        del self.children[child.name]
+        self._sum_min(child, -1)
+
+    def _sum_min(self, child: TreeNode, sign: int) -> None:
+        for name, least in child.group.min.amounts.items() if child.group else ():
+            self.child_mins[name] = self.child_mins.get(name, 0) + sign * least
 
     def terms(self, resource: str) -> Terms:
         """Return what the configuration says of a resource."""
-        return UNLIMITED_TERMS if self.group is None else Terms.of(self.group, resource)
+        if self.group is None or self.parent is None:
+            return UNLIMITED_TERMS
+        return Terms.of(self.group, resource)
 
     def path(self) -> Iterator[TreeNode]:
         """Yield the group and all above it, the root last."""
@@ -148,20 +167,24 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the one of the same name; what is below it and what its pods hold stays with it.
 
-        Costs the depth of the group for each resource that it names.
+        Costs the depth of the group for each resource that it names. What is said of the root has no effect.
 
         Raises:
-            GroupError: the parent is unknown or below the group itself; or the group is the root. Nothing has changed.
+            GroupError: the parent is unknown or below the group itself. Nothing has changed.
         """
         if group.name == ROOT_GROUP:
-            raise GroupError((Refusal(group.name, "forbidden_modify", "the root is not configured"),))
+            self.root.group = group
+            return
         parent = self._parent_for(group)
         node = self.nodes.get(group.name)
         if node is None:
-            node = self.nodes[group.name] = parent.children[group.name] = TreeNode(group.name, group, parent)
-        elif node.parent is not parent:
+            node = self.nodes[group.name] = TreeNode(group.name, None, parent)
+        elif node.parent is not None:
+            node.parent.forget(node)
+        if node.parent is not parent:
             self._move(node, parent)
         node.group = group
+        parent.take(node)
         for resource in node.cells.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._cell(node, resource).set_terms(node.terms(resource))
 
@@ -171,20 +194,15 @@ class ElasticTree:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
         if any(above.name == group.name for above in parent.path()):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
-        if group.name in BUILT_IN and parent is not self.root:
-            raise GroupError((Refusal(group.name, "forbidden_modify", "a built-in group stays below the root"),))
         return parent
 
     def _move(self, node: TreeNode, parent: TreeNode) -> None:
-        above = node.parent
-        if above is not None:
-            del above.children[node.name]
-        for cell in node.cells.values():
-            cell.detach()
         node.parent = parent
-        parent.children[node.name] = node
-        for resource, cell in node.cells.items():
-            cell.attach(self._cell(parent, resource))
+        if node.name not in BUILT_IN:
+            for cell in node.cells.values():
+                cell.detach()
+            for resource, cell in node.cells.items():
+                cell.attach(self._cell(parent, resource))
 
     def drop(self, name: str) -> None:
         """Remove a group, with all that is asked for and used in it.
@@ -200,7 +218,7 @@ class ElasticTree:
         for cell in node.cells.values():
             cell.detach()
         if node.parent is not None:
-            del node.parent.children[name]
+            node.parent.forget(node)
         del self.nodes[name]
 
     def node(self, name: str) -> TreeNode:
@@ -217,8 +235,10 @@ class ElasticTree:
     def _cell(self, node: TreeNode, resource: str) -> Cell:
         cell = node.cells.get(resource)
         if cell is None:
-            above = None if node.parent is None else self._cell(node.parent, resource)
             competes = node.name not in BUILT_IN
+            # Wherever a built-in group stands, it is served from the root.
+            parent = node.parent if competes else self.root
+            above = None if parent is None or parent is node else self._cell(parent, resource)
             cell = Cell(node.name, node.terms(resource), competes=competes, scales=self._scales)
             if above is None:
                 cell.most = 0
