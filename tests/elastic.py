@@ -140,6 +140,7 @@ def _firm(step: dict[str, Any]) -> Resource:
 
 
 def nonzero(values: dict[str, int]) -> dict[str, int]:
+    """Return amounts without zeros."""
     return {name: amount for name, amount in values.items() if amount}
 
 

@@ -1,7 +1,7 @@
 """What elastic groups get, worked out anew and slowly from nothing but the configuration and the requests.
 
-It shares no code with `ugm.elastic`. With `defects` it does what the original does where ours differs on purpose, so that
-recordings of that can be told from mistakes of ours.
+It shares no code with `ugm.elastic`. With `defects` it does what the original does where ours differs on purpose, so
+that recordings of that can be told from mistakes of ours.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Naive:
     def drop(self, name: str) -> None:
         """Remove a group with what is counted in it."""
         for known in (self.groups, self.asked, self.used):
-            known.pop(name, None)  # type: ignore[attr-defined]  # dictionaries of different values
+            known.pop(name, None)
 
     def names(self, name: str, resource: str) -> bool:
         """Return whether a resource is counted and shared in a group."""

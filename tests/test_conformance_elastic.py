@@ -8,7 +8,18 @@ from typing import Any, Final
 import pytest
 
 from conformance import vectors
-from elastic import TreeReplay, admitted, amounts, built_in_groups, judged, nonzero, quota_of, read_group, read_pod, take
+from elastic import (
+    TreeReplay,
+    admitted,
+    amounts,
+    built_in_groups,
+    judged,
+    nonzero,
+    quota_of,
+    read_group,
+    read_pod,
+    take,
+)
 from elastic_naive import IDLE_SCALING, NO_TOTAL, STALE_NAMES, Naive
 from ugm import RequestError, Resource
 from ugm.elastic import ROOT_GROUP, ElasticQuota, ElasticTree
@@ -35,7 +46,8 @@ CLAMPED: Final = "corner-request_clamped_at_zero"
 #: Denied in the recording, at some step, for a resource of which the pod asks nothing.
 UNASKED: Final = frozenset(
     (
-        "corner-all_keys_of_used_checked", "v-adm-0011", "v-adm-0012", "v-adm-0018", "v-adm-0021", "v-adm-0024", "v-adm-0033",
+        "corner-all_keys_of_used_checked", "v-adm-0011", "v-adm-0012", "v-adm-0018", "v-adm-0021", "v-adm-0024",
+        "v-adm-0033",
         "v-adm-0040", "v-adm-0044", "v-adm-0047", "v-adm-0053", "v-adm-0058", "v-adm-0067", "v-adm-0072", "v-adm-0076",
         "v-adm-0083", "v-adm-0095", "v-adm-0098", "v-adm-0102", "v-adm-0105", "v-adm-0106", "v-adm-0108", "v-adm-0111",
         "v-adm-0117", "v-adm-0119", "v-adm-0122", "v-adm-0124", "v-adm-0127", "v-adm-0129", "v-adm-0132", "v-adm-0139",
@@ -75,7 +87,11 @@ def test_runtime(scenario: dict[str, Any]) -> None:
 
 def _steps(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for step in scenario["steps"]:
-        yield {**step, "delta": {"cpu": -30}} if scenario["name"] == CLAMPED and step.get("delta") == {"cpu": -50} else step
+        yield (
+            {**step, "delta": {"cpu": -30}}
+            if scenario["name"] == CLAMPED and step.get("delta") == {"cpu": -50}
+            else step
+        )
 
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id == CLAMPED])

@@ -14,11 +14,10 @@ from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.elastic.cell import Cell
-from ugm.elastic.group import ROOT_GROUP
 from ugm.elastic.tree import ElasticTree, TreeNode
 from ugm.resources import Resource
 
-__all__ = ["GROUP", "MINIMUM", "AdmissionRules", "RuntimeViolation", "violations"]
+__all__ = ["GROUP", "MINIMUM", "Admission", "AdmissionRules", "RuntimeViolation"]
 
 #: The kinds of the violations.
 GROUP: Final = "elastic group"
@@ -48,64 +47,81 @@ class AdmissionRules(NamedTuple):
     check_parents: bool = False
 
 
-def violations(
-    tree: ElasticTree,
-    group: str,
-    usage: Resource,
-    *,
-    firm: bool = False,
-    rules: AdmissionRules = AdmissionRules(),  # noqa: B008 - immutable
-    freed: Mapping[str, int] = _NOTHING,
-) -> Iterator[Violation]:
-    """Yield every limit that *usage* more in a group would exceed: the group's, its minimum's, those above.
+@final
+class Admission:
+    """What stands in the way of a pod.
 
     Args:
         tree: the groups.
-        group: the one that the pod belongs to.
-        usage: what the pod asks for.
-        firm: whether the pod must not be taken back.
-        rules: what it is held to.
-        freed: what of the usage in the group is given up for it.
+        rules: what pods are held to.
     """
-    node = tree.node(group)
-    asked = [(name, amount, node.cells[name]) for name, amount in usage.amounts.items() if _counts(node, name, amount)]
-    for name, amount, cell in asked:
-        yield from _above_runtime(tree, name, amount, cell, freed, rules)
-    if firm:
-        for name, amount, cell in asked:
-            if node.group is not None and name in node.group.min and cell.firm_used + amount > cell.least:
-                yield Violation(MINIMUM, group, "", "", name, cell.least, cell.firm_used, amount)
-    if rules.check_parents:
-        for name, amount, cell in asked:
-            above = cell.parent
-            while above is not None and above.parent is not None:
-                yield from _above_runtime(tree, name, amount, above, freed, rules)
-                above = above.parent
+
+    __slots__ = ("_rules", "_tree")
+
+    _tree: ElasticTree
+    _rules: AdmissionRules
+
+    def __init__(self, tree: ElasticTree, rules: AdmissionRules) -> None:
+        self._tree = tree
+        self._rules = rules
+
+    def violations(
+        self, group: str, usage: Resource, *, firm: bool = False, freed: Mapping[str, int] = _NOTHING
+    ) -> Iterator[Violation]:
+        """Yield every limit that *usage* more in a group would exceed: the group's, its minimum's, those above.
+
+        Args:
+            group: the one that the pod belongs to.
+            usage: what the pod asks for.
+            firm: whether the pod must not be taken back.
+            freed: what of the usage in the group is given up for it.
+        """
+        node = self._tree.node(group)
+        asked = [
+            (node.cells[name], name, amount) for name, amount in usage.amounts.items() if _counts(node, name, amount)
+        ]
+        for cell, name, amount in asked:
+            yield from self._runtime(cell, name, amount, freed)
+        if firm:
+            yield from _minimum(node, asked)
+        if self._rules.check_parents:
+            for cell, name, amount in asked:
+                for above in _above(cell):
+                    yield from self._runtime(above, name, amount, freed)
+
+    def _runtime(self, cell: Cell, name: str, amount: int, freed: Mapping[str, int]) -> Iterator[Violation]:
+        used = cell.used - freed.get(name, 0)
+        if not self._rules.by_runtime:
+            if used + amount > cell.most:
+                yield Violation(GROUP, cell.name, "", "", name, cell.most, used, amount)
+            return
+        runtime = cell.runtime()
+        if used + amount > runtime:
+            most = self._most(cell, name)
+            told, limit = (Violation, most) if amount > most else (RuntimeViolation, runtime)
+            yield told(GROUP, cell.name, "", "", name, limit, used, amount)
+
+    def _most(self, cell: Cell, name: str) -> int:
+        """Return what a runtime can be at most: no more than any maximum on the way, nor than the cluster has."""
+        top, path = cell.shared_path()
+        total = self._tree.total.amounts.get(name, 0)
+        return min([total if top.parent is None else top.most, *(below.most for _, below in path)])
 
 
 def _counts(node: TreeNode, name: str, amount: int) -> bool:
     return amount > 0 and name in node.cells and node.cells[name].is_limited
 
 
-def _above_runtime(
-    tree: ElasticTree, name: str, amount: int, cell: Cell, freed: Mapping[str, int], rules: AdmissionRules
-) -> Iterator[Violation]:
-    limit = cell.runtime() if rules.by_runtime else cell.most
-    used = cell.used - freed.get(name, 0)
-    if used + amount <= limit:
-        return
-    reach = _reach(tree, name, cell) if rules.by_runtime else limit
-    if amount > reach or not rules.by_runtime:
-        yield Violation(GROUP, cell.name, "", "", name, reach, used, amount)
-    else:
-        yield RuntimeViolation(GROUP, cell.name, "", "", name, limit, used, amount)
-
-
-def _reach(tree: ElasticTree, name: str, cell: Cell) -> int:
-    """Return what a runtime can be at most: no more than any maximum on the way, nor than the cluster has."""
-    reach = cell.most
-    while cell.parent is not None and cell.parent.name != ROOT_GROUP and cell.parent.counts:
+def _above(cell: Cell) -> Iterator[Cell]:
+    """Yield what is above a cell and below the root."""
+    while cell.parent is not None and cell.parent.parent is not None:
         cell = cell.parent
-        reach = min(reach, cell.most)
-    is_shared = cell.competes and cell.parent is not None and cell.parent.parent is None
-    return min(reach, tree.total.amounts.get(name, 0)) if is_shared else reach
+        yield cell
+
+
+def _minimum(node: TreeNode, asked: list[tuple[Cell, str, int]]) -> Iterator[Violation]:
+    """Yield where pods that must not be taken back would use more than the minimum of their group."""
+    named = node.group.min if node.group is not None else Resource()
+    for cell, name, amount in asked:
+        if name in named and cell.firm_used + amount > cell.least:
+            yield Violation(MINIMUM, node.name, "", "", name, cell.least, cell.firm_used, amount)

@@ -201,7 +201,7 @@ class Cell:
                 return
             request = child_request if cell.lends or child_request > cell.least else cell.least
             cell.request = request
-            limited = request if request < cell.most else cell.most
+            limited = min(cell.most, request)
             delta = limited - cell.limited
             if delta:
                 if cell.competes:
@@ -225,21 +225,24 @@ class Cell:
         The root gets what there is for groups. Below a group that does not name the resource it is not shared, and a
         group there gets up to its maximum; so does a built-in group.
         """
-        path = []
-        cell = self
+        top, path = self.shared_path()
+        gets = top.most
+        for pool, cell in path:
+            gets = pool.at_least(cell, gets)
+        if gets != self.limited or (gets < self.least and not self.lends):
+            gets = top.most
+            for pool, cell in path:
+                gets = pool.exactly(cell, gets)
+        return gets
+
+    def shared_path(self) -> tuple[Cell, list[tuple[Pool, Cell]]]:
+        """Return the uppermost cell that shares, and all below it down to this one, each with its pool."""
+        cell, path = self, []
         while cell.competes and cell.parent is not None and cell.parent.counts:
-            path.append(cell)
+            path.append((cell.parent.pool, cell))
             cell = cell.parent
         path.reverse()
-        top = cell
-        gets = top.most
-        for cell in path:
-            gets = cell.parent.pool.at_least(cell, gets)
-        if gets != self.limited:
-            gets = top.most
-            for cell in path:
-                gets = cell.parent.pool.exactly(cell, gets)
-        return gets
+        return cell, path
 
     def scaled_min(self) -> int:
         """Return the minimum, scaled down if the minimums in its pool are more than there is."""

@@ -1,7 +1,7 @@
 """Elastic groups as they are configured: what each is guaranteed, what it may reach, how it competes.
 
-An `ElasticGroup` is an immutable value. It may say what no rule allows (a minimum above the maximum, a negative weight):
-`ugm.elastic.rules` judges it, and the engine takes what it is given.
+An `ElasticGroup` is an immutable value. It may say what no rule allows (a minimum above the maximum, say, or a negative
+weight): `ugm.elastic.rules` judges it, and the engine takes what it is given.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and "API".
 """

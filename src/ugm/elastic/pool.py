@@ -5,13 +5,14 @@ answered in constant time. What there is to share comes with each read.
 
 **At least.** The first round gives a lower bound. So does any guess of who among the hungry is satisfied in the end:
 let their needs be N, and call the others *open*, o in number and W in weight. There are at most as many rounds as
-hungry, h, and in each the rounding moves a cell by less than one unit. If L is dealt per weight in all, nobody gets more
-than its weight times L plus h, so that what is left is at most N + W L + o h; and who is not satisfied gets more than
-its weight times L less h. A cell of weight w is therefore satisfied, or gets at least w (left - N - o h) / W - h.
-The guess is that of the last time when the rounds were dealt, corrected whenever a cell is read.
+hungry, h, and in each the rounding moves a cell by less than one unit. If L is dealt per weight in all, nobody gets
+more than its weight times L plus h, so that what is left is at most N + W L + o h; and who is not satisfied gets more
+than its weight times L less h. A cell of weight w is therefore satisfied, or gets at least
+w (left - N - o h) / W - h. The guess is that of the last time when the rounds were dealt, corrected whenever a cell is
+read.
 
-**Exactly.** Where a lower bound is not enough the rounds are dealt, for all the hungry at once. What they miss is kept for
-as long as it cannot have changed: how much more than it gets somebody asks for changes nothing for the others.
+**Exactly.** Where a lower bound is not enough the rounds are dealt, for all the hungry at once. What they miss is kept
+for as long as it cannot have changed: how much more than it gets somebody asks for changes nothing for the others.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ class Pool:
         self._guess(cell, is_open=True)
         rest = left - self._needs + self._open_needs - len(self._open) * rounds
         first, all_rounds = weight * left // self._weights, weight * rest // self._open_weights - rounds
-        dealt = first if first > all_rounds else all_rounds
+        dealt = max(all_rounds, first)
         if dealt < need:
             return dealt
         self._guess(cell, is_open=False)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, final
 
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.elastic.admission import GROUP, AdmissionRules, violations
+from ugm.elastic.admission import GROUP, Admission, AdmissionRules
 from ugm.elastic.errors import GroupError, Refusal
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup
 from ugm.elastic.pods import Held, Pod, PodLedger
@@ -48,11 +48,11 @@ class ElasticQuota:
       elastic group 'service': 3 gpu requested, 0 of 2 used, 1 too much
     """
 
-    __slots__ = ("_ledger", "_preempt_in_default", "_rules", "tree")
+    __slots__ = ("_admission", "_ledger", "_preempt_in_default", "tree")
 
     tree: ElasticTree
     _ledger: PodLedger
-    _rules: AdmissionRules
+    _admission: Admission
     _preempt_in_default: bool
 
     def __init__(
@@ -60,7 +60,7 @@ class ElasticQuota:
     ) -> None:
         self.tree = tree
         self._ledger = PodLedger(tree.groups)
-        self._rules = rules
+        self._admission = Admission(tree, rules)
         self._preempt_in_default = preempt_in_default
 
     # --- groups -------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class ElasticQuota:
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         group = self.group_of(pod)
-        return violations(self.tree, group, pod.usage, firm=not pod.preemptible, rules=self._rules, freed=freed)
+        return self._admission.violations(group, pod.usage, firm=not pod.preemptible, freed=freed)
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.

@@ -3,8 +3,8 @@
 Each rule yields what it finds; the first finding is the one that the original would report. Rules that need an earlier
 one to hold are passed over when it does not. Nothing here changes anything.
 
-Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit"; the rules beyond it are those of its
-webhooks. A group below itself, which they let pass, is refused.
+Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit"; the rules beyond it are those of
+its webhooks. A group below itself, which they let pass, is refused.
 """
 
 from __future__ import annotations
@@ -221,7 +221,9 @@ def _sums(
             most = parent.min.amounts.get(name, 0)
             if total > most:
                 told = f"{format_amount(name, total)} {name}, min of {parent.name!r} {format_amount(name, most)}"
-                yield Refusal(group.name, "siblings_min_exceeds_parent_min", f"it and its siblings are guaranteed {told}")
+                yield Refusal(
+                    group.name, "siblings_min_exceeds_parent_min", f"it and its siblings are guaranteed {told}"
+                )
     for name in {name: None for child in children for name in child.min.amounts}:
         total, least = sum(child.min.amounts.get(name, 0) for child in children), group.min.amounts.get(name, 0)
         if total > least:

@@ -121,9 +121,7 @@ def scaled(available: int, least: int, min_sum: int) -> int:
     return max(available, 0) * least // min_sum
 
 
-def deal(
-    first: Sequence[int], who: Sequence[WhoT], weights: Sequence[int], needs: Sequence[int]
-) -> dict[WhoT, int]:
+def deal(first: Sequence[int], who: Sequence[WhoT], weights: Sequence[int], needs: Sequence[int]) -> dict[WhoT, int]:
     """Deal in rounds until nothing is left or nobody hungry, and return what the hungry still miss.
 
     The same rounds as in `share`, for those who need no account of them.
@@ -142,7 +140,11 @@ def deal(
         needs = list(map(sub, needs, parts))
         left = -sum([need for need in needs if need < 0])
         hungry = [need > 0 for need in needs]
-        who, weights, needs = list(compress(who, hungry)), list(compress(weights, hungry)), list(compress(needs, hungry))
+        who, weights, needs = (
+            list(compress(who, hungry)),
+            list(compress(weights, hungry)),
+            list(compress(needs, hungry)),
+        )
         if not left:
             break
         parts = deal_once(left, weights)

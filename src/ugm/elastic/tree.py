@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
-from ugm.elastic.cell import BOUNDLESS, UNLIMITED_TERMS, Cell, Terms
+from ugm.elastic.cell import UNLIMITED_TERMS, Cell, Terms
 from ugm.elastic.errors import GroupError, Refusal
 from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, parent_of
 from ugm.errors import RequestError
@@ -109,7 +109,9 @@ class ElasticTree:
     _total: Resource
     _scales: bool
 
-    def __init__(self, total: Resource = _NOTHING, groups: Iterable[ElasticGroup] = (), *, scale_min: bool = True) -> None:
+    def __init__(
+        self, total: Resource = _NOTHING, groups: Iterable[ElasticGroup] = (), *, scale_min: bool = True
+    ) -> None:
         self._scales = scale_min
         self._total = _NOTHING
         self.root = TreeNode(ROOT_GROUP, None, None)
@@ -161,6 +163,18 @@ class ElasticTree:
             cell = self.nodes[name].cells.get(resource)
             served += cell.used if cell else 0
         self._cell(self.root, resource).most = self._total.amounts.get(resource, 0) - served
+
+    def copy(self) -> ElasticTree:
+        """Return a tree of its own with the same groups, and the same asked for and used. Costs all groups."""
+        twin = ElasticTree(self._total, self.groups, scale_min=self._scales)
+        for name, node in self.nodes.items():
+            for resource, cell in node.cells.items():
+                (request, firm_request), (used, firm_used) = cell.own(asks=True), cell.own(asks=False)
+                if request:
+                    twin.change_request(name, Resource({resource: request}), firm=Resource({resource: firm_request}))
+                if used:
+                    twin.change_used(name, Resource({resource: used}), firm=Resource({resource: firm_used}))
+        return twin
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +277,7 @@ class ElasticTree:
                 changed.
         """
         node = self.node(name)
-        if firm.amounts or any([amount < 0 for amount in delta.amounts.values()]):
+        if firm.amounts or min(delta.amounts.values(), default=0) < 0:
             _check_counts("ask for", node, delta, firm)
         for resource, amount in delta.amounts.items():
             cell = node.cells.get(resource) or self._cell(node, resource)
