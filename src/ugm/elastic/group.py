@@ -8,11 +8,12 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ugm.resources import Resource
 
-__all__ = ["BUILT_IN", "DEFAULT_GROUP", "ROOT_GROUP", "SYSTEM_GROUP", "ElasticGroup", "parent_of"]
+__all__ = ["BUILT_IN", "DEFAULT_GROUP", "ROOT_GROUP", "SYSTEM_GROUP", "ElasticGroup", "parent_of", "parents_first"]
 
 #: Above all groups. It has no limits; what it shares out is the cluster.
 ROOT_GROUP: Final = "koordinator-root-quota"
@@ -77,3 +78,20 @@ class ElasticGroup(NamedTuple):
 def parent_of(group: ElasticGroup) -> str:
     """Return the name of the group above."""
     return group.parent or ROOT_GROUP
+
+
+def parents_first(groups: Iterable[ElasticGroup]) -> list[ElasticGroup]:
+    """Return groups in their order, but every parent before its children.
+
+    Groups whose parent is not among those that follow from the root come last: they have no place in a tree.
+    """
+    below: dict[str, list[ElasticGroup]] = {}
+    for group in groups:
+        below.setdefault(ROOT_GROUP if group.name in BUILT_IN else parent_of(group), []).append(group)
+    ordered: list[ElasticGroup] = []
+    waiting = [ROOT_GROUP]
+    while waiting:
+        children = below.pop(waiting.pop(), [])
+        ordered += children
+        waiting += [child.name for child in reversed(children)]
+    return ordered + [group for rest in below.values() for group in rest]

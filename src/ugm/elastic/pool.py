@@ -237,7 +237,7 @@ class Pool:
 
         It is not in force, but the configured one is, where nothing is short: where there is as much as is asked for.
         """
-        if self._scales and available < self.mins:
+        if self._scales and 0 < self.mins > available:
             return scaled(available, cell.least, self.mins)
         return cell.least
 

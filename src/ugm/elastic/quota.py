@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.elastic.admission import GROUP, Admission, AdmissionRules
@@ -24,6 +24,8 @@ from ugm.errors import RequestError
 from ugm.resources import Resource
 
 __all__ = ["ElasticQuota"]
+
+AnswerT = TypeVar("AnswerT")
 
 _DEFAULT_RULES: Final = AdmissionRules()
 
@@ -115,6 +117,10 @@ class ElasticQuota:
     def pods_in(self, group: str) -> tuple[Pod, ...]:
         """Return the pods that are counted in a group, in the order of their arrival."""
         return tuple(held.pod for held in self._ledger.pods_in(group))
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is a pod of this name."""
+        return name in self._ledger.pods
 
     def is_running(self, name: str) -> bool:
         """Return whether a pod uses what it asks for.
@@ -219,6 +225,30 @@ class ElasticQuota:
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         group = self.group_of(pod)
         return self._admission.violations(group, pod.usage, firm=not pod.preemptible, freed=freed)
+
+    def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
+        """Return an answer as it is while a pod that is not counted is expected; afterwards everything is as before."""
+        held = Held(pod, self.group_of(pod))
+        self._ask(held, 1)
+        try:
+            return answer()
+        finally:
+            self._ask(held, -1)
+
+    def if_gone(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
+        """Return an answer as it is while some pods are not counted; afterwards everything is as before.
+
+        Raises:
+            RequestError: one of them is unknown.
+        """
+        gone = [self._held(name) for name in names]
+        for held in gone:
+            self._count(held, -1)
+        try:
+            return answer()
+        finally:
+            for held in gone:
+                self._count(held, 1)
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.

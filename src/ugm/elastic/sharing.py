@@ -109,11 +109,11 @@ def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> S
 
 def is_short(available: int, min_sum: int, wanted_sum: int) -> bool:
     """Return whether minimums have to be scaled: both they and what is asked for are more than there is."""
-    return available < min_sum and available < wanted_sum
+    return 0 < min_sum > available < wanted_sum
 
 
 def scaled(available: int, least: int, min_sum: int) -> int:
-    """Return a minimum in proportion to what there is, rounded down.
+    """Return a minimum in proportion to what there is, rounded down; the sum of the minimums is more than nothing.
 
     >>> scaled(100, 40, 120)
     33

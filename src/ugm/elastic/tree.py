@@ -15,7 +15,7 @@ from typing import Final, final
 
 from ugm.elastic.cell import UNLIMITED_TERMS, Cell, Terms
 from ugm.elastic.errors import GroupError, Refusal
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, parent_of
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, parent_of, parents_first
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -82,7 +82,7 @@ class ElasticTree:
 
     Args:
         total: what the cluster has; a missing name is nothing.
-        groups: with every parent before its children.
+        groups: in any order.
         scale_min: whether minimums are scaled down in proportion where they are more than there is.
 
     Raises:
@@ -119,7 +119,7 @@ class ElasticTree:
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = TreeNode(name, None, self.root)
         self.set_total(total)
-        for group in groups:
+        for group in parents_first(groups):
             self.put(group)
 
     @property
