@@ -118,7 +118,7 @@ class Naive:
         mins = {group.name: group.min.get(resource, 0) for group in below}
         scaled = dict(mins)
         known = NO_TOTAL not in self.defects or parent != ROOT_GROUP or resource in self.ever
-        if self.scale and known and available < sum(mins.values()):
+        if self.scale and known and 0 < sum(mins.values()) > available:
             share = Fraction(max(available, 0), sum(mins.values()))
             scaled = {name: int(least * share) for name, least in mins.items()}
         claims = sum(wanted[g.name] if g.allow_lent else max(wanted[g.name], mins[g.name]) for g in below)
