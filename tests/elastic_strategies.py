@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ugm import Resource
 from ugm.elastic import ROOT_GROUP, ElasticGroup, Sharer
 
-__all__ = ["RESOURCES", "amounts", "sharers", "trees", "valid_trees"]
+__all__ = ["RESOURCES", "amounts", "counts", "sharers", "trees", "valid_trees"]
 
 RESOURCES = ("cpu", "gpu")
 
@@ -16,16 +16,20 @@ counts = st.one_of(st.integers(0, 12), st.integers(0, 1000), st.integers(0, 2**7
 weights = st.one_of(st.just(0), st.integers(1, 5), st.integers(1, 2**70))
 
 
-def amounts(numbers: st.SearchStrategy[int] = st.integers(0, 40)) -> st.SearchStrategy[Resource]:  # noqa: B008 - a strategy never changes
+#: How much of each resource a group asks for, unless it is said.
+few = st.integers(0, 40)
+
+
+def amounts(numbers: st.SearchStrategy[int] = few) -> st.SearchStrategy[Resource]:
     """Return vectors of a few resources."""
     return st.dictionaries(st.sampled_from(RESOURCES), numbers).map(Resource)
 
 
-def sharers(names: str = "abcdefgh", *, lends: st.SearchStrategy[bool] = st.booleans()) -> st.SearchStrategy[list[Sharer]]:  # noqa: B008 - a strategy never changes
+def sharers(names: str = "abcdefgh") -> st.SearchStrategy[list[Sharer]]:
     """Return who shares one resource; a group that does not lend asks for its minimum at least."""
 
     def made(name: str) -> st.SearchStrategy[Sharer]:
-        drawn = st.builds(Sharer, st.just(name), counts, counts, weights, lends)
+        drawn = st.builds(Sharer, st.just(name), counts, counts, weights, st.booleans())
         return drawn.map(lambda one: one if one.lends else one._replace(wanted=max(one.wanted, one.min)))
 
     picked = st.lists(st.sampled_from(names), unique=True, min_size=1)

@@ -115,7 +115,10 @@ def test_shortage_of_firm_pods() -> None:
     quota = ElasticQuota(ElasticTree(Resource(cpu=60), [ElasticGroup("a", "", Resource(cpu=5), Resource(cpu=60))]))
     quota.expect(Pod("p", Resource(cpu=6), "a", preemptible=False))
 
-    assert shortage(quota.tree, quota.check(Pod("p", Resource(cpu=6), "a", preemptible=False)).violations[0]).borrowers == ()
+    assert (
+        shortage(quota.tree, quota.check(Pod("p", Resource(cpu=6), "a", preemptible=False)).violations[0]).borrowers
+        == ()
+    )
 
 
 def test_shortage_of_something_else(tree: ElasticTree) -> None:

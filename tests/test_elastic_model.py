@@ -11,9 +11,9 @@ from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 SUE = UserGroup("sue")
 
 
-def claim(name: str, cpu: int = 10, *, group: str = "a", **options: int) -> Claim:
+def claim(name: str, cpu: int = 10, *, group: str = "a", priority: int = 0) -> Claim:
     """Return a claim of an application in a group."""
-    return Claim(name, "app", Resource(cpu=cpu), "root.q", SUE, {GROUP_TAG: group}, **options)
+    return Claim(name, "app", Resource(cpu=cpu), "root.q", SUE, {GROUP_TAG: group}, priority)
 
 
 @pytest.fixture(name="model")

@@ -19,10 +19,14 @@ def quota(*pods: Pod, most: Resource = HUNDRED, total: Resource = HUNDRED) -> El
     return made
 
 
-def pod(name: str, cpu: int = 10, *, memory: int = 0, priority: int = 0, started: int | None = 0, firm: bool = False) -> Pod:
+def pod(name: str, cpu: int = 10, memory: int = 0, priority: int = 0, started: int | None = 0) -> Pod:
     """Return a pod of the group ``a``."""
-    usage = Resource(cpu=cpu, memory=memory).without_zeros()
-    return Pod(name, usage, "a", priority=priority, started=started, preemptible=not firm)
+    return Pod(name, Resource(cpu=cpu, memory=memory).without_zeros(), "a", priority=priority, started=started)
+
+
+def firm(name: str, cpu: int) -> Pod:
+    """Return a pod that must not be taken back."""
+    return pod(name, cpu)._replace(preemptible=False)
 
 
 def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, ...]:
@@ -54,7 +58,7 @@ def test_youngest_goes_first() -> None:
 
 def test_firm_pods_stay() -> None:
     """What must not be taken back is not taken back; the plan says what remains above the runtime."""
-    one = quota(pod("firm", 50, firm=True), pod("x"))
+    one = quota(firm("firm", 50), pod("x"))
     one.tree.set_total(Resource(cpu=20, memory=100))
     plan = one.plan_revoke("a")
 
@@ -154,16 +158,18 @@ def test_preemption_takes_the_least_important() -> None:
 
 def test_nobody_of_equal_priority_gives_way() -> None:
     """Only lower priorities give way, and only pods that may be taken back."""
-    one = full(pod("equal", 20, priority=9), pod("firm", 20, firm=True))
+    one = full(pod("equal", 20, priority=9), firm("firm", 20))
     plan = one.plan_preemption(pod("urgent", 10, priority=9))
 
     assert not plan
-    assert [str(each) for each in plan.violations] == ["elastic group 'a': 10 cpu requested, 40 of 40 used, 10 too much"]
+    assert [str(each) for each in plan.violations] == [
+        "elastic group 'a': 10 cpu requested, 40 of 40 used, 10 too much"
+    ]
 
 
 def test_nobody_goes_in_vain() -> None:
     """If all who may give way are not enough, nobody does."""
-    one = full(pod("low", 10), pod("firm", 30, firm=True))
+    one = full(pod("low", 10), firm("firm", 30))
 
     assert one.plan_preemption(pod("urgent", 20, priority=9)).victims == ()
 

@@ -62,8 +62,10 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
         (
             ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
             [
-                "elastic group 'x': it and its siblings are guaranteed 50001m vcore, min of 'dept' 50 "
-                "[siblings_min_exceeds_parent_min]"
+                (
+                    "elastic group 'x': it and its siblings are guaranteed 50001m vcore, min of 'dept' 50 "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
             ],
         ),
         (
@@ -71,8 +73,10 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
             [
                 "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
                 "elastic group 'x': min names what min of 'dept' does not [min_keys_not_in_parent]",
-                "elastic group 'x': it and its siblings are guaranteed 1 memory, min of 'dept' 0 "
-                "[siblings_min_exceeds_parent_min]",
+                (
+                    "elastic group 'x': it and its siblings are guaranteed 1 memory, min of 'dept' 0 "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
             ],
         ),
         (
@@ -115,7 +119,10 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
     ("group", "reasons"),
     [
         (ElasticGroup("x"), ["elastic group 'x': there is no such group [not_found]"]),
-        (ElasticGroup(SYSTEM_GROUP, max=MOST), [f"elastic group '{SYSTEM_GROUP}': the group is built in [forbidden_modify]"]),
+        (
+            ElasticGroup(SYSTEM_GROUP, max=MOST),
+            [f"elastic group '{SYSTEM_GROUP}': the group is built in [forbidden_modify]"],
+        ),
         (
             DEPARTMENT._replace(is_parent=False),
             ["elastic group 'dept': 'team' is below it [is_parent_with_children]"],
@@ -123,7 +130,12 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
         (DEPARTMENT._replace(parent="dept"), ["elastic group 'dept': 'dept' is the group itself, or below it [cycle]"]),
         (
             DEPARTMENT._replace(min=Resource(vcore=1000)),
-            ["elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 1 [children_min_exceeds_min]"],
+            [
+                (
+                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 1 "
+                    "[children_min_exceeds_min]"
+                ),
+            ],
         ),
         (
             DEPARTMENT._replace(min=Resource(), tree_id="t"),
@@ -131,7 +143,10 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
                 "elastic group 'dept': the group belongs to the tree '' [tree_id_changed]",
                 "elastic group 'dept': 'team' belongs to another tree [tree_id_child_mismatch]",
                 "elastic group 'dept': min of 'team' names what min does not [min_keys_not_in_parent]",
-                "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 0 [children_min_exceeds_min]",
+                (
+                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 0 "
+                    "[children_min_exceeds_min]"
+                ),
             ],
         ),
     ],
@@ -155,7 +170,8 @@ def test_group_below_its_own_child(quota: ElasticQuota) -> None:
 @pytest.mark.parametrize("mark", ["force_update", "is_root"])
 def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
     """A group marked so may be guaranteed more than the group above."""
-    quota.create(ElasticGroup("x", "dept", Resource(vcore=90_000), MOST)._replace(**{mark: True}))
+    group = ElasticGroup("x", "dept", Resource(vcore=90_000), MOST)
+    quota.create(group._replace(force_update=mark == "force_update", is_root=mark == "is_root"))
 
     assert quota.tree.node("x").group is not None
 

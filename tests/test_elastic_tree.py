@@ -9,9 +9,9 @@ from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, E
 from ugm.elastic.group import parents_first
 
 
-def group(name: str, parent: str = "", least: int = 0, most: int = 100, **options: bool) -> ElasticGroup:
+def group(name: str, parent: str = "", least: int = 0, most: int = 100) -> ElasticGroup:
     """Return a group with amounts of ``cpu``."""
-    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=most), **options)
+    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=most))
 
 
 @pytest.fixture(name="tree")
@@ -43,7 +43,11 @@ def test_request_is_limited_by_every_maximum() -> None:
     tree.change_request("b", Resource(cpu=5))
     shown = status(tree, "p")
 
-    assert (shown.request, shown.limited_request, shown.runtime) == (Resource(cpu=25), Resource(cpu=25), Resource(cpu=25))
+    assert (shown.request, shown.limited_request, shown.runtime) == (
+        Resource(cpu=25),
+        Resource(cpu=25),
+        Resource(cpu=25),
+    )
     tree.change_request("b", Resource(cpu=15))
     assert status(tree, "p").to_dict()["limited_request"] == {"cpu": 30}
 
@@ -123,7 +127,10 @@ def test_drop(tree: ElasticTree) -> None:
         (lambda tree: tree.put(group("p", "a")), "elastic group 'p': 'a' is the group itself, or below it [cycle]"),
         (lambda tree: tree.drop("p"), "elastic group 'p': 'a' is below it [has_children]"),
         (lambda tree: tree.drop("x"), "elastic group 'x': there is no such group [not_found]"),
-        (lambda tree: tree.drop(DEFAULT_GROUP), f"elastic group '{DEFAULT_GROUP}': a built-in group stays [forbidden_delete]"),
+        (
+            lambda tree: tree.drop(DEFAULT_GROUP),
+            f"elastic group '{DEFAULT_GROUP}': a built-in group stays [forbidden_delete]",
+        ),
         (lambda tree: tree.runtime("x"), "elastic group 'x': there is no such group [not_found]"),
     ],
 )

@@ -64,7 +64,12 @@ def test_document() -> None:
 
 @pytest.mark.parametrize(
     "weight",
-    ["{cpu:4, memory: 8Gi}", '{"cpu": 4, "memory": "8Gi"}', {"cpu:4": None, "memory": "8Gi"}, {"cpu": 4, "memory": "8Gi"}],
+    [
+        "{cpu:4, memory: 8Gi}",
+        '{"cpu": 4, "memory": "8Gi"}',
+        {"cpu:4": None, "memory": "8Gi"},
+        {"cpu": 4, "memory": "8Gi"},
+    ],
 )
 def test_weights_in_every_spelling(weight: object) -> None:
     """Weights are read from JSON, from the document's looser spelling, and from what YAML makes of it."""
@@ -89,7 +94,14 @@ def test_current_labels() -> None:
     )
 
     assert read == ElasticGroup(
-        "a", "p", allow_lent=False, is_parent=True, namespaces=("x", "y"), tree_id="t", is_root=True, strict_max=("vcore",)
+        "a",
+        "p",
+        allow_lent=False,
+        is_parent=True,
+        namespaces=("x", "y"),
+        tree_id="t",
+        is_root=True,
+        strict_max=("vcore",),
     )
 
 
@@ -176,19 +188,26 @@ def test_written_as_today() -> None:
 
 
 names = st.text("abc-", min_size=1, max_size=6)
-vectors = st.dictionaries(st.sampled_from(["vcore", "memory", "nvidia.com/gpu"]), st.integers(0, 2**63 - 1)).map(Resource)
-
-
-@given(
-    st.tuples(names, names, vectors, vectors, st.none() | vectors.filter(len), st.booleans(), st.booleans()),
-    st.lists(names, unique=True).map(tuple),
-    st.none() | names,
-    st.tuples(st.booleans(), st.booleans()),
+vectors = st.dictionaries(st.sampled_from(["vcore", "memory", "nvidia.com/gpu"]), st.integers(0, 2**63 - 1)).map(
+    Resource
 )
-def test_written_and_read(
-    drawn: tuple[Any, ...], listed: tuple[str, ...], tree_id: str | None, marks: tuple[bool, bool]
-) -> None:
-    """Whatever is written is read as the same group."""
-    group = ElasticGroup(*drawn, namespaces=listed, tree_id=tree_id, is_root=marks[0], force_update=marks[1])
+groups = st.tuples(
+    names,
+    names,
+    vectors,
+    vectors,
+    st.none() | vectors.filter(len),
+    st.booleans(),
+    st.booleans(),
+    st.lists(names, unique=True).map(tuple),
+    st.just("") | names,
+    st.none() | names,
+    st.booleans(),
+    st.booleans(),
+).map(lambda drawn: ElasticGroup(*drawn))
 
+
+@given(groups)
+def test_written_and_read(group: ElasticGroup) -> None:
+    """Whatever is written is read as the same group."""
     assert read_elastic_quota(yaml.safe_load(yaml.safe_dump(write_elastic_quota(group)))) == group

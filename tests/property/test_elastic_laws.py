@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,7 +68,7 @@ def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
 
 @given(valid_scenes)
 def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource, Wanted]) -> None:
-    """In a tree that obeys the rules, and a cluster of which the minimums of the first level fit, so does every group."""
+    """In a tree that obeys the rules, in a cluster that the uppermost minimums fit, everybody has its minimum."""
     groups, total, wanted = scene
     first = [group for group in groups if group.parent == ROOT_GROUP]
     enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
@@ -79,7 +81,7 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
 
 @given(counts, sharers())
 def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) -> None:
-    """A runtime is at most the request, and at least nothing; the request of who does not lend is at least its minimum."""
+    """A runtime is at most the request, at least nothing; who does not lend asks for at least its minimum."""
     shared = share(available, given)
 
     assert all(0 <= shared.runtime[one.name] <= one.wanted for one in given)
@@ -102,7 +104,7 @@ def test_no_more_than_there_is(available: int, given: list[Sharer]) -> None:
 
 @given(counts, sharers())
 def test_only_minimums_exceed_what_there_is(available: int, given: list[Sharer]) -> None:
-    """Without scaling, what everybody gets exceeds what there is only if the granted minimums alone do, and nobody borrows."""
+    """Without scaling, runtimes exceed what there is only if granted minimums alone do, and nobody borrows."""
     shared = share(available, given, scale=False)
 
     if shared.unused < 0:
@@ -195,11 +197,11 @@ def test_order_of_events_does_not_matter(
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     other = ElasticTree(scale_min=scale)
-    events = [lambda: other.set_total(total)]
     for group in groups:
         other.put(group._replace(parent=ROOT_GROUP, min=Resource(), max=Resource(cpu=1)))
-    events += [lambda group=group: other.put(group) for group in groups]
-    events += [lambda name=name, request=request: other.change_request(name, request) for name, request in wanted.items()]
+    events: list[Callable[[], None]] = [partial(other.set_total, total)]
+    events += [partial(other.put, group) for group in groups]
+    events += [partial(other.change_request, name, request) for name, request in wanted.items()]
     draw.shuffle(events)
     for event in events:
         event()
@@ -257,7 +259,9 @@ def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted
 
 
 @given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
-def test_nobody_is_driven_below_its_minimum(scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]) -> None:
+def test_nobody_is_driven_below_its_minimum(
+    scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]
+) -> None:
     """Where the minimums fit, nothing is taken from a group that uses no more than its minimum."""
     groups, total, _ = scene
     first = [group for group in groups if group.parent == ROOT_GROUP]

@@ -25,7 +25,7 @@ groups = st.tuples(
 
 
 class ElasticMachine(RuleBasedStateMachine):
-    """Groups come, change, move and go; requests, usage and the total rise and fall; and all of it is read at any time."""
+    """Groups come, change, move and go; requests, usage and the total rise and fall; all is read at any time."""
 
     @initialize(total=amounts(st.integers(0, 150)), scale=st.booleans())
     def start(self, total: Resource, scale: bool) -> None:  # noqa: FBT001 - hypothesis passes it by name

@@ -12,6 +12,7 @@ from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.revoke import OveruseClock, RevokePlan
 from ugm.elastic.sharing import Round, Shared, Sharer, share
 from ugm.elastic.status import GroupStatus, status
+from ugm.elastic.table import table
 from ugm.elastic.tree import ElasticTree
 from ugm.elastic.whatif import RuntimeChange, what_if
 
@@ -44,6 +45,7 @@ __all__ = [
     "share",
     "shortage",
     "status",
+    "table",
     "verify",
     "what_if",
 ]
