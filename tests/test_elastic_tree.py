@@ -96,6 +96,20 @@ def test_total(tree: ElasticTree) -> None:
     assert tree.total == Resource()
 
 
+@pytest.mark.parametrize("larger", [70, 95, 101, 1000])
+def test_total_up_and_back(larger: int) -> None:
+    """A cluster that has been larger for a while gives everybody what it gave before."""
+    tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
+    for name, asked in (("a", 30), ("b", 31), ("c", 40)):
+        tree.change_request(name, Resource(cpu=asked))
+    before = cpu(tree, "a", "b", "c")
+    tree.set_total(Resource(cpu=larger))
+    cpu(tree, "a")
+    tree.set_total(Resource(cpu=50))
+
+    assert cpu(tree, "c", "b", "a") == before[::-1] == [16, 17, 17]
+
+
 def test_move(tree: ElasticTree) -> None:
     """A group moves with what is below it and all that is asked for and used there."""
     tree.change_request("a", Resource(cpu=30))
@@ -224,6 +238,7 @@ def test_any_height() -> None:
     """A tree may be as high as one likes."""
     chain = [group("g0")] + [group(f"g{number}", f"g{number - 1}") for number in range(1, 3000)]
     tree = ElasticTree(Resource(cpu=10), chain)
-    tree.change_request("g2999", Resource(cpu=7))
+    tree.change_request("g2999", Resource(cpu=7, memory=7))
 
     assert cpu(tree, "g0", "g2999") == [7, 7]
+    assert tree.request("g0") == Resource(cpu=7)

@@ -38,7 +38,7 @@ class ElasticGroup(NamedTuple):
 
     #: Unique among all groups.
     name: str
-    #: The group above; the empty text stands for `ROOT_GROUP`.
+    #: The group above; the empty text stands for `ugm.elastic.ROOT_GROUP`.
     parent: str = ROOT_GROUP
     #: What the group is guaranteed; a missing name is nothing.
     min: Resource = _NOTHING

@@ -162,14 +162,16 @@ class Pool:
         self._short = None
 
     def _guess(self, cell: PoolCell, *, is_open: bool) -> None:
-        if (cell in self._open) is not is_open:
-            sign = 1 if is_open else -1
-            self._open_needs += sign * (cell.limited - cell.least)
-            self._open_weights += sign * cell.weight
-            if is_open:
-                self._open[cell] = 0
-            else:
-                del self._open[cell]
+        if (cell in self._open) is is_open:
+            return
+        sign = 1 if is_open else -1
+        self._open_needs += sign * (cell.limited - cell.least)
+        self._open_weights += sign * cell.weight
+        if is_open:
+            self._open[cell] = 0
+        elif self._open.pop(cell):
+            # What it missed when the rounds were last dealt is no longer known.
+            self._dealt = -1
 
     def at_least(self, cell: PoolCell, available: int) -> int:
         """Return a lower bound of what a cell gets of *available* or of more, in constant time.

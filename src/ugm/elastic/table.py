@@ -35,7 +35,7 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
     a    4        6        8    8  ========|===....
     b    4        2        2    8  ====    |
     """
-    shown = list(_groups(tree.root, resource, 0))
+    shown = list(_groups(tree.root, resource))
     rows = [(f"{'  ' * depth}{node.name}", *_texts(node, resource)) for depth, node in shown]
     widths = [max(len(row[column]) for row in [_HEAD, *rows]) for column in range(len(_HEAD))]
     total = max(tree.total.get(resource, 0), 1)
@@ -43,13 +43,14 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
     return "\n".join(_line(row, widths, bar) for row, bar in zip([_HEAD, *rows], bars, strict=True))
 
 
-def _groups(node: TreeNode, resource: str, depth: int) -> Iterator[tuple[int, TreeNode]]:
-    waiting = [(depth, child) for child in node.children.values()]
+def _groups(root: TreeNode, resource: str) -> Iterator[tuple[int, TreeNode]]:
+    """Yield every group that shares a resource, with its depth, below the one above it."""
+    waiting = [(0, child) for child in reversed(root.children.values())]
     while waiting:
-        depth, node = waiting.pop(0)
+        depth, node = waiting.pop()
         if node.name not in BUILT_IN and resource in node.cells and node.cells[resource].is_shared:
             yield depth, node
-        waiting[:0] = [(depth + 1, child) for child in node.children.values()]
+        waiting += [(depth + 1, child) for child in reversed(node.children.values())]
 
 
 def _texts(node: TreeNode, resource: str) -> list[str]:

@@ -35,7 +35,7 @@ class TreeNode:
     group: ElasticGroup | None
     #: None for the root.
     parent: TreeNode | None
-    #: By name, in the order of their creation.
+    #: By name, in the order in which they were put there.
     children: dict[str, TreeNode]
     #: The sums of their minimums.
     child_mins: dict[str, int]
@@ -247,19 +247,25 @@ class ElasticTree:
         return node
 
     def _cell(self, node: TreeNode, resource: str) -> Cell:
-        cell = node.cells.get(resource)
-        if cell is None:
-            competes = node.name not in BUILT_IN
-            # Wherever a built-in group stands, it is served from the root.
-            parent = node.parent if competes else self.root
-            above = None if parent is None or parent is node else self._cell(parent, resource)
-            cell = Cell(node.name, node.terms(resource), competes=competes, scales=self._scales)
+        """Return the cell of a group, made with all that it takes above it if there is none."""
+        missing: list[TreeNode] = []
+        at: TreeNode | None = node
+        while at is not None and resource not in at.cells:
+            missing.append(at)
+            at = self._above(at)
+        for each in reversed(missing):
+            cell = Cell(each.name, each.terms(resource), competes=each.name not in BUILT_IN, scales=self._scales)
+            above = self._above(each)
             if above is None:
                 cell.most = 0
             else:
-                cell.attach(above)
-            node.cells[resource] = cell
-        return cell
+                cell.attach(above.cells[resource])
+            each.cells[resource] = cell
+        return node.cells[resource]
+
+    def _above(self, node: TreeNode) -> TreeNode | None:
+        """Return whom a group feeds: wherever a built-in group stands, it is served from the root."""
+        return self.root if node.name in BUILT_IN and node is not self.root else node.parent
 
     # --- what is asked for and used -----------------------------------------------------------------------------------
 
