@@ -15,9 +15,9 @@ from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup
 
 __all__ = ["IDLE_SCALING", "NO_TOTAL", "STALE_NAMES", "Naive"]
 
-#: Minimums are scaled below a parent that gets little because little is asked of it (Q2).
+#: Minimums are scaled below a parent that gets little because little is asked of it.
 IDLE_SCALING: Final = "idle scaling"
-#: A resource that the cluster does not have is granted up to the minimum (Q12).
+#: A resource that the cluster does not have is granted up to the minimum.
 NO_TOTAL: Final = "no total"
 #: A resource goes on being counted when the maximum names it no more, and what was asked before it did is lost.
 STALE_NAMES: Final = "stale names"

@@ -24,7 +24,7 @@ def gets(tree: ElasticTree, *names: str) -> list[int]:
 
 
 def test_minimum_of_a_new_group_counts_at_once() -> None:
-    """Q1: a group that does not lend asks for its minimum from its creation on, also where that is scaled down."""
+    """A group that does not lend asks for its minimum from its creation on, also where that is scaled down."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), allow_lent=False)]
     )
@@ -35,7 +35,7 @@ def test_minimum_of_a_new_group_counts_at_once() -> None:
 
 
 def test_lowered_minimum_counts_at_once() -> None:
-    """Q1: a group that does not lend gives up a lowered minimum without being asked anything."""
+    """A group that does not lend gives up a lowered minimum without being asked anything."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), allow_lent=False)]
     )
@@ -45,7 +45,7 @@ def test_lowered_minimum_counts_at_once() -> None:
 
 
 def test_minimum_below_an_idle_parent() -> None:
-    """Q2: a request within its minimum is granted, though its group has no weight and its parent is partly idle."""
+    """A request within its minimum is granted, though its group has no weight and its parent is partly idle."""
     groups = [
         ElasticGroup("p", min=Resource(cpu=40), max=Resource(cpu=100), is_parent=True),
         ElasticGroup("a", "p", min=Resource(cpu=20), max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1)),
@@ -58,7 +58,7 @@ def test_minimum_below_an_idle_parent() -> None:
 
 
 def test_a_group_takes_away_what_it_brought() -> None:
-    """Q3: with a group goes what its maximum let through of its request; its siblings keep theirs."""
+    """With a group goes what its maximum let through of its request; its siblings keep theirs."""
     groups = [
         ElasticGroup("p", max=Resource(cpu=100)),
         ElasticGroup("a", "p", max=Resource(cpu=30)),
@@ -74,7 +74,7 @@ def test_a_group_takes_away_what_it_brought() -> None:
 
 @pytest.mark.parametrize("name", [DEFAULT_GROUP, SYSTEM_GROUP])
 def test_built_in_groups_count_once(name: str) -> None:
-    """Q4: what a built-in group uses is taken off the total, and it competes for nothing besides."""
+    """What a built-in group uses is taken off the total, and it competes for nothing besides."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup(name, max=Resource(cpu=10**18)), ElasticGroup("a", max=Resource(cpu=100))]
     )
@@ -86,7 +86,7 @@ def test_built_in_groups_count_once(name: str) -> None:
 
 
 def test_a_resource_is_not_lost_in_revoking() -> None:
-    """Q5: a candidate that asks for no memory does not hide that too much memory is used."""
+    """A candidate that asks for no memory does not hide that too much memory is used."""
     both = Resource(cpu=100, memory=100)
     quota = ElasticQuota(ElasticTree(both, [ElasticGroup("a", max=both)]))
     quota.adopt(Pod("cpu", Resource(cpu=60), "a", priority=1))
@@ -97,7 +97,7 @@ def test_a_resource_is_not_lost_in_revoking() -> None:
 
 
 def test_no_group_below_itself() -> None:
-    """Q6: a group is not put below itself, neither by the rules nor by the tree."""
+    """A group is not put below itself, neither by the rules nor by the tree."""
     quota = ElasticQuota(ElasticTree())
     quota.create(ElasticGroup("p", is_parent=True))
     with pytest.raises(GroupError):
@@ -107,7 +107,7 @@ def test_no_group_below_itself() -> None:
 
 
 def test_children_before_their_parent() -> None:
-    """Q7: groups may be given in any order, but none is fed before there is a group above it."""
+    """Groups may be given in any order, but none is fed before there is a group above it."""
     tree = ElasticTree(
         Resource(cpu=9), [ElasticGroup("a", "p", max=Resource(cpu=9)), ElasticGroup("p", max=Resource(cpu=9))]
     )
@@ -119,7 +119,7 @@ def test_children_before_their_parent() -> None:
 
 
 def test_weights_of_any_size() -> None:
-    """Q8: weights beyond 64 bits in sum share like others."""
+    """Weights beyond 64 bits in sum share like others."""
     weight = Resource(cpu=2**62 + 2**61)
     tree = ElasticTree(
         Resource(cpu=9), [ElasticGroup(name, shared_weight=weight, max=Resource(cpu=9)) for name in "abc"]
@@ -131,7 +131,7 @@ def test_weights_of_any_size() -> None:
 
 
 def test_a_resource_the_parent_does_not_name() -> None:
-    """Q9: what a parent does not name is not shared below it: each group there is held to its own maximum."""
+    """What a parent does not name is not shared below it: each group there is held to its own maximum."""
     parent = ElasticGroup("p", max=Resource(cpu=9), is_parent=True)
     quota = ElasticQuota(
         ElasticTree(Resource(cpu=9, memory=9), [parent, ElasticGroup("a", "p", max=Resource(cpu=9, memory=4))])
@@ -143,7 +143,7 @@ def test_a_resource_the_parent_does_not_name() -> None:
 
 
 def test_resources_do_not_come_and_go() -> None:
-    """Q10, Q16: what is shared does not depend on which group named a resource first."""
+    """What is shared does not depend on which group named a resource first."""
     both = Resource(cpu=10, memory=10)
     one = ElasticTree(both, [ElasticGroup("a", max=Resource(cpu=10)), ElasticGroup("b", max=both)])
     one.put(ElasticGroup("a", max=both))
@@ -156,7 +156,7 @@ def test_resources_do_not_come_and_go() -> None:
 
 
 def test_scaled_exactly() -> None:
-    """Q11: minimums of any size are scaled by exact division."""
+    """Minimums of any size are scaled by exact division."""
     least = 2**53 + 1
     tree = ElasticTree(
         Resource(cpu=least), [ElasticGroup(name, min=Resource(cpu=least), max=Resource(cpu=2 * least)) for name in "ab"]
@@ -167,7 +167,7 @@ def test_scaled_exactly() -> None:
 
 
 def test_a_resource_the_cluster_does_not_have() -> None:
-    """Q12: a cluster without a resource has none of it to guarantee."""
+    """A cluster without a resource has none of it to guarantee."""
     tree = ElasticTree(Resource(memory=9), [ElasticGroup("a", min=Resource(cpu=5), max=Resource(cpu=9))])
     tree.change_request("a", Resource(cpu=9))
 
@@ -175,7 +175,7 @@ def test_a_resource_the_cluster_does_not_have() -> None:
 
 
 def test_a_dropped_resource_leaves_no_trace() -> None:
-    """Q13: a resource that the maximum no longer names has no runtime, limits nobody, and is not counted."""
+    """A resource that the maximum no longer names has no runtime, limits nobody, and is not counted."""
     both = Resource(cpu=9, memory=9)
     quota = ElasticQuota(ElasticTree(both, [ElasticGroup("a", max=both)]))
     quota.adopt(Pod("x", both, "a"))
@@ -189,7 +189,7 @@ def test_a_dropped_resource_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("check_parents", [True, False])
 def test_what_is_not_asked_for_does_not_deny(check_parents: bool) -> None:  # noqa: FBT001 - parametrized
-    """Q14: a group that is over in one resource takes pods that do not ask for it."""
+    """A group that is over in one resource takes pods that do not ask for it."""
     both = Resource(cpu=9, memory=9)
     tree = ElasticTree(both, [ElasticGroup("p", max=both), ElasticGroup("a", "p", max=both)])
     quota = ElasticQuota(tree, rules=AdmissionRules(check_parents=check_parents))
@@ -202,7 +202,7 @@ def test_what_is_not_asked_for_does_not_deny(check_parents: bool) -> None:  # no
 
 
 def test_first_reads_are_settled() -> None:
-    """Q17: after the cluster has shrunk the first read gives what every later read gives."""
+    """After the cluster has shrunk the first read gives what every later read gives."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup(name, min=Resource(cpu=50), max=Resource(cpu=100)) for name in "ab"]
     )
@@ -215,7 +215,7 @@ def test_first_reads_are_settled() -> None:
 
 
 def test_default_group_is_held_to_its_maximum() -> None:
-    """Q19: nothing is without limit because nobody has worked out its runtime: the default group has a maximum."""
+    """Nothing is without limit because nobody has worked out its runtime: the default group has a maximum."""
     quota = ElasticQuota(ElasticTree(Resource(cpu=100), [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=10))]))
     quota.adopt(Pod("x", Resource(cpu=8)))
 
