@@ -95,7 +95,6 @@ class ElasticMachine(RuleBasedStateMachine):
             assert twin.used(name) == self.tree.used(name)
         verify(self.tree)
 
-
     def teardown(self) -> None:
         """Read everything at last."""
         if hasattr(self, "tree"):
