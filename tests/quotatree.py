@@ -61,6 +61,9 @@ class Replay:
 
     def __init__(self, scenario: Mapping[str, Any], *, as_original: bool = True) -> None:
         self.manager = QuotaManager(as_original=as_original)
+        #: Whether the order on lists is that of the original. It is no longer after a forest has rejected a request:
+        #: here everybody is back in place then, there those who were moved come down again behind all others.
+        self.has_order = True
         self.setup = [self.answer({"op": "add_tree", "tree": tree}) for tree in scenario["trees"]]
         for forest in sorted(scenario["forests"]):
             self.manager.add_forest(forest)
@@ -77,7 +80,7 @@ class Replay:
             return {"error": True, "category": _category_of_document(error)}
 
     def _set_mode(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.set_mode(step["mode"]))
+        return _ok(self.manager.set_mode, step["mode"])
 
     def _get_mode(self, _: Mapping[str, Any]) -> object:
         return {"mode": str(self.manager.get_mode())}
@@ -102,26 +105,26 @@ class Replay:
         return {"tree": self.manager.add_tree_by_name(step["tree"])}
 
     def _delete_tree(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_tree(step["tree"]))
+        return _ok(self.manager.delete_tree, step["tree"])
 
     def _add_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.add_forest(step["forest"]))
+        return _ok(self.manager.add_forest, step["forest"])
 
     def _delete_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_forest(step["forest"]))
+        return _ok(self.manager.delete_forest, step["forest"])
 
     def _add_tree_to_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.add_tree_to_forest(step["forest"], step["tree"]))
+        return _ok(self.manager.add_tree_to_forest, step["forest"], step["tree"])
 
     def _delete_tree_from_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.delete_tree_from_forest(step["forest"], step["tree"]))
+        return _ok(self.manager.delete_tree_from_forest, step["forest"], step["tree"])
 
     def _add_consumer(self, step: Mapping[str, Any]) -> object:
         info = parse_consumer(step["raw"]) if "raw" in step else consumer_from_struct(step["consumer"])
-        return _ok(self.manager.add_consumer(info))
+        return _ok(self.manager.add_consumer, info)
 
     def _remove_consumer(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.remove_consumer(step["consumer"]))
+        return _ok(self.manager.remove_consumer, step["consumer"])
 
     def _allocate(self, step: Mapping[str, Any]) -> object:
         return self._decision(self.manager.allocate(step["tree"], step["consumer"]))
@@ -132,6 +135,7 @@ class Replay:
     def _allocate_forest(self, step: Mapping[str, Any]) -> object:
         response = self.manager.allocate_forest(step["forest"], step["consumer"])
         answer = self._decision(response)
+        self.has_order &= response.allocated
         if response.rejection is not None and response.rejection.reason is Reason.NO_GROUP:
             answer["message_category"] = "empty_group"
         return answer | {"preempted": sorted(answer["preempted"])}
@@ -141,10 +145,10 @@ class Replay:
         return answer | {"preempted": sorted(answer["preempted"])}
 
     def _undo_allocate(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.undo_allocate(step["tree"], step["consumer"]))
+        return _ok(self.manager.undo_allocate, step["tree"], step["consumer"])
 
     def _undo_allocate_forest(self, step: Mapping[str, Any]) -> object:
-        return _ok(self.manager.undo_allocate_forest(step["forest"], step["consumer"]))
+        return _ok(self.manager.undo_allocate_forest, step["forest"], step["consumer"])
 
     def _deallocate(self, step: Mapping[str, Any]) -> object:
         return {"ok": self.manager.deallocate(step["tree"], step["consumer"])}
@@ -188,7 +192,10 @@ class Replay:
             view, response = cache.create_tree()
             return {"tree": state(view), "response": _created(response)}
         call: Callable[..., object] = getattr(cache, method)
-        given = [args.get("raw", json.dumps(value)) if key in ("info", "doc", "raw") else value for key, value in args.items()]
+        given = [
+            args.get("raw", json.dumps(value)) if key in ("info", "doc", "raw") else value
+            for key, value in args.items()
+        ]
         answer = call(*given)
         if isinstance(answer, str):
             return {"name": answer}
@@ -200,7 +207,7 @@ class Replay:
             view = self.manager.view(name)
             consumers = {i: {"gNode": c.group, "aNode": c.node} for i, c in view.consumers.items()}
             trees[name] = state(view) | {"consumers": consumers}
-            for node in view.nodes:
+            for node in view.nodes if self.has_order else ():
                 trees[name]["nodes"][node.name]["order"] = [consumer.consumer_id for consumer in node.consumers]
         forests = {name: list(names) for name, names in self.manager.get_forest_tree_names().items()}
         return {"trees": trees} | ({"forests": forests} if forests else {})
@@ -225,23 +232,33 @@ def state(view: TreeView) -> dict[str, Any]:
 def agree(answer: Any, told: Any) -> bool:  # noqa: ANN401 - whatever a record holds
     """Return whether an answer is the recorded one.
 
-    The order of consumers is compared where a record has it. Where the group of a consumer is no node of the tree, its
+    The order of consumers is compared where both have it. Where the group of a consumer is no node of the tree, its
     name is not: after a chain of renames the original has a name from the middle of the chain.
     """
-    for name, tree in told.get("trees", {}).items() if isinstance(told, dict) else ():
-        ours = answer["trees"].get(name)
-        if ours is None:
-            return False
-        for node, recorded in tree["nodes"].items():
-            if "order" not in recorded and node in ours["nodes"]:
-                del ours["nodes"][node]["order"]
-        for consumer in (*tree["consumers"].values(), *ours["consumers"].values()):
-            if consumer["gNode"] not in tree["nodes"]:
-                consumer["gNode"] = None
+    if isinstance(told, dict) and isinstance(answer, dict):
+        return bool(_comparable(answer, told) == _comparable(told, answer))
     return bool(answer == told)
 
 
-def _ok(_: None) -> dict[str, Any]:
+def _comparable(state: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a state without what is not compared with another."""
+    trees = {}
+    for name, tree in state.get("trees", {}).items():
+        others = other.get("trees", {}).get(name, {}).get("nodes", {})
+        nodes = {
+            key: {field: value for field, value in node.items() if field != "order" or field in others.get(key, {})}
+            for key, node in tree["nodes"].items()
+        }
+        consumers = {
+            key: held | {"gNode": held["gNode"] if held["gNode"] in nodes else None}
+            for key, held in tree["consumers"].items()
+        }
+        trees[name] = tree | {"nodes": nodes, "consumers": consumers}
+    return {**state, "trees": trees} if trees else state
+
+
+def _ok(call: Callable[..., None], *args: object) -> dict[str, Any]:
+    call(*args)
     return {"ok": True}
 
 

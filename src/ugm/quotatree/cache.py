@@ -13,7 +13,15 @@ from typing import Any, Final, NamedTuple, final
 from ugm.errors import RequestError
 from ugm.identity import is_text
 from ugm.quotatree.answers import TreeCreateResponse
-from ugm.quotatree.documents import NodeSpec, TreeDocument, node_from_struct, nodes_from_text, tree_from_struct, tree_from_text, tree_info_from_text
+from ugm.quotatree.documents import (
+    NodeSpec,
+    TreeDocument,
+    node_from_struct,
+    nodes_from_text,
+    tree_from_struct,
+    tree_from_text,
+    tree_info_from_text,
+)
 from ugm.quotatree.node import TreeNode
 from ugm.quotatree.tree import QuotaTree
 from ugm.quotatree.view import TreeView, view_of

@@ -9,7 +9,7 @@ Whoever has preempted a consumer is remembered with its information (see `barred
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
@@ -87,7 +87,11 @@ class ConsumerInfo:
     def to_dict(self) -> dict[str, Any]:
         """Return a consumer document, which `ugm.quotatree.parse_consumer` reads."""
         trees = [entry.to_dict() for entry in self.trees]
-        return {"kind": "Consumer", "metadata": {"name": self.consumer_id}, "spec": {"id": self.consumer_id, "trees": trees}}
+        return {
+            "kind": "Consumer",
+            "metadata": {"name": self.consumer_id},
+            "spec": {"id": self.consumer_id, "trees": trees},
+        }
 
     def barred_from(self) -> frozenset[str]:
         """Return whom the consumer may not preempt: who has preempted it, who has preempted those, and so on.
@@ -125,7 +129,9 @@ def amounts_of(request: Mapping[str, int], resources: tuple[str, ...], *, all_de
         resources: of the tree.
         all_deny: whether what is not asked for is listed with 0, and so denies where less than nothing is left.
     """
-    return tuple((index, request.get(name, 0)) for index, name in enumerate(resources) if all_deny or request.get(name))
+    if all_deny:
+        return tuple((index, request.get(name, 0)) for index, name in enumerate(resources))
+    return tuple([(index, amount) for index, name in enumerate(resources) if (amount := request.get(name))])
 
 
 @final
@@ -153,8 +159,7 @@ class Consumer:
         self.info = info
         self.entry = entry
         self.id = info.consumer_id
-        self.rank = (entry.priority, entry.type, entry.unpreemptable)
+        self.rank = entry[3:]
         self.amounts = amounts
         self.leaf = leaf
         self.node = None
-        self.sequence = self.slot = 0

@@ -1,7 +1,7 @@
 """Documents of trees and consumers: JSON as the original takes it, the same in YAML, and parsed structures.
 
-A text that begins like a JSON document is JSON, any other YAML. As in the original, keys match in any case, null is
-the same as nothing, the last of equal keys counts, and keys that mean nothing here are left alone. Unlike it, a key that
+A text that begins like a JSON document is JSON, any other YAML. As in the original, keys match in any case, null is the
+same as nothing, the last of equal keys counts, and keys that mean nothing here are left alone. Unlike it, a key that
 nearly is one of those that mean something is refused, and so is a quota that is no whole number.
 
 Everything that is wrong is reported together, with its place.
@@ -148,7 +148,7 @@ def read(text: str, file: str) -> Item:
     """Read a text as JSON or, if it does not begin like that, as YAML."""
     if not isinstance(text, str):
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
-    if text.lstrip(" \t\n\r\ufeff")[:1] in ('{', '[', '"', ""):
+    if text.lstrip(" \t\n\r\ufeff")[:1] in ("{", "[", '"', ""):
         return read_json(text.removeprefix("\ufeff"), file)
     from ugm.quotatree.yaml_text import read_yaml  # noqa: PLC0415 - loads yaml, which JSON does not need
 
@@ -187,12 +187,12 @@ class _Schema:
 
     # Documents
 
-    def tree(self, item: Item, path: str) -> TreeDocument:
+    def tree(self, item: Item, _path: str) -> TreeDocument:
         spec = self.enveloped(item, "QuotaTree", ("resourceNames", "nodes"))
         name = self.text(*spec["name"])
         return TreeDocument(name, self.names(*spec["resourceNames"]), self.nodes(*spec["nodes"]))
 
-    def consumer(self, item: Item, path: str) -> ConsumerInfo:
+    def consumer(self, item: Item, _path: str) -> ConsumerInfo:
         spec = self.enveloped(item, "Consumer", ("id", "trees"))
         consumer_id = self.text(*spec["id"])
         if not consumer_id and not self.problems:
@@ -261,7 +261,11 @@ class _Schema:
         return tuple(item.value)
 
     def named(self, item: Item, path: str) -> dict[str, tuple[Item, str]]:
-        return {str(entry.key.value): (entry.item, _join(path, str(entry.key.value))) for entry in self.entries(item, path) if entry.key.value}
+        return {
+            str(entry.key.value): (entry.item, _join(path, str(entry.key.value)))
+            for entry in self.entries(item, path)
+            if entry.key.value
+        }
 
     def fields(self, item: Item, path: str, known: tuple[str, ...]) -> dict[str, tuple[Item, str]]:
         """Return the values of the known keys, in any case."""

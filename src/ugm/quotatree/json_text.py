@@ -103,7 +103,9 @@ class _Reader:
         try:
             value, self.at = self.decode(self.text, self.at)
         except json.JSONDecodeError as error:
-            reason = "a value is missing" if first in ("", "}", "]", ",", ":") else error.msg[:1].lower() + error.msg[1:]
+            reason = (
+                "a value is missing" if first in ("", "}", "]", ",", ":") else error.msg[:1].lower() + error.msg[1:]
+            )
             self.refuse(error.pos, reason)
         return value
 

@@ -152,22 +152,13 @@ class Forest:
             answer = grant(info)
         attempt = Attempt(info.consumer_id, trials, {}, self)
         if isinstance(answer, Rejection):
-            return answer, self._given_up(attempt)
+            attempt.take_back()
+            return answer, attempt._replace(trials=tuple((managed, Trial()) for managed, _ in trials))
         holders = {name: self.holders.get(name) for name in (info.consumer_id, *answer)}
         self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.named_by(info))
         for victim in answer:
             self.holders.pop(victim, None)
         return answer, attempt._replace(holders=holders)
-
-    def _given_up(self, attempt: Attempt) -> Attempt:
-        """Take an attempt back. Return what is left to be taken back: in trees as the original, orders of lists."""
-        requeued = [(managed.tree, trial.requeued()) for managed, trial in attempt.trials]
-        attempt.take_back()
-        with noted(managed for managed, _ in attempt.trials) as trials:
-            for tree, consumers in requeued:
-                if tree.as_original:
-                    tree.requeue(consumers)
-        return attempt._replace(trials=trials)
 
     def deallocate(self, consumer_id: str) -> bool:
         """Give back what a consumer holds on any of the trees. Return whether it was allocated on the forest."""

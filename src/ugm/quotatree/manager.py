@@ -392,7 +392,9 @@ class QuotaManager:
     def _forest_request(self, forest_name: str, consumer_id: str) -> tuple[Forest, ConsumerInfo]:
         forest, info = self._forest(forest_name), self._info(consumer_id)
         if consumer_id in forest.holders and forest.is_allocated(consumer_id):
-            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on forest {forest_name!r} already")
+            raise RequestError(
+                "consumer_id", consumer_id, f"the consumer is allocated on forest {forest_name!r} already"
+            )
         for managed, _ in forest.named_by(info):
             if consumer_id in managed.tree.consumers:
                 reason = f"the consumer is allocated on tree {managed.name!r} already"
@@ -457,8 +459,15 @@ class QuotaManager:
             forest = self._forest(forest_name)
             self._info(consumer_id)
             attempt = next((managed.attempt for managed in forest.trees.values()), None)
-            if attempt is None or attempt.forest is not forest or attempt.consumer_id != consumer_id or not attempt.is_last:
-                raise RequestError("consumer_id", consumer_id, f"it was not the last to be tried on forest {forest_name!r}")
+            if (
+                attempt is None
+                or attempt.forest is not forest
+                or attempt.consumer_id != consumer_id
+                or not attempt.is_last
+            ):
+                raise RequestError(
+                    "consumer_id", consumer_id, f"it was not the last to be tried on forest {forest_name!r}"
+                )
             attempt.take_back()
 
     def update_forest(self, forest_name: str) -> UpdateResponse:

@@ -40,13 +40,15 @@ class Rejection(NamedTuple):
     priority: int = 0
     #: What would still be missing at the last node, by the position of the resource, if all who may be preempted went;
     #: None if the request may preempt nobody.
-    lacking: tuple[tuple[int, int], ...] | None = None
+    lacking: Amounts | None = None
 
     @property
     def violations(self) -> tuple[Violation, ...]:
         """Every quota in the way, from the group upward."""
         return tuple(
-            Violation("quota node", node.name, "", "", self.resources[i], node.quota[i], node.quota[i] - room[i], amount)
+            Violation(
+                "quota node", node.name, "", "", self.resources[i], node.quota[i], node.quota[i] - room[i], amount
+            )
             for node, room in self.rooms
             for i, amount in self.amounts
             if room[i] < amount
@@ -95,11 +97,20 @@ class Rejection(NamedTuple):
         return "\n".join(lines)
 
 
-def no_room(tree_name: str, consumer: Consumer, resources: tuple[str, ...], reached: int, lacking: dict[int, int] | None) -> Rejection:
+def no_room(
+    tree_name: str, consumer: Consumer, resources: tuple[str, ...], reached: int, lacking: Amounts | None
+) -> Rejection:
     """Return the rejection of a request whose search has given up."""
     leaf = consumer.leaf
     rooms = tuple((node, tuple(node.free)) for node in leaf.path[: reached + 1]) if leaf else ()
-    told = None if lacking is None else tuple((index, amount) for index, amount in lacking.items() if amount > 0)
     return Rejection(
-        tree_name, consumer.id, consumer.entry.group, Reason.NO_ROOM, rooms, resources, consumer.amounts, consumer.rank[0], told
+        tree_name,
+        consumer.id,
+        consumer.entry.group,
+        Reason.NO_ROOM,
+        rooms,
+        resources,
+        consumer.amounts,
+        consumer.rank[0],
+        lacking,
     )

@@ -17,11 +17,11 @@ node's list in the order in which they were moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, final
 
-from ugm.quotatree.consumer import Consumer, Rank
+from ugm.quotatree.consumer import Amounts, Consumer, Rank
 from ugm.quotatree.node import Held, TreeNode, fits, in_order
 from ugm.quotatree.victims import VictimPolicy, first_found
 
@@ -52,22 +52,33 @@ class Search:
         policy: how victims are chosen.
     """
 
-    __slots__ = ("_barred", "_consumer", "_free", "_path", "_policy", "_requeued", "_slid", "lacking", "reached", "victims")
+    __slots__ = (
+        "_barred",
+        "_consumer",
+        "_path",
+        "_policy",
+        "_requeued",
+        "_rooms",
+        "_slid",
+        "lacking",
+        "reached",
+        "victims",
+    )
 
     _consumer: Consumer
     _path: tuple[TreeNode, ...]
     _policy: VictimPolicy
     #: Whom the consumer may not preempt.
     _barred: frozenset[str]
-    #: What is left at a level, where victims have been taken at or below it.
-    _free: dict[int, list[int]]
+    #: What is left at each level, the victims gone.
+    _rooms: list[Sequence[int]]
     #: Who has gone to the end of its list in this search, in order.
     _requeued: dict[Consumer, None]
     #: Who has been slid out of a level in this walk.
     _slid: dict[int, list[Consumer]]
     #: What is missing at the node that was visited last even without anybody who may be preempted, by resource; None if
     #: the consumer may preempt nobody.
-    lacking: dict[int, int] | None
+    lacking: Amounts | None
     #: Who has been preempted for room, in order.
     victims: dict[Consumer, None]
     #: The level of the node that was visited last.
@@ -78,7 +89,7 @@ class Search:
         self._path = path
         self._policy = policy
         self._barred = consumer.info.barred_from() if consumer.info.preempted_by else _NOBODY
-        self._free = {}
+        self._rooms = [node.free for node in path]
         self._requeued = {}
         self._slid = {}
         self.lacking = None
@@ -103,15 +114,10 @@ class Search:
         """Return whom the original, having given up, has put at the end of their lists."""
         return [*(consumer for consumer in self._requeued if consumer not in self.victims), *self.victims]
 
-    def room(self, level: int) -> Sequence[int]:
-        """Return what is left at a level, the victims gone."""
-        return self._free.get(level) or self._path[level].free
-
     # The walk
 
     def _walk(self) -> int | None:
         """Return the level of the home that the consumer finds, if any."""
-        self._slid = {}
         amounts = self._consumer.amounts
         home = None
         hit_hard = False
@@ -119,11 +125,11 @@ class Search:
             self.reached = level
             hit_hard = hit_hard or node.hard
             if home is None:
-                if fits(amounts, self.room(level)) or self._slide_up(level, any_priority=False):
+                if fits(amounts, self._rooms[level]) or self._slide_up(level, any_priority=False):
                     home = level
                 elif node.hard:
                     break
-            elif not fits(amounts, self.room(level)) and not self._slide_up(level, any_priority=True):
+            elif not fits(amounts, self._rooms[level]) and not self._slide_up(level, any_priority=True):
                 self._move_back()
                 home = None
                 if hit_hard:
@@ -137,16 +143,16 @@ class Search:
         if node.hard and not is_root:
             return False
         priority = self._consumer.rank[0]
-        ranks = [held for held in node.held.values() if any_priority or held.rank[0] < priority]
+        ranks = [h for h in node.held.values() if h.members and (any_priority or h.rank[0] < priority)]
         arrived: Sequence[Consumer] = self._slid.get(level - 1, ())
         if is_root:
             ranks = [held for held in ranks if self._preempts(held.rank)]
             arrived = [c for c in arrived if self._preempts(c.rank) and c.id not in self._barred]
-        if any(amount > 0 for amount in self._lacking(level, ranks, arrived).values()):
+        if not (ranks or arrived) or self._missing(level, ranks, arrived):
             return False
+        candidates = self._listed(level, ranks, leaving=is_root)
         choose = self._policy if is_root else first_found
-        candidates = chain(self._listed(level, ranks, leaving=is_root), arrived)
-        chosen = choose(candidates, self._consumer.amounts, self.room(level))
+        chosen = choose(chain(candidates, arrived), self._consumer.amounts, self._rooms[level])
         if chosen is None:
             return False
         self._slid[level] = chosen
@@ -154,8 +160,7 @@ class Search:
 
     def _preempts(self, rank: Rank) -> bool:
         """Return whether consumers of a rank may be put out of the tree, their priority apart."""
-        _, of_type, unpreemptable = rank
-        return of_type == self._consumer.rank[1] and not unpreemptable
+        return rank[1] == self._consumer.rank[1] and not rank[2]
 
     def _move_back(self) -> None:
         """Put those who were slid in this walk back, at the end of where they were first."""
@@ -172,44 +177,47 @@ class Search:
         priority = self._consumer.rank[0]
         if priority <= 0:
             return False
-        levels = range(self.reached, -1, -1)
-        ranks = {
-            level: [held for held in self._path[level].held.values() if held.rank[0] < priority and self._preempts(held.rank)]
-            for level in levels
-        }
-        self.lacking = self._lacking(self.reached, chain.from_iterable(ranks.values()))
-        if not thorough and any(amount > 0 for amount in self.lacking.values()):
+        ranks = [
+            [h for h in node.held.values() if h.members and h.rank[0] < priority and self._preempts(h.rank)]
+            for node in self._path[: self.reached + 1]
+        ]
+        self.lacking = self._missing(self.reached, list(chain.from_iterable(ranks)))
+        if self.lacking and not thorough:
             return False
+        levels = range(self.reached, -1, -1)
         candidates = [victim for level in levels for victim in self._listed(level, ranks[level], leaving=True)]
-        victims = self._policy(candidates, self._consumer.amounts, self.room(self.reached))
+        victims = self._policy(candidates, self._consumer.amounts, self._rooms[self.reached])
         for victim in candidates if victims is None else victims:
             self._take(victim)
         return victims is not None
 
     def _take(self, victim: Consumer) -> None:
         self.victims[victim] = None
-        node = victim.node
-        for level in range(self._path[0].depth - node.depth, len(self._path)):
-            free = self._free[level] = list(self.room(level))
+        leaf, node = self._path[0], victim.node
+        for level in range(leaf.depth - node.depth if node else 0, len(self._path)):
+            free = list(self._rooms[level])
             for index, amount in victim.amounts:
                 free[index] += amount
+            self._rooms[level] = free
 
     # Both
 
-    def _lacking(self, level: int, ranks: Iterable[Held], others: Iterable[Consumer] = ()) -> dict[int, int]:
-        """Return what is missing at a level if all of some ranks, and some others, go; it may be more in fact."""
-        room = self.room(level)
-        missing = {index: amount - room[index] for index, amount in self._consumer.amounts if room[index] < amount}
-        for held in ranks:
-            for index in missing:
-                missing[index] -= held.total[index]
-        for consumer in others:
-            for index, amount in consumer.amounts:
-                if index in missing:
-                    missing[index] -= max(amount, 0)
-        return missing
+    def _missing(self, level: int, ranks: Sequence[Held], others: Sequence[Consumer] = ()) -> Amounts:
+        """Return what is missing at a level if all of some ranks, and some others, go; in fact it may be more."""
+        room = self._rooms[level]
+        missing = []
+        for index, amount in self._consumer.amounts:
+            short = amount - room[index]
+            if short > 0:
+                for held in ranks:
+                    short -= held.total[index]
+                if short > 0 and others:
+                    short -= sum(more for other in others for at, more in other.amounts if at == index and more > 0)
+                if short > 0:
+                    missing.append((index, short))
+        return tuple(missing)
 
-    def _listed(self, level: int, ranks: Sequence[Held], *, leaving: bool) -> Iterator[Consumer]:
+    def _listed(self, level: int, ranks: Sequence[Held], *, leaving: bool) -> Iterable[Consumer]:
         """Return the consumers of some ranks at a level, in the order they have in this search."""
         barred = self._barred if leaving else _NOBODY
         if not (self.victims or self._requeued or barred):

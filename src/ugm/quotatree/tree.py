@@ -36,11 +36,6 @@ class Trial:
         self.before = {}
         self.preemptions = []
 
-    def requeued(self) -> list[Consumer]:
-        """Return those who have only changed their place in the order, in that order."""
-        stayed = [c for c, (node, _) in self.before.items() if node is not None and c.node is node]
-        return sorted(stayed, key=lambda consumer: consumer.sequence)
-
 
 @final
 class QuotaTree:
@@ -55,12 +50,24 @@ class QuotaTree:
             lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
     """
 
-    __slots__ = ("as_original", "consumers", "name", "nodes", "policy", "resources", "root", "sequence", "trial")
+    __slots__ = (
+        "_leaves",
+        "as_original",
+        "consumers",
+        "name",
+        "nodes",
+        "policy",
+        "resources",
+        "root",
+        "sequence",
+        "trial",
+    )
 
     name: str
     resources: tuple[str, ...]
     root: TreeNode | None
     nodes: Mapping[str, TreeNode]
+    _leaves: Mapping[str, TreeNode]
     #: Who is allocated, by id.
     consumers: dict[str, Consumer]
     #: How often somebody has been put on a list, so that every arrival has its own number.
@@ -83,6 +90,7 @@ class QuotaTree:
         self.resources = resources
         self.root = root
         self.nodes = {node.name: node for node in root.walk()} if root else {}
+        self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
         self.consumers = {}
         self.sequence = 0
         self.policy = policy
@@ -92,12 +100,7 @@ class QuotaTree:
     def consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
         """Return a consumer of this tree, which nobody knows of yet."""
         amounts = amounts_of(entry.request.amounts, self.resources, all_deny=self.as_original)
-        return Consumer(info, entry, amounts, self.leaf(entry.group))
-
-    def leaf(self, name: str) -> TreeNode | None:
-        """Return a node if it is a leaf."""
-        node = self.nodes.get(name)
-        return None if node is None or node.children else node
+        return Consumer(info, entry, amounts, self._leaves.get(entry.group))
 
     def homeless(self, consumer: Consumer) -> Rejection:
         """Return the rejection of a consumer whose group is no leaf."""
@@ -139,7 +142,7 @@ class QuotaTree:
         if found is not None:
             return self._carry_out(consumer, found)
         if self.as_original:
-            self.requeue(search.moved())
+            self._requeue(search.moved())
         return no_room(self.name, consumer, self.resources, search.reached, search.lacking)
 
     def force(self, consumer: Consumer) -> tuple[str, ...] | Rejection:
@@ -157,26 +160,27 @@ class QuotaTree:
     def deallocate(self, consumer_id: str) -> bool:
         """Give back what a consumer holds, and let others come down where that makes room. Return whether it held."""
         consumer = self.consumers.pop(consumer_id, None)
-        if consumer is None:
+        if consumer is None or consumer.node is None:
             return False
-        node = self._lift(consumer)
+        node = consumer.node
+        self._lift(consumer, node)
         consumer.node = None
         amounts = consumer.amounts
         for above in node.path:
             free = above.free
             for index, amount in amounts:
                 free[index] += amount
-            if above.waiting.count:
-                self._let_down(above)
+            if above.waiting.count and above.parent:
+                self._let_down(above, above.parent)
         return True
 
-    def _let_down(self, node: TreeNode) -> None:
+    def _let_down(self, node: TreeNode, above: TreeNode) -> None:
         """Move those down into a node who wait above it and fit, in order."""
         waiting, free = node.waiting, node.free
         consumer = waiting.first_that_fits(free)
         while consumer is not None:
             slot = consumer.slot
-            self._lift(consumer)
+            self._lift(consumer, above)
             for index, amount in consumer.amounts:
                 free[index] -= amount
             self._put(consumer, node)
@@ -199,51 +203,51 @@ class QuotaTree:
         self.sequence += 1
         node.append(consumer, self.sequence)
 
-    def _lift(self, consumer: Consumer) -> TreeNode:
-        node = consumer.node
+    def _lift(self, consumer: Consumer, node: TreeNode) -> None:
         if self.trial is not None:
             self.trial.before.setdefault(consumer, (node, consumer.sequence))
         node.remove(consumer)
-        return node
 
     def _carry_out(self, consumer: Consumer, found: Found) -> tuple[str, ...]:
         """Do what a search has found, in its order."""
-        self.requeue(found.requeued)
-        preempted = found.preempted
+        _, requeued, preempted, slides = found
+        if requeued:
+            self._requeue(requeued)
         for victim in preempted:
-            self._evict(victim, victim.node.path)
-        for node, slid in found.slides:
-            for other in slid:
-                self._slide(other, node)
-            if node.parent is None:
+            self._evict(victim)
+        for node, slid in slides:
+            if node.parent is not None:
+                for other in slid:
+                    self._slide(other, node, node.parent)
+            else:
+                for other in slid:
+                    self._evict(other)
                 preempted = preempted + slid
         self._settle(consumer, found.home)
         for victim in preempted:
             self._note_preemption(victim.info, consumer.info)
-        return tuple(victim.id for victim in preempted)
+        return tuple(victim.id for victim in preempted) if preempted else ()
 
-    def _slide(self, consumer: Consumer, node: TreeNode) -> None:
-        """Move a consumer from a node to its parent, or from the root out of the tree."""
-        if node.parent is None:
-            self._evict(consumer, (node,))
-            return
-        self._lift(consumer)
+    def _slide(self, consumer: Consumer, node: TreeNode, parent: TreeNode) -> None:
+        self._lift(consumer, node)
+        free = node.free
         for index, amount in consumer.amounts:
-            node.free[index] += amount
-        self._put(consumer, node.parent)
+            free[index] += amount
+        self._put(consumer, parent)
 
-    def _evict(self, consumer: Consumer, path: Iterable[TreeNode]) -> None:
-        self._lift(consumer)
-        consumer.node = None
-        for node in path:
-            for index, amount in consumer.amounts:
-                node.free[index] += amount
+    def _evict(self, consumer: Consumer) -> None:
+        if consumer.node is not None:
+            self._charge(consumer, consumer.node, -1)
+            self._lift(consumer, consumer.node)
+            consumer.node = None
         del self.consumers[consumer.id]
 
-    def requeue(self, consumers: Iterable[Consumer]) -> None:
-        """Put consumers at the end of the lists that they are on."""
+    def _requeue(self, consumers: Iterable[Consumer]) -> None:
         for consumer in consumers:
-            self._put(consumer, self._lift(consumer))
+            node = consumer.node
+            if node is not None:
+                self._lift(consumer, node)
+                self._put(consumer, node)
 
     def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by
@@ -259,27 +263,28 @@ class QuotaTree:
 
         Takes time in the number of consumers at the nodes that are concerned.
         """
-        touched = {}
+        touched: dict[TreeNode, None] = {}
         for consumer in trial.before:
             if consumer.node is not None:
-                for node in consumer.node.path:
-                    for index, amount in consumer.amounts:
-                        node.free[index] += amount
                 touched[consumer.node] = None
+                self._charge(consumer, consumer.node, -1)
                 consumer.node.remove(consumer)
                 consumer.node = None
             self.consumers.pop(consumer.id, None)
         for consumer, (node, sequence) in trial.before.items():
-            if node is None:
-                continue
-            for above in node.path:
-                for index, amount in consumer.amounts:
-                    above.free[index] -= amount
-            node.append(consumer, sequence)
-            touched[node] = None
-            self.consumers[consumer.id] = consumer
+            if node is not None:
+                touched[node] = None
+                self._charge(consumer, node, 1)
+                node.append(consumer, sequence)
+                self.consumers[consumer.id] = consumer
         for node in touched:
             node.sort()
         for victim, preemptor in trial.preemptions:
             if victim.preempted_by is not None:
                 victim.preempted_by.discard(preemptor)
+
+    @staticmethod
+    def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
+        for above in node.path:
+            for index, amount in consumer.amounts:
+                above.free[index] -= times * amount

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
+from math import comb
 from typing import Final, Protocol
 
 from ugm.quotatree.consumer import Amounts, Consumer
@@ -16,8 +17,8 @@ from ugm.quotatree.node import fits
 
 __all__ = ["VictimPolicy", "fewest", "first_found"]
 
-#: So many sets of victims are tried for the fewest; beyond, the greedy choice stands.
-_MOST_SETS: Final = 20_000
+#: So many sets of victims of one size are compared; where there are more, they are put together one by one.
+_MOST_SETS: Final = 2_000
 
 
 class VictimPolicy(Protocol):
@@ -45,11 +46,67 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence
 
 
 def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]) -> list[Consumer] | None:
-    """Take as few candidates as suffice; among as many, those of the lowest priorities, and of these the latest.
+    """Take as few candidates as suffice; among as many, those of the lowest priorities; of these, who came last.
 
-    With one resource missing the answer is exact. With several it is exact as long as few sets have to be tried, and
-    otherwise one that nobody can be left out of.
+    Where there are very many candidates the largest are put together one by one, and then exchanged for others of lower
+    priority: with one resource missing they are as few as can be, with several nobody among them can be left out.
     """
-    missing = {index: amount - room[index] for index, amount in amounts if amount > max(room[index], 0) or amount > room[index] > 0}
-    missing = {index: amount - room[index] for index, amount in amounts if 0 < amount and room[index] < amount}
-    return list(candidates) if missing else []
+    listed = list(candidates)
+    missing = {index: amount - room[index] for index, amount in amounts if amount > room[index]}
+    useful = [
+        candidate for candidate in listed if any(missing.get(at, 0) and more > 0 for at, more in candidate.amounts)
+    ]
+    # A stable sort of the reversed list: the lowest priority first, of these who came last.
+    order = sorted(reversed(useful if missing else listed), key=lambda candidate: candidate.rank[0])
+    if not missing:
+        return order[:1] or None
+    chosen = _smallest(order, missing)
+    return None if chosen is None else [candidate for candidate in listed if candidate in chosen]
+
+
+def _smallest(order: list[Consumer], missing: dict[int, int]) -> Sequence[Consumer] | None:
+    for count in range(1, len(order) + 1):
+        if comb(len(order), count) > _MOST_SETS:
+            return _put_together(order, missing)
+        enough = [chosen for chosen in combinations(order, count) if _cover(chosen, missing)]
+        if enough:
+            # The first of several equal ones, which is made of those who came last.
+            return min(enough, key=lambda chosen: sorted((c.rank[0] for c in chosen), reverse=True))
+    return None
+
+
+def _put_together(order: list[Consumer], missing: dict[int, int]) -> list[Consumer] | None:
+    chosen: list[Consumer] = []
+    left = dict(missing)
+    others = list(order)
+    while any(amount > 0 for amount in left.values()):
+        if not others:
+            return None
+        most = max(others, key=lambda candidate: _share(candidate, left, missing))
+        others.remove(most)
+        chosen.append(most)
+        for index, amount in most.amounts:
+            if index in left:
+                left[index] -= amount
+    for candidate in sorted(chosen, key=lambda candidate: -candidate.rank[0]):
+        rest = [other for other in chosen if other is not candidate]
+        cheaper = [[other] for other in order if other.rank[0] < candidate.rank[0] and other not in chosen]
+        chosen = next(([*rest, *more] for more in ([], *cheaper) if _cover([*rest, *more], missing)), chosen)
+    return chosen
+
+
+def _share(candidate: Consumer, left: dict[int, int], missing: dict[int, int]) -> int:
+    """Return how much of what is left to be found a candidate frees, in millionths of what was missing."""
+    found = (
+        min(amount, left[at]) * 1_000_000 // missing[at] for at, amount in candidate.amounts if left.get(at, 0) > 0
+    )
+    return sum(found)
+
+
+def _cover(chosen: Iterable[Consumer], missing: dict[int, int]) -> bool:
+    left = dict(missing)
+    for candidate in chosen:
+        for index, amount in candidate.amounts:
+            if index in left:
+                left[index] -= amount
+    return all(amount <= 0 for amount in left.values())
