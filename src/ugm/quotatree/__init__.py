@@ -7,11 +7,13 @@ those whom it belongs to it goes further up or has to leave. A forest grants a r
 Reading a document in JSON loads neither pydantic nor yaml; reading one in YAML does.
 """
 
+from ugm.quotatree.adapter import ForestModel, TreeModel
 from ugm.quotatree.answers import AllocationResponse, Move, Plan, TreeCreateResponse, TreePlan, UpdateResponse
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import Mode, QuotaManager
+from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
 from ugm.quotatree.rejection import Reason, Rejection
 from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
@@ -22,6 +24,7 @@ __all__ = [
     "AllocationResponse",
     "ConsumerInfo",
     "ConsumerView",
+    "ForestModel",
     "Mode",
     "Move",
     "NodeSpec",
@@ -32,13 +35,17 @@ __all__ = [
     "Rejection",
     "TreeCache",
     "TreeCreateResponse",
+    "TreeModel",
     "TreePlan",
     "TreeRequest",
     "TreeView",
     "UpdateResponse",
     "VictimPolicy",
     "consumer_from_struct",
+    "draw",
     "fewest",
     "first_found",
     "parse_consumer",
+    "to_graphviz",
+    "to_mermaid",
 ]

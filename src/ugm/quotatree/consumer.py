@@ -113,7 +113,7 @@ class ConsumerInfo:
         return f"ConsumerInfo({self.consumer_id!r}, {self.trees!r})"
 
 
-def _checked(entry: TreeRequest) -> TreeRequest:
+def _checked(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
     if type(entry.priority) is not int or type(entry.type) is not int:

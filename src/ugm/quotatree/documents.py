@@ -101,7 +101,7 @@ def parse_consumer(text: str, *, file: str = _TEXT) -> ConsumerInfo:
 
     >>> parse_consumer('{"kind": "Consumer", "spec": {"id": "job-1", "trees:": []}}')
     Traceback (most recent call last):
-    ugm.errors.ConfigError: <text>:1:47: spec: unknown key 'trees:', meant is perhaps 'trees' [key-unknown]
+    ugm.errors.ConfigError: <text>:1:46: spec: unknown key 'trees:', meant is perhaps 'trees' [key-unknown]
     """
     return _Schema(file).result(read(text, file), _Schema.consumer)
 

@@ -16,6 +16,7 @@ from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.tree import QuotaTree, Trial
+from ugm.quotatree.victims import VictimPolicy
 
 __all__ = ["Attempt", "Forest", "ManagedTree"]
 
@@ -63,7 +64,8 @@ class Attempt(NamedTuple):
         """Undo the try, order included."""
         for managed, trial in self.trials:
             managed.tree.take_back(trial)
-            managed.attempt = None
+            if managed.attempt is self:
+                managed.attempt = None
         if self.forest is not None:
             self.forest.restore_holders(self.holders)
 
@@ -109,15 +111,26 @@ class Forest:
             return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
         return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
 
-    def allocate(self, info: ConsumerInfo) -> tuple[Preempted | Rejection, Attempt]:
+    def allocate(
+        self, info: ConsumerInfo, *, without: Iterable[str] = (), policy: VictimPolicy | None = None
+    ) -> tuple[Preempted | Rejection, Attempt]:
         """Allocate a consumer on all trees that it names, or on none.
+
+        Args:
+            info: the consumer.
+            without: who leaves all trees before.
+            policy: how victims are chosen, if not as the trees do.
 
         Returns:
             Who was preempted, or why the request is rejected; and how to take back what has changed.
         """
-        return self._together(info, self._allocate)
+        return self._together(info, lambda: self._allocate(info, tuple(without), policy))
 
-    def _allocate(self, info: ConsumerInfo) -> Preempted | Rejection:
+    def _allocate(
+        self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None
+    ) -> Preempted | Rejection:
+        for managed in self.trees.values():
+            _deallocate(managed, without)
         asking = [(managed, managed.tree.consumer(info, entry)) for managed, entry in self.named_by(info)]
         for managed, consumer in asking:
             if consumer.leaf is None:
@@ -125,7 +138,7 @@ class Forest:
         gone: dict[str, None] = {}
         for managed, consumer in asking:
             _deallocate(managed, gone)
-            answer = managed.tree.allocate(consumer)
+            answer = managed.tree.allocate(consumer, policy)
             if isinstance(answer, Rejection):
                 return answer
             gone.update(dict.fromkeys(answer))
@@ -135,7 +148,7 @@ class Forest:
 
     def force(self, info: ConsumerInfo) -> tuple[Preempted | Rejection, Attempt]:
         """Allocate a consumer at its groups, whatever the quotas; if one is no node, on no tree."""
-        return self._together(info, self._force)
+        return self._together(info, lambda: self._force(info))
 
     def _force(self, info: ConsumerInfo) -> Preempted | Rejection:
         for managed, entry in self.named_by(info):
@@ -145,11 +158,11 @@ class Forest:
         return ()
 
     def _together(
-        self, info: ConsumerInfo, grant: Callable[[ConsumerInfo], Preempted | Rejection]
+        self, info: ConsumerInfo, grant: Callable[[], Preempted | Rejection]
     ) -> tuple[Preempted | Rejection, Attempt]:
         """Grant a request on all trees; if that fails, take everything back."""
         with noted(self.trees.values()) as trials:
-            answer = grant(info)
+            answer = grant()
         attempt = Attempt(info.consumer_id, trials, {}, self)
         if isinstance(answer, Rejection):
             attempt.take_back()

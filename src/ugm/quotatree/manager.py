@@ -22,11 +22,11 @@ from ugm.quotatree.cache import Blueprint, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
 from ugm.quotatree.managed import Attempt, Forest, ManagedTree, noted
-from ugm.quotatree.planning import forest_plan, tree_plan
+from ugm.quotatree.planning import forced_plan, forest_plan, tree_plan
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.tree import QuotaTree
 from ugm.quotatree.update import move_consumers
-from ugm.quotatree.victims import VictimPolicy, first_found
+from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["Mode", "QuotaManager"]
@@ -212,8 +212,10 @@ class QuotaManager:
             managed.attempt = None
             return _response(consumer_id, self._allocate(managed.tree, info, entry))
 
-    def _request(self, tree_name: str, consumer_id: str) -> tuple[ManagedTree, ConsumerInfo, TreeRequest]:
-        managed, info = self._managed(tree_name), self._info(consumer_id)
+    def _request(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, ConsumerInfo, TreeRequest]:
+        managed = self._managed(tree_name)
+        info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
+        consumer_id = info.consumer_id
         entry = info.on.get(tree_name)
         if entry is None:
             raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {tree_name!r}")
@@ -225,16 +227,42 @@ class QuotaManager:
         consumer = tree.consumer(info, entry)
         return tree.allocate(consumer) if self._mode is Mode.NORMAL else tree.force(consumer)
 
-    def plan_allocate(self, tree_name: str, consumer_id: str) -> Plan:
-        """Return what `allocate` would do now, without doing it.
+    def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer at its group whatever the quotas, in any mode: it runs already, say after a restart.
 
         Raises:
             RequestError: as for `allocate`.
         """
         with self._lock:
             managed, info, entry = self._request(tree_name, consumer_id)
-            consumer = managed.tree.consumer(info, entry)
-            return tree_plan(managed, consumer, forced=self._mode is not Mode.NORMAL)
+            managed.attempt = None
+            return _response(consumer_id, managed.tree.force(managed.tree.consumer(info, entry)))
+
+    def plan_allocate(
+        self,
+        tree_name: str,
+        consumer: str | ConsumerInfo,
+        *,
+        without: Iterable[str] = (),
+        preempting: bool = True,
+    ) -> Plan:
+        """Return what `allocate` would do now, without doing it.
+
+        Args:
+            tree_name: the tree.
+            consumer: the id of a consumer, or one that need not be known.
+            without: as if these had been deallocated before.
+            preempting: whether anybody may be preempted for it.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+        with self._lock:
+            managed, info, entry = self._request(tree_name, consumer)
+            asking = managed.tree.consumer(info, entry)
+            if self._mode is not Mode.NORMAL:
+                return forced_plan(managed, asking)
+            return tree_plan(managed, asking, without, None if preempting else nobody)
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on a tree. Return whether it held something there."""
@@ -389,8 +417,10 @@ class QuotaManager:
             answer, _ = forest.allocate(info) if self._mode is Mode.NORMAL else forest.force(info)
             return _response(consumer_id, answer)
 
-    def _forest_request(self, forest_name: str, consumer_id: str) -> tuple[Forest, ConsumerInfo]:
-        forest, info = self._forest(forest_name), self._info(consumer_id)
+    def _forest_request(self, forest_name: str, consumer: str | ConsumerInfo) -> tuple[Forest, ConsumerInfo]:
+        forest = self._forest(forest_name)
+        info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
+        consumer_id = info.consumer_id
         if consumer_id in forest.holders and forest.is_allocated(consumer_id):
             raise RequestError(
                 "consumer_id", consumer_id, f"the consumer is allocated on forest {forest_name!r} already"
@@ -405,15 +435,43 @@ class QuotaManager:
         for managed in forest.trees.values():
             managed.attempt = None
 
-    def plan_allocate_forest(self, forest_name: str, consumer_id: str) -> Plan:
-        """Return what `allocate_forest` would do now, without doing it.
+    def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer at its groups whatever the quotas, in any mode: it runs already, say after a restart.
 
         Raises:
             RequestError: as for `allocate_forest`.
         """
         with self._lock:
             forest, info = self._forest_request(forest_name, consumer_id)
-            return forest_plan(forest, info, forced=self._mode is not Mode.NORMAL)
+            self._end_tries(forest)
+            answer, _ = forest.force(info)
+            return _response(consumer_id, answer)
+
+    def plan_allocate_forest(
+        self,
+        forest_name: str,
+        consumer: str | ConsumerInfo,
+        *,
+        without: Iterable[str] = (),
+        preempting: bool = True,
+    ) -> Plan:
+        """Return what `allocate_forest` would do now, without doing it.
+
+        Args:
+            forest_name: the forest.
+            consumer: the id of a consumer, or one that need not be known.
+            without: as if these had been deallocated before.
+            preempting: whether anybody may be preempted for it.
+
+        Raises:
+            RequestError: as for `allocate_forest`.
+        """
+        with self._lock:
+            forest, info = self._forest_request(forest_name, consumer)
+            if self._mode is not Mode.NORMAL:
+                return forest_plan(info, lambda: forest.force(info))
+            policy = None if preempting else nobody
+            return forest_plan(info, lambda: forest.allocate(info, without=without, policy=policy))
 
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""

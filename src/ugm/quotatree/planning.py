@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from ugm.quotatree.answers import Move, Plan, TreePlan
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
-from ugm.quotatree.managed import Forest, ManagedTree
-from ugm.quotatree.rejection import Reason, Rejection
+from ugm.quotatree.managed import Attempt, ManagedTree, noted
+from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.search import Found
 from ugm.quotatree.tree import Trial
+from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["forest_plan", "tree_plan"]
+__all__ = ["forced_plan", "forest_plan", "tree_plan"]
 
 
-def tree_plan(managed: ManagedTree, consumer: Consumer, *, forced: bool) -> Plan:
-    """Return what a request on one tree would do. Reads only."""
-    tree = managed.tree
-    if forced:
-        group = consumer.entry.group
-        if group not in tree.nodes:
-            return Plan(consumer.id, rejection=Rejection(tree.name, consumer.id, group, Reason.UNKNOWN_GROUP))
-        return Plan(consumer.id, (TreePlan(managed.name, group, ()),))
-    found = tree.find(consumer)
-    if isinstance(found, Rejection):
-        return Plan(consumer.id, rejection=found)
+def forced_plan(managed: ManagedTree, consumer: Consumer) -> Plan:
+    """Return what a request that is granted whatever the quotas would do on one tree. Reads only."""
+    group = consumer.entry.group
+    if group not in managed.tree.nodes:
+        return Plan(consumer.id, rejection=managed.tree.homeless(consumer))
+    return Plan(consumer.id, (TreePlan(managed.name, group, ()),))
+
+
+def tree_plan(
+    managed: ManagedTree, consumer: Consumer, without: Iterable[str] = (), policy: VictimPolicy | None = None
+) -> Plan:
+    """Return what a request on one tree would do, if some others were gone."""
+    with noted((managed,)) as trials:
+        for consumer_id in without:
+            managed.tree.deallocate(consumer_id)
+    found = managed.tree.find(consumer, policy)
+    plan = Plan(consumer.id, rejection=found) if isinstance(found, Rejection) else _plan(managed, consumer, found)
+    for _, trial in trials:
+        managed.tree.take_back(trial)
+    return plan
+
+
+def _plan(managed: ManagedTree, consumer: Consumer, found: Found) -> Plan:
     moves = _moves(found)
     preempted = tuple(move.consumer_id for move in moves if move.target is None)
     return Plan(consumer.id, (TreePlan(managed.name, found.home.name, moves),), preempted)
@@ -42,9 +57,9 @@ def _moves(found: Found) -> tuple[Move, ...]:
     return (*moves.values(), *leaving.values())
 
 
-def forest_plan(forest: Forest, info: ConsumerInfo, *, forced: bool) -> Plan:
-    """Return what a request on a forest would do: it is done, looked at, and taken back."""
-    answer, attempt = forest.force(info) if forced else forest.allocate(info)
+def forest_plan(info: ConsumerInfo, grant: Callable[[], tuple[tuple[str, ...] | Rejection, Attempt]]) -> Plan:
+    """Return what a request on a forest would do: it is granted, looked at, and taken back."""
+    answer, attempt = grant()
     if isinstance(answer, Rejection):
         return Plan(info.consumer_id, rejection=answer)
     trees = tuple(_tree_plan(managed, trial, info.consumer_id) for managed, trial in attempt.trials)

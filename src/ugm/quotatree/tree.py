@@ -46,8 +46,8 @@ class QuotaTree:
         resources: what the tree counts, in order.
         root: the top of the nodes, if there is one; without, nothing can be allocated.
         policy: how victims are chosen.
-        as_original: whether the tree keeps two habits of the original: a rejected request puts those at the end of their
-            lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+        as_original: whether the tree keeps two habits of the original: a rejected request puts those at the end of
+            their lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
     """
 
     __slots__ = (
@@ -110,17 +110,17 @@ class QuotaTree:
 
     # Asking
 
-    def find(self, consumer: Consumer) -> Found | Rejection:
-        """Return what `allocate` would do, without doing it."""
+    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Found | Rejection:
+        """Return what `allocate` would do, without doing it; under another policy, if one is given."""
         leaf = consumer.leaf
         if leaf is None:
             return self.homeless(consumer)
-        search = Search(consumer, leaf.path, self.policy)
+        search = Search(consumer, leaf.path, policy or self.policy)
         return search.run() or no_room(self.name, consumer, self.resources, search.reached, search.lacking)
 
     # Changing
 
-    def allocate(self, consumer: Consumer) -> tuple[str, ...] | Rejection:
+    def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> tuple[str, ...] | Rejection:
         """Allocate a consumer under the quotas.
 
         Returns:
@@ -137,7 +137,7 @@ class QuotaTree:
         else:
             self._settle(consumer, leaf)
             return ()
-        search = Search(consumer, path, self.policy)
+        search = Search(consumer, path, policy or self.policy)
         found = search.run(thorough=self.as_original)
         if found is not None:
             return self._carry_out(consumer, found)

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from ugm.quotatree.consumer import Amounts, Consumer
 from ugm.quotatree.node import fits
 
-__all__ = ["VictimPolicy", "fewest", "first_found"]
+__all__ = ["VictimPolicy", "fewest", "first_found", "nobody"]
 
 #: So many sets of victims of one size are compared; where there are more, they are put together one by one.
 _MOST_SETS: Final = 2_000
@@ -45,6 +45,15 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence
     return None
 
 
+def nobody(
+    candidates: Iterable[Consumer],  # noqa: ARG001 - the signature of a policy
+    amounts: Amounts,  # noqa: ARG001 - as above
+    room: Sequence[int],  # noqa: ARG001 - as above
+) -> list[Consumer] | None:
+    """Take nobody: a request fits without anybody leaving, or is rejected."""
+    return None
+
+
 def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]) -> list[Consumer] | None:
     """Take as few candidates as suffice; among as many, those of the lowest priorities; of these, who came last.
 
@@ -57,7 +66,9 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]
         candidate for candidate in listed if any(missing.get(at, 0) and more > 0 for at, more in candidate.amounts)
     ]
     # A stable sort of the reversed list: the lowest priority first, of these who came last.
-    order = sorted(reversed(useful if missing else listed), key=lambda candidate: candidate.rank[0])
+    order = sorted(  # noqa: C414 - the sort is stable, so the order before it matters
+        reversed(useful if missing else listed), key=lambda candidate: candidate.rank[0]
+    )
     if not missing:
         return order[:1] or None
     chosen = _smallest(order, missing)
