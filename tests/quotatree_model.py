@@ -62,7 +62,8 @@ class Model:
     def fits(self, asked: Asked, node: str, leaving: list[Asked]) -> bool:
         """Return whether a request fits a node, were some gone that are charged to it."""
         return all(
-            amount <= self.quotas[node].get(name, 0) - self.allocated(node, name) + sum(c.request[name] for c in leaving)
+            amount
+            <= self.quotas[node].get(name, 0) - self.allocated(node, name) + sum(c.request[name] for c in leaving)
             for name, amount in asked.request.items()
             if amount
         )
@@ -172,7 +173,11 @@ class Model:
         for below in self.path(node):
             above = self.parents[below]
             for consumer in list(self.held[above]) if above else ():
-                if self.is_leaf(consumer.group) and below in self.path(consumer.group) and self.fits(consumer, below, []):
+                if (
+                    self.is_leaf(consumer.group)
+                    and below in self.path(consumer.group)
+                    and self.fits(consumer, below, [])
+                ):
                     self.held[above or ""].remove(consumer)
                     self._put(consumer, below)
         return True

@@ -195,7 +195,7 @@ class _Schema:
     def consumer(self, item: Item, _path: str) -> ConsumerInfo:
         spec = self.enveloped(item, "Consumer", ("id", "trees"))
         consumer_id = self.text(*spec["id"])
-        if not consumer_id and not self.problems:
+        if spec["id"][0].value in (None, ""):
             self.refuse(item, "spec.id", "consumer-id-missing", "a consumer has an id")
         entries = [self.request(*entry) for entry in self.list(*spec["trees"])]
         known = tuple(entry for entry in entries if entry.tree_name)

@@ -47,7 +47,8 @@ class QuotaTree:
         root: the top of the nodes, if there is one; without, nothing can be allocated.
         policy: how victims are chosen.
         as_original: whether the tree keeps two habits of the original: a rejected request puts those at the end of
-            their lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+            their lists whom it had moved on the way, and a resource that is not asked for denies where it is over its
+            quota.
     """
 
     __slots__ = (
