@@ -41,7 +41,6 @@ def requests(draw: st.DrawFn, consumer_id: str, groups: tuple[str, ...]) -> Aske
 
 def info_of(asked: Asked, *tree_names: str) -> ConsumerInfo:
     """Return a consumer that asks the same of some trees, or of the usual one."""
-    _, group, request, *rank = asked
-    return ConsumerInfo(
-        asked.id, [TreeRequest(name, group, Resource(request), *rank) for name in tree_names or (TREE,)]
-    )
+    _, group, request, priority, of_type, unpreemptable = asked
+    rest = (Resource(request), priority, of_type, unpreemptable)
+    return ConsumerInfo(asked.id, [TreeRequest(name, group, *rest) for name in tree_names or (TREE,)])

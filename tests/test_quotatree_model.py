@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quotatree_scenes import PAIR, document
-from quotatree_strategies import RESOURCES, documents
+from quotatree_strategies import documents
 from ugm import Claim, EvictingModel, RequestError, Resource, UserGroup
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
 
 SUE = UserGroup("sue")
+
+amounts = st.integers(0, 4)
+ranks = st.integers(0, 3)
 
 
 def claim(number: int, group: str, cpu: int = 1, memory: int = 0, priority: int = 0) -> Claim:
@@ -106,10 +109,13 @@ def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> No
     model = TreeModel(manager, name, group_of)
     nodes = manager.view(name).nodes
     groups = [node.name for node in nodes if not any(other.parent == node.name for other in nodes)]
-    charged = {}
+    charged: dict[str, Claim] = {}
     for number in range(data.draw(st.integers(1, 9))):
-        amounts = [data.draw(st.integers(0, 4)) for _ in RESOURCES]
-        asked = claim(number, data.draw(st.sampled_from(groups)), *amounts, priority=data.draw(st.integers(0, 3)))
+        group, (cpu, memory, priority) = (
+            data.draw(st.sampled_from(groups)),
+            data.draw(st.tuples(amounts, amounts, ranks)),
+        )
+        asked = claim(number, group, cpu, memory, priority)
         before = manager.view(name)
         if list(model.check(asked)):
             evictions = list(model.evictions(asked))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from quotatree_scenes import PAIR, Scene
-from ugm.quotatree import Reason, fewest
+from ugm.quotatree import Reason, VictimPolicy, fewest, first_found
 
 
 def test_no_room_without_priority() -> None:
@@ -108,8 +108,9 @@ def test_plans_of_what_if() -> None:
 
 def test_useless_victims_stay_with_the_fewest() -> None:
     """The original takes victims in their order; the other policy takes one that suffices."""
-    for policy, victims in ((None, ("a", "b")), (fewest, ("b",))):
-        scene = Scene({"R": ("nil", 4), "A": ("R", 4)}, **({"policy": policy} if policy else {}))
+    expected: list[tuple[VictimPolicy, tuple[str, ...]]] = [(first_found, ("a", "b")), (fewest, ("b",))]
+    for policy, victims in expected:
+        scene = Scene({"R": ("nil", 4), "A": ("R", 4)}, policy=policy)
         scene.ask("a", "A", 1)
         scene.ask("b", "A", 3)
 

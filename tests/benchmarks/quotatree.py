@@ -7,8 +7,7 @@ timed) and ``ops`` (lines that follow). Each further line is an operation: ``["a
 arrives and is allocated once, in normal mode; ``["d", id]`` is deallocated, which is in vain if it was rejected or
 preempted before.
 
-Consumers are built before the clock starts; an arrival is `add_consumer` and `allocate`, a departure `deallocate` and
-`remove_consumer`. Prints one JSON object: nanoseconds per operation (best and median of the runs), percentiles of
+Consumers are built before the clock starts; an arrival is `add_consumer` and `allocate`, a departure `deallocate`. Prints one JSON object: nanoseconds per operation (best and median of the runs), percentiles of
 single operations (with about 60 ns for reading the clock), how many arrivals were rejected, how many consumers were
 preempted, and how many were held at the end.
 """
@@ -70,12 +69,10 @@ class Tally:
     def run(self, start: int, end: int | None) -> None:
         """Do some of the operations."""
         tree_name, manager = self.tree_name, self.manager
-        add, allocate = manager.add_consumer, manager.allocate
-        deallocate, remove = manager.deallocate, manager.remove_consumer
+        add, allocate, deallocate = manager.add_consumer, manager.allocate, manager.deallocate
         for consumer_id, info in self.operations[start:end]:
             if info is None:
                 deallocate(tree_name, consumer_id)
-                remove(consumer_id)
             else:
                 add(info)
                 answer = allocate(tree_name, consumer_id)

@@ -12,9 +12,10 @@ from ugm.quotatree.answers import AllocationResponse, Move, Plan, TreeCreateResp
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
-from ugm.quotatree.manager import Mode, QuotaManager
+from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
 from ugm.quotatree.rejection import Reason, Rejection
+from ugm.quotatree.tree_manager import Mode
 from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 

@@ -4,7 +4,7 @@ What is charged to a node is what is held at it and at all nodes below. A consum
 and to everything above, and not to the nodes between its group and that node.
 
 The consumers of a node have an order, that of their arrival; it decides who is moved or preempted first. They are kept
-by rank (priority, type, preemptable or not) with the sum of each rank, so that it is known whether the consumers of
+by rank (priority, type, preemptible or not) with the sum of each rank, so that it is known whether the consumers of
 some ranks are enough before any of them is looked at.
 """
 
