@@ -7,7 +7,8 @@ timed) and ``ops`` (lines that follow). Each further line is an operation: ``["a
 arrives and is allocated once, in normal mode; ``["d", id]`` is deallocated, which is in vain if it was rejected or
 preempted before.
 
-Consumers are built before the clock starts; an arrival is `add_consumer` and `allocate`, a departure `deallocate`. Prints one JSON object: nanoseconds per operation (best and median of the runs), percentiles of
+Consumers are built before the clock starts; an arrival is `add_consumer` and `allocate`, a departure `deallocate`.
+Prints one JSON object: nanoseconds per operation (best and median of the runs), percentiles of
 single operations (with about 60 ns for reading the clock), how many arrivals were rejected, how many consumers were
 preempted, and how many were held at the end.
 """

@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Final, final
 
@@ -22,6 +23,9 @@ from ugm.quotatree.waiting import Waiting
 __all__ = ["Held", "TreeNode", "fits", "in_order"]
 
 _by_arrival = attrgetter("sequence")
+
+#: So many consumers are sorted sooner than their lists are merged.
+_FEW: Final = 16
 
 #: So many ranks stay listed at a node when nobody of them is left: they soon come again.
 _FEW_RANKS: Final = 8
@@ -159,4 +163,8 @@ class TreeNode:
 def in_order(ranks: Iterable[Held]) -> Iterator[Consumer]:
     """Yield the consumers of some ranks of a node in the order of their arrival."""
     lists = [held.members for held in ranks]
-    return iter(lists[0]) if len(lists) == 1 else heapq.merge(*lists, key=_by_arrival)
+    if len(lists) == 1:
+        return iter(lists[0])
+    if sum(map(len, lists)) <= _FEW:
+        return iter(sorted(chain.from_iterable(lists), key=_by_arrival))
+    return heapq.merge(*lists, key=_by_arrival)

@@ -142,7 +142,7 @@ class Search:
         is_root = node.parent is None
         if node.hard and not is_root:
             return False
-        priority = self._consumer.rank[0]
+        amounts, priority = self._consumer.amounts, self._consumer.rank[0]
         ranks = [h for h in node.held.values() if h.members and (any_priority or h.rank[0] < priority)]
         arrived: Sequence[Consumer] = self._slid.get(level - 1, ())
         if is_root:
@@ -152,7 +152,7 @@ class Search:
             return False
         candidates = self._listed(level, ranks, leaving=is_root)
         choose = self._policy if is_root else first_found
-        chosen = choose(chain(candidates, arrived), self._consumer.amounts, self._rooms[level])
+        chosen = choose(chain(candidates, arrived) if arrived else candidates, amounts, self._rooms[level])
         if chosen is None:
             return False
         self._slid[level] = chosen

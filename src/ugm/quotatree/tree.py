@@ -181,10 +181,9 @@ class QuotaTree:
         consumer = waiting.first_that_fits(free)
         while consumer is not None:
             slot = consumer.slot
-            self._lift(consumer, above)
             for index, amount in consumer.amounts:
                 free[index] -= amount
-            self._put(consumer, node)
+            self._move(consumer, above, node)
             consumer = waiting.first_that_fits(free, slot + 1)
 
     # Moves
@@ -197,12 +196,9 @@ class QuotaTree:
             free = above.free
             for index, amount in amounts:
                 free[index] -= amount
-        self._put(consumer, node)
-        self.consumers[consumer.id] = consumer
-
-    def _put(self, consumer: Consumer, node: TreeNode) -> None:
         self.sequence += 1
         node.append(consumer, self.sequence)
+        self.consumers[consumer.id] = consumer
 
     def _lift(self, consumer: Consumer, node: TreeNode) -> None:
         if self.trial is not None:
@@ -230,11 +226,17 @@ class QuotaTree:
         return tuple(victim.id for victim in preempted) if preempted else ()
 
     def _slide(self, consumer: Consumer, node: TreeNode, parent: TreeNode) -> None:
-        self._lift(consumer, node)
         free = node.free
         for index, amount in consumer.amounts:
             free[index] += amount
-        self._put(consumer, parent)
+        self._move(consumer, node, parent)
+
+    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
+        if self.trial is not None:
+            self.trial.before.setdefault(consumer, (source, consumer.sequence))
+        source.remove(consumer)
+        self.sequence += 1
+        target.append(consumer, self.sequence)
 
     def _evict(self, consumer: Consumer) -> None:
         if consumer.node is not None:
@@ -247,8 +249,7 @@ class QuotaTree:
         for consumer in consumers:
             node = consumer.node
             if node is not None:
-                self._lift(consumer, node)
-                self._put(consumer, node)
+                self._move(consumer, node, node)
 
     def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by

@@ -13,7 +13,6 @@ from math import comb
 from typing import Final, Protocol
 
 from ugm.quotatree.consumer import Amounts, Consumer
-from ugm.quotatree.node import fits
 
 __all__ = ["VictimPolicy", "fewest", "first_found", "nobody"]
 
@@ -40,7 +39,10 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence
         chosen.append(candidate)
         for index, amount in candidate.amounts:
             free[index] += amount
-        if fits(amounts, free):
+        for index, amount in amounts:
+            if free[index] < amount:
+                break
+        else:
             return chosen
     return None
 
