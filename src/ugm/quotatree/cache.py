@@ -79,14 +79,14 @@ class TreeCache:
             return self._name
 
     def set_tree_name(self, tree_name: str) -> None:
-        """Set the name that the next tree gets. Without one it is named `DEFAULT_TREE_NAME`."""
+        """Set the name that the next tree gets. Without one it is named `ugm.quotatree.DEFAULT_TREE_NAME`."""
         if not isinstance(tree_name, str):
             raise RequestError("tree_name", tree_name, "a name is a text")
         with self._lock:
             self._name = tree_name
 
     def set_default_tree_name(self) -> None:
-        """Set the name to `DEFAULT_TREE_NAME`."""
+        """Set the name to `ugm.quotatree.DEFAULT_TREE_NAME`."""
         self.set_tree_name(DEFAULT_TREE_NAME)
 
     def get_resource_names(self) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ class TreeCache:
             self._resources.discard(name)
 
     def set_default_resource_names(self) -> None:
-        """Have `DEFAULT_RESOURCES` counted, too."""
+        """Have `ugm.quotatree.DEFAULT_RESOURCES` counted, too."""
         self.add_resource_names(DEFAULT_RESOURCES)
 
     def add_tree_info(self, text: str) -> None:
@@ -145,7 +145,7 @@ class TreeCache:
         """
         if not is_text(name):
             raise RequestError("name", name, "a name is a text of at least one character")
-        node = spec if isinstance(spec, NodeSpec) else node_from_struct(name, spec)
+        node = node_from_struct(name, spec.to_dict() if isinstance(spec, NodeSpec) else spec)
         with self._lock:
             self._add({name: node})
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 
 if TYPE_CHECKING:
     from ugm.quotatree.node import TreeNode
@@ -116,6 +116,8 @@ class ConsumerInfo:
 def _checked(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
+    if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
+        raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:
         raise RequestError("trees", entry, "priority and type are an int")
     return entry
