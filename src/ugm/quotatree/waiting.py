@@ -37,7 +37,7 @@ class Waiting:
     #: The first seat behind all that are taken.
     _end: int
     #: For each resource the minima: the root at 0, the blocks of i at 8i + 1 to 8i + 8, the seats from `_base` on. What
-    #: is not requested stands as `-_EMPTY`, so that it fits where there is less than no room; an empty seat as `_EMPTY`.
+    #: is not requested stands as `-_EMPTY`, so it fits where there is less than no room; an empty seat as `_EMPTY`.
     #: Blocks are of eight, because looking along siblings is cheaper than going up and down.
     _minima: list[list[int]]
     _base: int
