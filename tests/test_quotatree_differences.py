@@ -5,6 +5,7 @@ Each of its defects has a test, in the order of the table in `docs/quotatree.md`
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -43,6 +44,20 @@ def test_victims_come_back_when_the_request_fails_after_all() -> None:
     assert not scene.ask("b", "L", 2, priority=1)
     assert scene.manager.view("T") == before
     assert scene.manager.is_allocated("T", "a")
+
+
+def test_all_victims_are_reported() -> None:
+    """Whoever is not allocated any more is in the response, also if the walk had to be done several times."""
+    draw = random.Random(4)
+    scene = Scene({"R": ("nil", 9), "P": ("R", 7), "Q!": ("R", 5), "L": ("P", 3), "K": ("P", 4), "M": ("Q", 4)})
+    for number in range(400):
+        before = set(scene.manager.view("T").consumers)
+        response = scene.ask(f"c{number}", draw.choice("LKM"), draw.randint(1, 5), priority=draw.randint(0, 4))
+        gone = before - set(scene.manager.view("T").consumers)
+
+        assert gone == set(response.preempted)
+        if before and draw.random() < 0.3:
+            scene.manager.deallocate("T", draw.choice(sorted(before)))
 
 
 def test_rejection_keeps_the_order() -> None:
@@ -192,6 +207,28 @@ def test_second_forest_is_refused() -> None:
         scene.manager.add_tree_to_forest("G", "T")
 
     assert str(caught.value) == "tree_name 'T': the tree belongs to forest 'F'"
+
+
+def test_nobody_is_on_an_empty_forest() -> None:
+    """On a forest without trees nobody is allocated before asking, and there is nothing to be held."""
+    scene = Scene(PAIR)
+    scene.manager.add_forest("F")
+    scene.know("a", "A")
+
+    assert not scene.manager.is_allocated_forest("F", "a")
+    assert scene.manager.allocate_forest("F", "a")
+    assert scene.held() == {}
+    assert scene.manager.deallocate_forest("F", "a")
+    assert not scene.manager.deallocate_forest("F", "a")
+
+
+def test_requests_are_read_by_the_tree_in_force() -> None:
+    """A resource that was added to the cache matters with the update, and not for requests before it."""
+    scene = Scene(PAIR)
+    scene.manager.get_tree_cache("T").add_resource_name("gpu")
+
+    assert scene.ask("a", "A")
+    assert scene.manager.view("T").nodes[0].allocated == Resource(cpu=1)
 
 
 def test_chain_of_renames() -> None:
