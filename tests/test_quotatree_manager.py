@@ -143,6 +143,7 @@ def test_adoption(scene: Scene) -> None:
         lambda: ConsumerInfo("a", ["T"]),  # type: ignore[list-item]  # what is tested
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", {"cpu": 1})]),  # type: ignore[arg-type]  # what is tested
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", priority=True)]),
+        lambda: ConsumerInfo("a", [TreeRequest("T", "A", Resource(cpu=2**63))]),
         lambda: TreeCache().add_node_spec("", {"quota": {}}),
         lambda: TreeCache().add_resource_names("cpu"),
         lambda: TreeCache().add_resource_name(5),  # type: ignore[arg-type]  # what is tested

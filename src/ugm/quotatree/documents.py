@@ -324,6 +324,7 @@ class _Schema:
     def bounded(self, item: Item, path: str, amount: int) -> int:
         if not _LEAST <= amount <= _MOST:
             self.refuse(item, path, "quantity-invalid", "more than a signed 64-bit integer holds")
+            return 0
         return amount
 
     def truth(self, item: Item, path: str) -> bool:
