@@ -83,15 +83,13 @@ class PartitionMachine(RuleBasedStateMachine):
         partition: what is tested.
         models: the other quota models that take part.
         model: what is believed.
-        made: the asks so far.
-        plans: plans that were made and perhaps not applied.
-        reports: audits that were made.
     """
 
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
     partition: Partition
     models: Sequence[QuotaModel]
     model: PartitionModel
+    # The asks so far, the plans that were made and perhaps not applied, and the audits that were made.
     made: list[Ask]
     plans: list[tuple[Plan, PartitionSpec | None]]
     reports: list[AuditReport]
