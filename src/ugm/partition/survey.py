@@ -23,7 +23,7 @@ from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.compiled import PartitionSettings
-from ugm.partition.explanation import Explanation, explain
+from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, QueueSpec, QueueState, queue_state
 from ugm.resources import Resource
@@ -200,7 +200,8 @@ class Survey:
         """
         decision = self.check_for(user, queue_path, usage, tags)
         with self._lock:
-            return explain(self._books, decision, most)
+            holdings = charged(self._books, decision)
+        return explain(decision, holdings, most)
 
     def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
         """Return every limit that would hold for a new application of a user in a queue, and the headroom.

@@ -16,7 +16,7 @@ from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.entry import Allocation
-from ugm.partition.explanation import Explanation, explain
+from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
 from ugm.partition.survey import Survey, effective, room
 from ugm.queues import Queue, QueueState, queue_state
@@ -60,13 +60,16 @@ class PartitionView(Survey):
     def explain(self, application_id: str, usage: Resource, *, most: int = 3) -> Explanation:
         """Return what `check` does, and for every limit in the way the *most* largest holders of what is missing.
 
-        Takes time in the number of applications that are charged to those limits, under the lock.
+        Takes time in the number of applications that are charged to those limits, of which only a copy is made under
+        the lock: what the holders are said to hold may be of a moment later than the decision.
 
         Raises:
             RequestError: as for `check`.
         """
         with self._lock:
-            return explain(self._books, self._admission.check(application_id, usage), most)
+            decision = self._admission.check(application_id, usage)
+            holdings = charged(self._books, decision)
+        return explain(decision, holdings, most)
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return how much more an application may use: the least that any limit leaves, for each limited resource.

@@ -17,7 +17,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 #: Upper ends of the classes, in nanoseconds: from a microsecond to a tenth of a second.
-_BOUNDS: Final = tuple(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)) + (10**8,)
+_BOUNDS: Final = (*(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)), 10**8)
 
 
 class Timed(NamedTuple):

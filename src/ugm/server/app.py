@@ -1,0 +1,283 @@
+"""The server as an ASGI application, to be mounted in another one or to run alone.
+
+Everything that a client sends is bounded and checked before it is used. What it asks is answered from copies that are
+made in small pieces under the lock of the partition, and put together outside of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from os import PathLike
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.routing import Route as Path
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ugm import ConfigError, Partition, RequestError
+from ugm.server.configurations import Configurations
+from ugm.server.errors import ApiError, of_config, of_request
+from ugm.server.history import History
+from ugm.server.openapi import description
+from ugm.server.requests import Bounds, body_of, path_of, query_of, require_token
+from ugm.server.routes import PREFIX, ROUTES, YAML, Route
+from ugm.server.site import Question, Site
+from ugm.server.turns import Turns
+
+__all__ = ["create_app"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: Nothing but what the server itself serves; nothing of it inline, so that a name with markup stays a name.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+def create_app(  # noqa: PLR0913 - one for each option
+    partitions: Mapping[str, Partition],
+    *,
+    history: Mapping[str, History] | None = None,
+    token: str | None = None,
+    read_only: bool = True,
+    config_path: str | PathLike[str] | None = None,
+    watch: float | None = None,
+    extra_states: Mapping[str, Callable[[], Any]] | None = None,
+    metrics: Callable[[], tuple[bytes, str]] | None = None,
+    bounds: Bounds | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Starlette:
+    """Return an ASGI application that shows partitions, and where wanted changes their configuration.
+
+    Args:
+        partitions: by name, as in the configuration.
+        history: of those partitions that somebody follows, the subscriber.
+        token: what a client that changes something must know.
+        read_only: whether nobody may change anything.
+        config_path: the file that a reload reads.
+        watch: every how many seconds to look whether the file has changed, and to reload it then; None for never. An
+            application that is mounted in another one does not watch.
+        extra_states: what else can be looked at: name to what returns it, ready for JSON or with a `to_dict`. Called in
+            a thread, one at a time.
+        metrics: what returns the text of the metrics and its media type, such as `ugm.server.metrics.exposition`; None
+            for no metrics.
+        bounds: how much a client may ask of the server.
+        clock: what tells the time, in seconds since 1970.
+
+    Raises:
+        RequestError: an argument cannot be used.
+    """
+    _require(partitions, history or {}, token, read_only=read_only)
+    configurations = Configurations(partitions, config_path, clock=clock)
+    site = Site(
+        dict(partitions),
+        dict(history or {}),
+        configurations,
+        dict(extra_states or {}),
+        read_only=read_only,
+        started=clock(),
+    )
+    desk = _Desk(site, token, bounds or Bounds())
+    routes = [
+        Mount(PREFIX, routes=[_path(desk, route) for route in ROUTES]),
+        Path("/openapi.json", desk.describe),
+        *([Path("/metrics", desk.metering(metrics))] if metrics else []),
+        Path("/{path:path}", _page()),
+    ]
+    app = Starlette(
+        routes=routes,
+        exception_handlers={HTTPException: _told_http},
+        lifespan=_watching(configurations, watch),
+    )
+    app.add_middleware(_Guarded)
+    app.state.configurations = configurations
+    return app
+
+
+def _require(
+    partitions: Mapping[str, Partition], history: Mapping[str, History], token: str | None, *, read_only: bool
+) -> None:
+    if not read_only and not token:
+        raise RequestError("token", token, "a server that can be changed needs a token")
+    for name in history:
+        if name not in partitions:
+            raise RequestError("history", name, "there is no such partition")
+
+
+def _path(desk: _Desk, route: Route) -> Path:
+    # Names may have a slash in them; what a name ends is the end of its path.
+    last = route.path.rpartition("{")[2].removesuffix("}")
+    path = route.path.removesuffix(f"{{{last}}}") + f"{{{last}:path}}" if _ends_in_name(route) else route.path
+    return Path(path, desk.answering(route), methods=[route.method], name=route.name)
+
+
+def _ends_in_name(route: Route) -> bool:
+    return route.path.endswith(("{name}", "{queue_path}"))
+
+
+class _Desk:
+    """Where requests come in, and answers go out."""
+
+    __slots__ = ("_bounds", "_questions", "_readings", "_site", "_token")
+
+    def __init__(self, site: Site, token: str | None, bounds: Bounds) -> None:
+        self._site: Final = site
+        self._token: Final = token
+        self._bounds: Final = bounds
+        #: What is only read.
+        self._readings: Final = Turns[Response](bounds.waiting)
+        #: What a client has sent; it may take long, so that whoever only reads does not wait for it.
+        self._questions: Final = Turns[Response](bounds.waiting)
+
+    def answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers the requests of a route."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                return await self._answer(route, request)
+            except ApiError as error:
+                return _told(error)
+
+        return endpoint
+
+    async def _answer(self, route: Route, request: Request) -> Response:
+        if route.changes:
+            require_token(request, self._token, read_only=self._site.read_only)
+        path, query = path_of(request), query_of(request, route)
+        question = Question(self._site, path, query, await body_of(request, route, self._bounds))
+        if route.is_quick:
+            return _answered(route, question)
+        if route.method == "GET":
+            key = (route.name, request.url.path, request.url.query)
+            return await self._readings.take(key, lambda: _answered(route, question))
+        return await self._questions.take(object(), lambda: _answered(route, question))
+
+    async def describe(self, request: Request) -> Response:
+        """Return the description of the interface."""
+        return _json(description(str(request.scope.get("root_path", ""))))
+
+    def metering(self, metrics: Callable[[], tuple[bytes, str]]) -> Callable[[Request], Awaitable[Response]]:
+        """Return what answers requests for the metrics."""
+
+        def make() -> Response:
+            content, kind = metrics()
+            return Response(content, headers={"content-type": kind, "cache-control": "no-store"})
+
+        async def endpoint(_request: Request) -> Response:
+            try:
+                return await self._readings.take("metrics", make)
+            except ApiError as error:
+                return _told(error)
+
+        return endpoint
+
+
+def _answered(route: Route, question: Question) -> Response:
+    """Return the answer to a question; never raises."""
+    try:
+        told = route.answer(question)
+        if route.result is YAML:
+            return Response(str(told), media_type="application/yaml", headers={"cache-control": "no-store"})
+        return _json(told)
+    except ApiError as error:
+        return _told(error)
+    except RequestError as error:
+        return _told(of_request(error))
+    except ConfigError as error:
+        return _told(of_config(error))
+    except Exception:
+        _LOGGER.exception("%s %s failed", route.method, route.path)
+        return _told(ApiError(500, "internal", "the server failed; its log says why"))
+
+
+def _json(value: object, status: int = 200) -> Response:
+    # ASCII, so that no text can be anything else in another encoding.
+    content = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return Response(content, status, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _told(error: ApiError) -> Response:
+    response = _json(error.to_dict(), error.status)
+    if error.status == 401:  # noqa: PLR2004 - the status that asks for a token
+        response.headers["www-authenticate"] = "Bearer"
+    if error.status in {408, 413}:
+        # What is still to come of the body is not read.
+        response.headers["connection"] = "close"
+    return response
+
+
+async def _told_http(_request: Request, error: Exception) -> Response:
+    """Tell what the routing refuses in the same words as everything else."""
+    status = getattr(error, "status_code", 500)
+    codes = {404: ("path-unknown", "there is no such path"), 405: ("method-unknown", "the path has no such method")}
+    response = _told(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
+    response.headers.update(getattr(error, "headers", None) or {})
+    return response
+
+
+def _page() -> Callable[[Request], Awaitable[Response]]:
+    """Return what serves the files of the page, and nothing outside of their folder."""
+    folder = StaticFiles(directory=str(files("ugm.server") / "page"), html=True)
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            return await folder.get_response(folder.get_path(request.scope), request.scope)
+        except ValueError:
+            raise HTTPException(404) from None
+
+    return endpoint
+
+
+class _Guarded:
+    """Adds to every answer what a browser has to respect."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, guarded if scope["type"] == "http" else send)
+
+
+def _watching(configurations: Configurations, seconds: float | None) -> Callable[[Starlette], Any]:
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        task = None if seconds is None else asyncio.create_task(_watch(configurations, seconds))
+        yield
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    return lifespan
+
+
+async def _watch(configurations: Configurations, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(configurations.reload_if_changed)
+        except Exception:
+            _LOGGER.exception("reloading the configuration failed")
