@@ -10,11 +10,11 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from os import PathLike
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -31,11 +31,13 @@ from ugm.server.errors import ApiError, of_config, of_request
 from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.requests import Bounds, body_of, path_of, query_of, require_token
-from ugm.server.routes import PREFIX, ROUTES, YAML, Route
+from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml
 from ugm.server.site import Question, Site
 from ugm.server.turns import Turns
 
 __all__ = ["create_app"]
+
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -97,7 +99,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     )
     desk = _Desk(site, token, bounds or Bounds())
     routes = [
-        Mount(PREFIX, routes=[_path(desk, route) for route in ROUTES]),
+        Mount(PREFIX, routes=list(_paths(desk))),
         Path("/openapi.json", desk.describe),
         *([Path("/metrics", desk.metering(metrics))] if metrics else []),
         Path("/{path:path}", _page()),
@@ -122,15 +124,23 @@ def _require(
             raise RequestError("history", name, "there is no such partition")
 
 
-def _path(desk: _Desk, route: Route) -> Path:
-    # Names may have a slash in them; what a name ends is the end of its path.
-    last = route.path.rpartition("{")[2].removesuffix("}")
-    path = route.path.removesuffix(f"{{{last}}}") + f"{{{last}:path}}" if _ends_in_name(route) else route.path
-    return Path(path, desk.answering(route), methods=[route.method], name=route.name)
+def _paths(desk: _Desk) -> Iterator[Path]:
+    for path in dict.fromkeys(route.path for route in ROUTES):
+        by_method = {route.method: desk.answering(route) for route in ROUTES if route.path == path}
+        yield Path(_with_slashes(path), _by_method(by_method), methods=list(by_method))
 
 
-def _ends_in_name(route: Route) -> bool:
-    return route.path.endswith(("{name}", "{queue_path}"))
+def _with_slashes(path: str) -> str:
+    """Let a name at the end of a path have slashes in it: there is nothing else that it could be confused with."""
+    return path.removesuffix("}") + ":path}" if path.endswith(("{name}", "{queue_path}")) else path
+
+
+def _by_method(answers: Mapping[str, _Endpoint]) -> _Endpoint:
+    async def endpoint(request: Request) -> Response:
+        # What is asked without wanting the answer is answered the same; the body is left out on the way.
+        return await answers["GET" if request.method == "HEAD" else request.method](request)
+
+    return endpoint
 
 
 class _Desk:
@@ -147,7 +157,7 @@ class _Desk:
         #: What a client has sent; it may take long, so that whoever only reads does not wait for it.
         self._questions: Final = Turns[Response](bounds.waiting)
 
-    def answering(self, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    def answering(self, route: Route) -> _Endpoint:
         """Return what answers the requests of a route."""
 
         async def endpoint(request: Request) -> Response:
@@ -174,7 +184,7 @@ class _Desk:
         """Return the description of the interface."""
         return _json(description(str(request.scope.get("root_path", ""))))
 
-    def metering(self, metrics: Callable[[], tuple[bytes, str]]) -> Callable[[Request], Awaitable[Response]]:
+    def metering(self, metrics: Callable[[], tuple[bytes, str]]) -> _Endpoint:
         """Return what answers requests for the metrics."""
 
         def make() -> Response:
@@ -194,7 +204,7 @@ def _answered(route: Route, question: Question) -> Response:
     """Return the answer to a question; never raises."""
     try:
         told = route.answer(question)
-        if route.result is YAML:
+        if is_yaml(route.result):
             return Response(str(told), media_type="application/yaml", headers={"cache-control": "no-store"})
         return _json(told)
     except ApiError as error:
@@ -233,7 +243,7 @@ async def _told_http(_request: Request, error: Exception) -> Response:
     return response
 
 
-def _page() -> Callable[[Request], Awaitable[Response]]:
+def _page() -> _Endpoint:
     """Return what serves the files of the page, and nothing outside of their folder."""
     folder = StaticFiles(directory=str(files("ugm.server") / "page"), html=True)
 

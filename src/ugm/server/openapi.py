@@ -6,8 +6,8 @@ import re
 from typing import Any, Final
 
 import ugm
-from ugm.server.routes import PREFIX, ROUTES, YAML, Route
-from ugm.server.schema import NAME, Schema, reference
+from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml, part_schema
+from ugm.server.schema import Schema, reference
 from ugm.server.shapes import SHAPES
 
 __all__ = ["description"]
@@ -68,7 +68,10 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _path_parameters(route: Route) -> list[dict[str, Any]]:
-    return [{"name": name, "in": "path", "required": True, "schema": NAME} for name in _PART.findall(route.path)]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": part_schema(name)}
+        for name in _PART.findall(route.path)
+    ]
 
 
 def _query_parameters(route: Route) -> list[dict[str, Any]]:
@@ -79,16 +82,16 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _content(schema: Schema) -> dict[str, Any]:
-    return {("application/yaml" if schema is YAML else "application/json"): {"schema": schema}}
+    return {("application/yaml" if is_yaml(schema) else "application/json"): {"schema": schema}}
 
 
 def _refusals(route: Route) -> dict[str, Any]:
     codes = {"400", "404", "503"}
     if route.body is not None:
-        codes |= {"408", "413"} | ({"422"} if route.body is YAML else {"415"})
+        codes |= {"408", "413"} | ({"422"} if is_yaml(route.body) else {"415"})
     if route.changes:
         codes |= {"401", "403", "409", "422"}
-    if route.result is YAML:
+    if is_yaml(route.result):
         codes |= {"409"}
     return {
         code: {"description": _ERRORS[code], "content": {"application/json": {"schema": reference("Error")}}}

@@ -10,17 +10,18 @@ import asyncio
 import hmac
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, NoReturn
 
 from starlette.requests import ClientDisconnect, Request
 
 from ugm.server.errors import ApiError
-from ugm.server.routes import YAML, Route
-from ugm.server.schema import NAME, Schema, wrong
+from ugm.server.routes import Route, is_yaml, part_schema
+from ugm.server.schema import Schema, wrong
 
 __all__ = ["Bounds", "body_of", "path_of", "query_of", "require_token"]
 
-#: Digits of a number in a query.
+#: Digits of a number that is read.
 _LONGEST_NUMBER: Final = 20
 _JSON_BYTES: Final = 1 << 18
 
@@ -59,7 +60,7 @@ def path_of(request: Request) -> dict[str, str]:
     """
     parts = {name: str(part) for name, part in request.path_params.items()}
     for name, part in parts.items():
-        if found := wrong(NAME, part, name):
+        if found := wrong(part_schema(name), part, name):
             raise ApiError(400, "path-invalid", found)
     return parts
 
@@ -98,11 +99,13 @@ async def body_of(request: Request, route: Route, bounds: Bounds) -> Any:  # noq
     """
     if route.body is None:
         return None
-    is_json = route.body is not YAML
+    is_json = not is_yaml(route.body)
     if is_json and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise ApiError(415, "media-type", "expected Content-Type: application/json")
     most = min(bounds.body, _JSON_BYTES) if is_json else bounds.body
     content = await _read(request, most, bounds.seconds)
+    if not content:
+        raise ApiError(400, "body-missing", "the request needs a body")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -139,13 +142,21 @@ def _refuse_size(most: int) -> NoReturn:
 
 def _checked(text: str, schema: Schema) -> object:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_without_twins)
+        value = json.loads(text, parse_float=_number, parse_constant=_refuse_constant, object_pairs_hook=_without_twins)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ApiError(400, "body-malformed", f"the body is no JSON: {reason}") from None
     if found := wrong(schema, value, "body"):
         raise ApiError(400, "body-invalid", found)
     return value
+
+
+def _number(text: str) -> int | float:
+    """Return a whole number as one, whatever way it is written, and exactly."""
+    number = Decimal(text)
+    if number.adjusted() < _LONGEST_NUMBER and number == number.to_integral_value():
+        return int(number)
+    return float(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:

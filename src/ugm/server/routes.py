@@ -10,14 +10,16 @@ from ugm.server import asked, operated, seen
 from ugm.server.schema import NAME, QUANTITIES, QUEUE, TEXT, USER, Schema, listing, mapping, record, reference
 from ugm.server.site import Question
 
-__all__ = ["PREFIX", "ROUTES", "YAML", "Route"]
+__all__ = ["PREFIX", "ROUTES", "Route", "is_yaml", "part_schema"]
 
 #: What all endpoints but the description and the metrics begin with.
 PREFIX: Final = "/ws/v1"
 _PARTITION: Final = "/partition/{partition}"
 
-#: A configuration, as a client sends it.
-YAML: Final[Schema] = {"type": "string", "maxLength": 1 << 20}
+#: A configuration, in YAML.
+_YAML: Final[Schema] = {"type": "object"}
+#: YAML, whether it is a configuration or not.
+_ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
 
 #: Most lines of a page.
 _MOST: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
@@ -48,13 +50,13 @@ class Route(NamedTuple):
     #: A sentence for people.
     summary: str
     answer: Callable[[Question], object]
-    #: What is answered: a shape, or text where it is `YAML`.
+    #: What is answered; see `is_yaml`.
     result: Schema
     #: What may be asked for besides, by name.
     query: Mapping[str, Schema] = {}
     #: Which of them must be there.
     required: frozenset[str] = frozenset()
-    #: What the client sends: JSON of this schema, or text where it is `YAML`; None for nothing.
+    #: What the client sends; None for nothing.
     body: Schema | None = None
     #: Whether it changes something, and needs a token.
     changes: bool = False
@@ -65,6 +67,16 @@ class Route(NamedTuple):
     def name(self) -> str:
         """The name of the operation: what answers."""
         return self.answer.__name__
+
+
+def is_yaml(schema: Schema | None) -> bool:
+    """Return whether something is told as YAML; everything else is JSON."""
+    return schema is _YAML or schema is _ANY_YAML
+
+
+def part_schema(name: str) -> Schema:
+    """Return the schema of a part of a path."""
+    return QUEUE if name == "queue_path" else NAME
 
 
 ROUTES: Final = (
@@ -163,7 +175,7 @@ ROUTES: Final = (
         "Every limit that holds for a user in a queue.",
         asked.limits,
         reference("Limits"),
-        {"user": USER, "group": listing(USER, maxItems=1000), "queue": QUEUE},
+        {"user": USER, "group": listing({**USER, "maxLength": 128}, maxItems=20), "queue": QUEUE},
         frozenset(("user", "queue")),
     ),
     Route(
@@ -188,7 +200,7 @@ ROUTES: Final = (
         "What a configuration would do to the partition.",
         asked.plan,
         reference("Plan"),
-        body=YAML,
+        body=_YAML,
     ),
     Route(
         "POST",
@@ -196,17 +208,17 @@ ROUTES: Final = (
         "Whether a configuration is good, and everything that is wrong with it.",
         asked.validate,
         reference("Validation"),
-        body=YAML,
+        body=_ANY_YAML,
     ),
     # The server itself
-    Route("GET", "/config", "The configuration in force.", operated.config, YAML),
+    Route("GET", "/config", "The configuration in force.", operated.config, _YAML),
     Route(
         "PUT",
         "/config",
         "Put a configuration in force, in all partitions or in none.",
         operated.upload,
         reference("Changed"),
-        body=YAML,
+        body=_YAML,
         changes=True,
     ),
     Route(

@@ -47,7 +47,7 @@ NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": _LONGEST}
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
 QUEUE: Final[Schema] = {
     "type": "string",
-    "pattern": r"^[rR][oO][oO][tT](\.[^.\s\x00-\x1f\x7f]+)*$",
+    "pattern": r"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]+)*$",
     "maxLength": _LONGEST,
 }
 BOOLEAN: Final[Schema] = {"type": "boolean"}
