@@ -1,6 +1,7 @@
-"""What the command ``ugm`` can do: ``simulate`` and ``validate``.
+"""What the command ``ugm`` can do: ``simulate`` and ``validate`` here, ``explain``, ``serve`` and ``top`` beside it.
 
-Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage.
+Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage, 3 when
+`explain` finds that a request would be denied.
 Reports go to the standard output, progress and errors to the standard error.
 """
 
@@ -16,8 +17,11 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError, load_config
+from ugm.cli.explain import explain_command
 from ugm.cli.options import read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
+from ugm.cli.serve import serve_command
+from ugm.cli.top import top_command
 from ugm.simulation import JobMapping, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
 from ugm.simulation.render import render
@@ -43,6 +47,10 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 )
 def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
+
+
+for _command in (explain_command, serve_command, top_command):
+    ugm.add_command(_command)
 
 
 @ugm.command("simulate")

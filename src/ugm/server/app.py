@@ -7,7 +7,6 @@ made in small pieces under the lock of the partition, and put together outside o
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -23,7 +22,6 @@ from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.routing import Route as Path
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm import ConfigError, Partition, RequestError
 from ugm.server.configurations import Configurations
@@ -31,6 +29,7 @@ from ugm.server.errors import ApiError, of_config, of_request
 from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.requests import Bounds, body_of, path_of, query_of, require_token
+from ugm.server.responses import Guarded, json_response, refusal, refused_by_routing, yaml_response
 from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml
 from ugm.server.site import Question, Site
 from ugm.server.turns import Turns
@@ -40,18 +39,6 @@ __all__ = ["create_app"]
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-#: Nothing but what the server itself serves; nothing of it inline, so that a name with markup stays a name.
-_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-_HEADERS: Final = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
 
 
 def create_app(  # noqa: PLR0913 - one for each option
@@ -106,10 +93,10 @@ def create_app(  # noqa: PLR0913 - one for each option
     ]
     app = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _told_http},
+        exception_handlers={HTTPException: refused_by_routing},
         lifespan=_watching(configurations, watch),
     )
-    app.add_middleware(_Guarded)
+    app.add_middleware(Guarded)
     app.state.configurations = configurations
     return app
 
@@ -164,7 +151,7 @@ class _Desk:
             try:
                 return await self._answer(route, request)
             except ApiError as error:
-                return _told(error)
+                return refusal(error)
 
         return endpoint
 
@@ -182,7 +169,7 @@ class _Desk:
 
     async def describe(self, request: Request) -> Response:
         """Return the description of the interface."""
-        return _json(description(str(request.scope.get("root_path", ""))))
+        return json_response(description(str(request.scope.get("root_path", ""))))
 
     def metering(self, metrics: Callable[[], tuple[bytes, str]]) -> _Endpoint:
         """Return what answers requests for the metrics."""
@@ -195,7 +182,7 @@ class _Desk:
             try:
                 return await self._readings.take("metrics", make)
             except ApiError as error:
-                return _told(error)
+                return refusal(error)
 
         return endpoint
 
@@ -205,42 +192,17 @@ def _answered(route: Route, question: Question) -> Response:
     try:
         told = route.answer(question)
         if is_yaml(route.result):
-            return Response(str(told), media_type="application/yaml", headers={"cache-control": "no-store"})
-        return _json(told)
+            return yaml_response(str(told))
+        return json_response(told)
     except ApiError as error:
-        return _told(error)
+        return refusal(error)
     except RequestError as error:
-        return _told(of_request(error))
+        return refusal(of_request(error))
     except ConfigError as error:
-        return _told(of_config(error))
+        return refusal(of_config(error))
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.path)
-        return _told(ApiError(500, "internal", "the server failed; its log says why"))
-
-
-def _json(value: object, status: int = 200) -> Response:
-    # ASCII, so that no text can be anything else in another encoding.
-    content = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return Response(content, status, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _told(error: ApiError) -> Response:
-    response = _json(error.to_dict(), error.status)
-    if error.status == 401:  # noqa: PLR2004 - the status that asks for a token
-        response.headers["www-authenticate"] = "Bearer"
-    if error.status in {408, 413}:
-        # What is still to come of the body is not read.
-        response.headers["connection"] = "close"
-    return response
-
-
-async def _told_http(_request: Request, error: Exception) -> Response:
-    """Tell what the routing refuses in the same words as everything else."""
-    status = getattr(error, "status_code", 500)
-    codes = {404: ("path-unknown", "there is no such path"), 405: ("method-unknown", "the path has no such method")}
-    response = _told(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
-    response.headers.update(getattr(error, "headers", None) or {})
-    return response
+        return refusal(ApiError(500, "internal", "the server failed; its log says why"))
 
 
 def _page() -> _Endpoint:
@@ -254,21 +216,6 @@ def _page() -> _Endpoint:
             raise HTTPException(404) from None
 
     return endpoint
-
-
-class _Guarded:
-    """Adds to every answer what a browser has to respect."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, guarded if scope["type"] == "http" else send)
 
 
 def _watching(configurations: Configurations, seconds: float | None) -> Callable[[Starlette], Any]:
