@@ -30,8 +30,10 @@ def test_who_uses_nothing() -> None:
     """Nobody is told of whom nothing runs."""
     partition = partition_of(QUEUES)
 
-    assert partition.user("sue") is partition.group("dev") is None
+    assert partition.user("sue") is None
+    assert partition.group("dev") is None
     assert partition.user_standing("sue") is partition.group_standing("dev") is None
+    assert partition.user_share("sue") is partition.group_share("dev") is None
     assert partition.queue_alone("root.none") is None
     assert partition.pending("root.none") == (0, Resource())
 
@@ -44,7 +46,7 @@ def test_standing_of_a_user() -> None:
 
     assert standing is not None
     assert (standing.share, standing.resource, standing.running_applications) == (Fraction(3, 10), "memory", 1)
-    assert standing.usage == memory(3)
+    assert (standing.usage, partition.user_share("sue"), partition.group_share("dev")) == (memory(3), 3 / 10, 3 / 8)
     assert standing.limit is not None
     assert (standing.limit.limit_name, standing.limit.queue_path) == ("*", "root")
 
@@ -68,7 +70,7 @@ def test_standing_without_limit() -> None:
     standing = partition.user_standing("sue")
 
     assert standing is not None
-    assert (standing.share, standing.limit, standing.to_dict()["limit"]) == (0, None, None)
+    assert (float(standing.share), standing.limit, standing.to_dict()["limit"]) == (0, None, None)
 
 
 def test_standing_at_a_limit_of_nothing() -> None:
@@ -79,7 +81,7 @@ def test_standing_at_a_limit_of_nothing() -> None:
     standing = partition.user_standing("sue")
 
     assert standing is not None
-    assert (standing.share, standing.resource) == (3, "gpu")
+    assert (float(standing.share), standing.resource) == (3, "gpu")
 
 
 def test_queue_alone() -> None:

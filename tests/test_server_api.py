@@ -29,7 +29,7 @@ API = schemathesis.openapi.from_asgi(
 
 @API.parametrize()
 @settings(max_examples=10)
-def test_with_whatever_the_description_allows(case: schemathesis.Case) -> None:
+def test_with_whatever_the_description_allows(case: schemathesis.Case[Any]) -> None:
     """Whatever the description allows is answered as described, and whatever it does not is refused."""
     case.call_and_validate(headers=TOKEN)
 
@@ -37,7 +37,7 @@ def test_with_whatever_the_description_allows(case: schemathesis.Case) -> None:
 @pytest.mark.deep
 @API.parametrize()
 @settings(max_examples=300)
-def test_with_much_more(case: schemathesis.Case) -> None:
+def test_with_much_more(case: schemathesis.Case[Any]) -> None:
     """The same, with many more requests."""
     case.call_and_validate(headers=TOKEN)
 

@@ -25,7 +25,7 @@ TIGHTER = CONFIG.replace("memory: 8", "memory: 5")
 def team_limit(partition: Partition) -> int:
     """Return what the team may use."""
     limits, _ = partition.limits_for(SUE, "root.b")
-    return next((limit.max_resources or {})["memory"] for limit in limits if limit.kind == "group")
+    return next(limit.max_resources["memory"] for limit in limits if limit.max_resources and limit.kind == "group")
 
 
 def test_in_force() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from admitting import partition_of, started
 from serving import NASTY, busy, client
-from ugm import Partition, Resource, UserGroup
+from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.server import DecisionTimes, History, PartitionCollector
 from ugm.server.metrics import exposition
 
@@ -73,10 +74,8 @@ def test_decision_times() -> None:
     times, partition = DecisionTimes(), busy()
     allocate = times.timed(partition.allocate)
     assert allocate("more", "app", Resource(memory=1))
-    try:
+    with pytest.raises(RequestError):
         allocate("more", "nothing", Resource(memory=1))
-    except ValueError:
-        pass
     series = read(PartitionCollector({"default": partition}, times={"default": times}))
 
     assert of(series, "ugm_decision_seconds_count") == 2

@@ -112,14 +112,15 @@ def test_pages() -> None:
     partition = busy()
     for number in range(7):
         partition.submit(f"new-{number}", SUE, "root.b")
-    asked, after, found = client(partition), "", []
+    asked, found = client(partition), []
+    after: str | None = ""
     while after is not None:
         told = asked.get(f"{PREFIX}/applications", params={"most": 3, "after": after}).json()
         found.append([line["application_id"] for line in told["applications"]])
         after = told["next"]
 
     assert [len(page) for page in found] == [3, 3, 3]
-    assert sum(found, []) == list(partition.application_ids())
+    assert [name for page in found for name in page] == list(partition.application_ids())
 
 
 def test_allocations_have_holders() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from threading import Event
 
 import pytest
@@ -36,7 +37,7 @@ def test_what_waits_for_the_same_shares_an_answer() -> None:
             return len(made)
 
         first = await started(turns, gate)
-        waiting = [asyncio.create_task(turns.take(key, lambda key=key: make(key))) for key in ("first", "b", "b")]
+        waiting = [asyncio.create_task(turns.take(key, partial(make, key))) for key in ("first", "b", "b")]
         await asyncio.sleep(0)
         gate.set()
         return [await first, *[await task for task in waiting]], made
