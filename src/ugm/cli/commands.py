@@ -1,7 +1,8 @@
-"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate``.
+"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate`` here, the rest beside it.
 
 Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage; those
-of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind.
+of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind. And
+``explain`` has 3 for a request that would be denied.
 Reports go to the standard output, progress and errors to the standard error.
 """
 
@@ -20,10 +21,13 @@ from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
 from ugm.cli.differences import differences, render_differences
+from ugm.cli.explain import explain_command
 from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
 from ugm.cli.report import render
+from ugm.cli.serve import serve_command
 from ugm.cli.tables import counted
+from ugm.cli.top import top_command
 from ugm.config import PartitionConfig
 from ugm.simulation import JobMapping, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
@@ -52,6 +56,10 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 )
 def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
+
+
+for _command in (explain_command, serve_command, top_command):
+    ugm.add_command(_command)
 
 
 @ugm.command("simulate")
