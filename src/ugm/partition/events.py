@@ -20,6 +20,7 @@ from ugm.resources import Resource
 __all__ = [
     "Allocated",
     "Asked",
+    "Closed",
     "Configured",
     "Denied",
     "Ended",
@@ -48,6 +49,8 @@ class Submitted(NamedTuple):
     asked_queue: str
     tags: Mapping[str, str]
     gang_style: GangStyle
+    #: The group that it was charged to before, None for none; empty where it is still to be chosen.
+    group: str | None = ""
 
 
 class QuotaGiven(NamedTuple):
@@ -96,6 +99,8 @@ class Allocated(NamedTuple):
     """An allocation was granted, or adopted."""
 
     allocation: Allocation
+    #: The placeholder that it took the place of, if any.
+    replaces: str = ""
 
 
 class Resized(NamedTuple):
@@ -134,6 +139,10 @@ class NodeChanged(NamedTuple):
     after: Resource | None
 
 
+class Closed(NamedTuple):
+    """The partition takes nothing more."""
+
+
 class Configured(NamedTuple):
     """Another configuration is in force."""
 
@@ -161,6 +170,7 @@ Event: TypeAlias = (
     | Denied
     | NodeChanged
     | Configured
+    | Closed
 )
 
 
