@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -17,7 +18,9 @@ _LIMIT: Final = "{limit: l, groups: [dev], maxresources: {memory: 60}, maxapplic
 #: Configurations that take turns: queues come and go, and limits of users and groups change.
 CONFIGS: Final = (
     config("{name: a}, {name: p, parent: true, childtemplate: {resources: {max: {memory: 40}}}}", _RULES, _LIMIT),
-    config("{name: a, resources: {max: {memory: 50}}}, {name: b}", _RULES, "{limit: l, users: [sue], maxapplications: 3}"),
+    config(
+        "{name: a, resources: {max: {memory: 50}}}, {name: b}", _RULES, "{limit: l, users: [sue], maxapplications: 3}"
+    ),
     config("{name: p, queues: [{name: q, resources: {guaranteed: {gpu: 2}}}]}", _RULES, _LIMIT.replace("dev", "ops")),
 )
 _USERS: Final = (UserGroup("sue", ("dev", "ops")), UserGroup("bob", ("ops",)), UserGroup("eve"))
@@ -51,10 +54,8 @@ class Actor:
     def step(self, partition: Partition) -> None:
         """Make one change, or one attempt at it; misuse is a part of life."""
         kinds, weights = zip(*self._kinds, strict=True)
-        try:
+        with suppress(RequestError):
             self._random.choices(kinds, weights)[0](partition)
-        except RequestError:
-            pass
 
     def _new(self) -> str:
         self._names += 1
@@ -70,8 +71,14 @@ class Actor:
         return self._random.choice(names) if names else "nobody"
 
     def _usage(self) -> Resource:
-        amounts = {"memory": self._random.randrange(12), "vcore": self._random.randrange(3), "gpu": self._random.choice([0, 1])}
-        return Resource(amounts) if self._random.random() < 0.8 else Resource({"memory": 1, f"odd{amounts['memory']}": 2})
+        amounts = {
+            "memory": self._random.randrange(12),
+            "vcore": self._random.randrange(3),
+            "gpu": self._random.choice([0, 1]),
+        }
+        return (
+            Resource(amounts) if self._random.random() < 0.8 else Resource({"memory": 1, f"odd{amounts['memory']}": 2})
+        )
 
     def _traits(self) -> dict[str, int]:
         if self._random.random() < 0.6:
@@ -136,7 +143,9 @@ class Actor:
 
     def _reconcile(self, partition: Partition) -> None:
         running = [
-            Running(told.allocation_id, told.application_id, told.usage if self._random.random() < 0.9 else self._usage())
+            Running(
+                told.allocation_id, told.application_id, told.usage if self._random.random() < 0.9 else self._usage()
+            )
             for told in partition.allocations()
             if told.state != "pending" and self._random.random() < 0.9
         ]
@@ -149,4 +158,9 @@ class Actor:
 def state_of(partition: Partition) -> tuple[Image, object]:
     """Return everything that a partition holds, and what follows from it."""
     partition.verify()
-    return image_of(partition._books), (partition.users(), partition.groups(), partition.queue(), partition.over_limit())
+    return image_of(partition._books), (
+        partition.users(),
+        partition.groups(),
+        partition.queue(),
+        partition.over_limit(),
+    )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acting import CONFIGS, Actor, state_of
 from ugm import Event, Partition
-from ugm.partition.books import Books
 from ugm.partition.image import image_of, restore
 from ugm.partition.redo import redo
 

@@ -1,0 +1,19 @@
+"""A journal on SQLite: a partition whose every acknowledged change survives a crash, and usage over time."""
+
+from ugm.journal.compaction import Compaction
+from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.journal import Journal
+from ugm.journal.partition import JournaledPartition, open_partition
+from ugm.journal.usage import UsageLine, usage
+
+__all__ = [
+    "Compaction",
+    "Journal",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalHeldError",
+    "JournaledPartition",
+    "UsageLine",
+    "open_partition",
+    "usage",
+]
