@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from admitting import config
 from ugm import Ask, Partition, RequestError, Resource, Running, UserGroup
@@ -80,7 +80,7 @@ class Actor:
             Resource(amounts) if self._random.random() < 0.8 else Resource({"memory": 1, f"odd{amounts['memory']}": 2})
         )
 
-    def _traits(self) -> dict[str, int]:
+    def _traits(self) -> dict[str, Any]:
         if self._random.random() < 0.6:
             return {}
         return {"placeholder": self._random.random() < 0.7, "priority": self._random.randrange(3), "preemptible": True}
@@ -97,7 +97,7 @@ class Actor:
         partition.adopt_application(self._new(), user, queue, group=group)
 
     def _ask(self, partition: Partition) -> None:
-        partition.ask(self._new(), self._application(partition), self._usage(), **self._traits())  # type: ignore[arg-type] - of mixed kinds
+        partition.ask(self._new(), self._application(partition), self._usage(), **self._traits())
 
     def _allocate(self, partition: Partition) -> None:
         pending = [told for told in partition.allocations() if told.state == "pending"]
@@ -107,7 +107,7 @@ class Actor:
                 name, application_id, usage, placeholder=placeholder, priority=priority, preemptible=preemptible
             )
         else:
-            partition.allocate(self._new(), self._application(partition), self._usage(), **self._traits())  # type: ignore[arg-type] - of mixed kinds
+            partition.allocate(self._new(), self._application(partition), self._usage(), **self._traits())
 
     def _allocate_all(self, partition: Partition) -> None:
         count = self._random.randrange(1, 4)

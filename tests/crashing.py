@@ -1,4 +1,4 @@
-"""A process that changes a partition with a journal until it is killed, and tells of every change that was acknowledged.
+"""A process that changes a partition with a journal until it is killed, and tells of every acknowledged change.
 
 Run as a program: ``crashing.py PATH SEED DURABILITY``. It writes a dot for every acknowledged change.
 """

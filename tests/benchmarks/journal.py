@@ -27,10 +27,12 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from threading import Thread
 from time import perf_counter
-from typing import Any, Final
+from typing import Final, Literal, TypeAlias
 
 from ugm import Decision, Resource, UserGroup, parse_config
 from ugm.journal import JournaledPartition, open_partition
+
+Durability: TypeAlias = Literal["each", "group"]
 
 SIZE: Final = Resource(vcore=100, memory=1 << 20)
 CONFIG: Final = parse_config("""
@@ -45,14 +47,20 @@ partitions:
 """).partition()
 APPLICATIONS: Final = 1000
 CHANGES: Final = 20_000
+#: Where every change waits for the disk by itself.
+FEW: Final = 2_000
+#: How many promises are open at a time.
+OPEN: Final = 4_000
 RUNS: Final = 3
 
 
-def opened(path: Path, **options: Any) -> JournaledPartition:
+def opened(path: Path, durability: Durability) -> JournaledPartition:
     """Return a partition with applications that hold nothing."""
-    partition = open_partition(path, CONFIG, **options)
+    partition = open_partition(path, CONFIG, durability=durability)
     for number in range(APPLICATIONS):
-        partition.promise(partition.submit, f"app-{number}", UserGroup(f"user-{number % 100}"), "root.prod.batch").result()
+        partition.promise(
+            partition.submit, f"app-{number}", UserGroup(f"user-{number % 100}"), "root.prod.batch"
+        ).result()
     return partition
 
 
@@ -73,7 +81,7 @@ def futures(partition: JournaledPartition, count: int) -> None:
     waiting: list[Future[Decision]] = []
     for ask in asks(count):
         waiting.append(partition.promise(partition.allocate, *ask))
-        if len(waiting) == 1000:
+        if len(waiting) == OPEN:
             for future in waiting:
                 future.result()
             waiting.clear()
@@ -110,12 +118,26 @@ def tasks(partition: JournaledPartition, count: int) -> None:
     asyncio.run(everything())
 
 
-def rate(folder: Path, name: str, durability: Any, work: Callable[[JournaledPartition, int], None]) -> float:
+WAYS: Final[tuple[tuple[str, Durability, Callable[[JournaledPartition, int], None]], ...]] = (
+    ("each", "each", each),
+    ("group_futures", "group", futures),
+    ("group_threads", "group", threads),
+    ("group_tasks", "group", tasks),
+)
+BARE: Final = (
+    ("bare_each", "FULL", 1, FEW),
+    ("bare_unsynced", "NORMAL", 1, CHANGES),
+    ("bare_batches", "FULL", 256, CHANGES),
+)
+
+
+def rate(folder: Path, name: str, durability: Durability, work: Callable[[JournaledPartition, int], None]) -> float:
     """Return changes a second."""
+    count = FEW if durability == "each" else CHANGES
     with opened(folder / name, durability=durability) as partition:
         start = perf_counter()
-        work(partition, CHANGES)
-        return CHANGES / (perf_counter() - start)
+        work(partition, count)
+        return count / (perf_counter() - start)
 
 
 def bare(path: Path, rows: list[tuple[int, int, bytes, int]], synchronous: str, together: int) -> float:
@@ -165,21 +187,12 @@ def main() -> None:
     with TemporaryDirectory(dir=given.folder) as name:
         folder = Path(name)
         for run in range(RUNS):
-            for kind, durability, work in (
-                ("each", "each", each),
-                ("group_futures", "group", futures),
-                ("group_threads", "group", threads),
-                ("group_tasks", "group", tasks),
-            ):
+            for kind, durability, work in WAYS:
                 found.setdefault(kind, []).append(rate(folder, f"{kind}-{run}", durability, work))
-            with closing(sqlite3.connect(folder / f"each-{run}")) as connection:
+            with closing(sqlite3.connect(folder / f"group_futures-{run}")) as connection:
                 rows = connection.execute("SELECT * FROM changes ORDER BY number").fetchall()[-CHANGES:]
-            for kind, synchronous, together in (
-                ("bare_each", "FULL", 1),
-                ("bare_unsynced", "NORMAL", 1),
-                ("bare_batches", "FULL", 256),
-            ):
-                found.setdefault(kind, []).append(bare(folder / "bare", rows, synchronous, together))
+            for kind, synchronous, together, count in BARE:
+                found.setdefault(kind, []).append(bare(folder / "bare", rows[:count], synchronous, together))
         told: dict[str, float] = {kind: round(median(rates)) for kind, rates in found.items()}
         told |= {
             "bytes_of_data_per_change": sum(len(row[2]) for row in rows) / len(rows),

@@ -1,4 +1,4 @@
-"""What the command ``ugm`` can do: ``simulate`` and ``validate``.
+"""What the command ``ugm`` can do: ``simulate`` and ``validate`` here, ``journal`` and ``usage`` in a module of theirs.
 
 Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage.
 Reports go to the standard output, progress and errors to the standard error.
@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError, load_config
+from ugm.cli.journal import journal, usage_command
 from ugm.cli.options import read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
 from ugm.simulation import JobMapping, Report, parse_swf, simulate
@@ -43,6 +44,10 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 )
 def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
+
+
+ugm.add_command(journal)
+ugm.add_command(usage_command)
 
 
 @ugm.command("simulate")

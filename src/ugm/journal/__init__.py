@@ -2,6 +2,7 @@
 
 from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.inspection import Summary, compact, exported, inspect
 from ugm.journal.journal import Journal
 from ugm.journal.partition import JournaledPartition, open_partition
 from ugm.journal.usage import UsageLine, usage
@@ -13,7 +14,11 @@ __all__ = [
     "JournalError",
     "JournalHeldError",
     "JournaledPartition",
+    "Summary",
     "UsageLine",
+    "compact",
+    "exported",
+    "inspect",
     "open_partition",
     "usage",
 ]

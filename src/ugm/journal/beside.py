@@ -11,10 +11,10 @@ import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 from zlib import crc32
 
-from ugm.journal.errors import JournalDamagedError, JournalHeldError
+from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 
 __all__ = ["Hold", "Reserve", "Witness", "witnessed"]
 
@@ -111,6 +111,19 @@ class Hold:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
                 raise
             raise JournalHeldError(path, _holder(path)) from None
+
+    @classmethod
+    def on(cls, path: str) -> Self:
+        """Take the right to write a journal.
+
+        Raises:
+            JournalHeldError: somebody else has it.
+            JournalError: there is no place for the lock.
+        """
+        try:
+            return cls(path)
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(path, f"it cannot be written: {error}") from error
 
     def release(self) -> None:
         """Give the right up."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from ugm.journal.errors import JournalError
 from ugm.journal.records import to_json, written_image
 from ugm.journal.settings import settings_of, written_settings
 from ugm.journal.spans import Meter, Span, kept_row, kept_spans
-from ugm.journal.store import written_rows
+from ugm.journal.store import connect, written_rows
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.events import Configured
 from ugm.partition.image import image_of
 
-__all__ = ["Compaction", "compacted"]
+__all__ = ["Compaction", "compact_file", "compacted"]
 
 
 class Compaction(NamedTuple):
@@ -35,6 +35,18 @@ class Compaction(NamedTuple):
     #: How many rows the state, and the history, take now.
     snapshot_rows: int
     history_rows: int
+
+
+def compact_file(path: str, *, usage_since: int | None = None) -> Compaction:
+    """Compact a journal that nobody writes; as `compacted`."""
+    # Read before it is opened for writing: what is damaged stays as it is.
+    with opened(path):
+        pass
+    try:
+        with closing(connect(path)) as connection:
+            return compacted(path, connection, usage_since=usage_since)
+    except sqlite3.Error as error:
+        raise JournalError(path, f"it cannot be compacted: {error}") from error
 
 
 def compacted(path: str, connection: sqlite3.Connection, *, usage_since: int | None = None) -> Compaction:

@@ -176,7 +176,7 @@ def open_partition(
     settings, others, feed = settings_of(config), OtherModels(models), Feed(subscribers)
     place, recorder = str(Path(path).absolute()), Recorder(feed)
     with ExitStack() as undo:
-        hold = _held(place)
+        hold = Hold.on(place)
         undo.callback(hold.release)
         books, last = _restored(place, recorder, user_limits_win=group_limits == "unless-user-limited")
         recorder.writer = _writer(place, last, clock, undo, together=durability == "group")
@@ -188,13 +188,6 @@ def open_partition(
         _follow(partition, books, settings if config is not None else None, cluster)
         undo.pop_all()
     return partition
-
-
-def _held(path: str) -> Hold:
-    try:
-        return Hold(path)
-    except (sqlite3.Error, OSError) as error:
-        raise JournalError(path, f"it cannot be written: {error}") from error
 
 
 def _restored(path: str, recorder: Recorder, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
