@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import sys
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -142,9 +141,7 @@ def usage_command(
     """
     where = _zone(zone)
     first, last = (None if text is None else _read_instant(text, where) for text in (since, until))
-    lines = usage(
-        file, by, since=first, until=last, period=period, zone=zone, clock=lambda: time.time_ns() // 1_000_000
-    )
+    lines = usage(file, by, since=first, until=last, period=period, zone=zone)
     _FORMS[form](lines, by, where)
 
 
@@ -168,9 +165,8 @@ def _instant(milliseconds: int, zone: Any = UTC) -> str:  # noqa: ANN401 - any t
 
 
 def _print_table(lines: Sequence[UsageLine], by: By, zone: ZoneInfo) -> None:
-    resources = sorted(
-        {resource for line in lines for resource in line.amounts}, key=lambda name: (name not in _HOURS, name)
-    )
+    found = {resource for line in lines for resource in line.amounts}
+    resources = [*(name for name in _HOURS if name in found), *sorted(found.difference(_HOURS))]
     table = Table(title=f"usage by {by}, in hours")
     for heading in ("from", "until", by):
         table.add_column(heading)

@@ -52,8 +52,8 @@ def inspect(path: str | PathLike[str]) -> Summary:
             pass
         verify(books)
         compacted = contents.start.number
-    sizes = books.tree.queues, books.applications, books.entries, books.cluster.nodes
-    return Summary(number, at, compacted, *map(len, sizes))
+    queues, nodes = len(books.tree.queues), len(books.cluster.nodes)
+    return Summary(number, at, compacted, queues, len(books.applications), len(books.entries), nodes)
 
 
 def exported(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:

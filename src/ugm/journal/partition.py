@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -35,7 +34,7 @@ from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
 from ugm.journal.settings import settings_of
 from ugm.journal.store import connect, create, exists
-from ugm.journal.writer import Clock, Writer
+from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.model import QuotaModel
 from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
 from ugm.partition.books import Books
@@ -52,10 +51,6 @@ _T = TypeVar("_T")
 
 #: The one node of a cluster whose nodes nobody registers.
 _CLUSTER: Final = "cluster"
-
-
-def _milliseconds() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @final
@@ -144,7 +139,7 @@ def open_partition(
     models: Iterable[QuotaModel] = (),
     subscribers: Iterable[Subscriber] = (),
     group_limits: Literal["always", "unless-user-limited"] = "always",
-    clock: Clock = _milliseconds,
+    clock: Clock = milliseconds,
 ) -> JournaledPartition:
     """Return the partition that a journal keeps, as it was after the last change; a new file is made.
 

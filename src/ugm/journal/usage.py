@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from ugm.errors import RequestError
 from ugm.journal.contents import opened
 from ugm.journal.spans import Span, spans
+from ugm.journal.writer import Clock, milliseconds
 
 __all__ = ["By", "Period", "UsageLine", "seconds", "usage"]
 
@@ -68,7 +69,7 @@ def usage(
     until: int | None = None,
     period: Period | None = None,
     zone: str = "UTC",
-    clock: Callable[[], int],
+    clock: Clock = milliseconds,
 ) -> tuple[UsageLine, ...]:
     """Return who used how much between two instants; another process may be writing the journal.
 

@@ -12,6 +12,7 @@ before anything has changed, and what gives back is written.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, Lock, RLock, Thread
@@ -22,7 +23,7 @@ from ugm.journal.beside import Reserve, Witness
 from ugm.journal.errors import JournalError
 from ugm.journal.store import INSERT, Change, change
 
-__all__ = ["Clock", "Writer"]
+__all__ = ["Clock", "Writer", "milliseconds"]
 
 #: Returns the milliseconds since 1970.
 Clock = Callable[[], int]
@@ -36,6 +37,11 @@ class _Waiting(NamedTuple):
 
     number: int
     tell: Callable[[JournalError | None], None]
+
+
+def milliseconds() -> int:
+    """Return what the clock of the system says."""
+    return time.time_ns() // 1_000_000
 
 
 @final
