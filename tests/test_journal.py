@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -27,7 +28,7 @@ from ugm.journal import (
     JournalHeldError,
     open_partition,
 )
-from ugm.journal.beside import Reserve
+from ugm.journal.beside import Reserve, Witness
 from ugm.journal.settings import Settings, settings_of
 from ugm.journal.store import change, row_sum
 
@@ -223,6 +224,35 @@ def test_closed(path: Path, durability: Durability) -> None:
     assert str(caught.value) == f"journal {path}: it has been closed"
     assert partition.journal.is_closed
     assert partition.application("app") is not None
+
+
+def test_whoever_is_told_may_ask_for_more(path: Path) -> None:
+    """A change that is made when a promise is kept is acknowledged, too."""
+    answers: Future[bool] = Future()
+    with begin(path, durability="group") as partition:
+        promise = partition.promise(partition.allocate, "a", "app", memory(1))
+        promise.add_done_callback(lambda _: answers.set_result(partition.release("a")))
+        assert answers.result(timeout=60)
+    with open_partition(path) as again:
+        assert again.allocations() == ()
+
+
+def test_a_note_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that has reached the disk, without anybody knowing, is written once more."""
+    with begin(path) as partition:
+        monkeypatch.setattr(Witness, "note", lambda *_: open_nothing())
+        with pytest.raises(JournalError, match="no disk"):
+            partition.allocate("a", "app", memory(1))
+        monkeypatch.undo()
+        assert partition.allocate("a", "app", memory(1))
+        state = state_of(partition)
+    with open_partition(path) as again:
+        assert state_of(again) == state
+
+
+def open_nothing() -> None:
+    """Fail as a disk does."""
+    raise OSError("no disk")
 
 
 # Misuse, and other processes

@@ -66,12 +66,14 @@ def compacted(path: str, connection: sqlite3.Connection, *, usage_since: int | N
             connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", written_rows(0, rows))  # noqa: S608 - as above
         connection.execute("DELETE FROM changes WHERE number <= ?", (number,))
         connection.execute("COMMIT")
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     except sqlite3.Error as error:
         with suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise JournalError(path, f"it cannot be compacted: {error}") from error
+    # A file that cannot be made smaller now uses the space for what comes.
+    with suppress(sqlite3.OperationalError):
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return done
 
 

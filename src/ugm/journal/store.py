@@ -44,7 +44,8 @@ _MAGIC: Final = 0x75676D6A
 #: How long a writer waits for readers that take a moment, in seconds.
 _PATIENCE: Final = 10
 
-INSERT: Final = "INSERT INTO changes VALUES (?, ?, ?, ?)"
+#: A change that is written once more, because it was not known whether it had been, is the same.
+INSERT: Final = "REPLACE INTO changes VALUES (?, ?, ?, ?)"
 
 _TABLES: Final = """
     CREATE TABLE version (version INTEGER NOT NULL, sum INTEGER NOT NULL);
@@ -52,6 +53,10 @@ _TABLES: Final = """
     CREATE TABLE snapshot (position INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL);
     CREATE TABLE history (position INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL);
 """
+
+
+#: What SQLite says where the file may be well.
+_OUT_OF_REACH: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 
 class Change(NamedTuple):
@@ -221,6 +226,8 @@ class Reading:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUT_OF_REACH:
+                raise JournalError(self._path, f"it cannot be read: {error}") from error
             raise self.damaged(f"the database cannot be read: {error}") from error
 
 

@@ -15,7 +15,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Condition, Lock, RLock, Thread
+from threading import Condition, Lock, RLock, Thread, current_thread
 from typing import Final, NamedTuple, final
 
 from ugm.errors import RequestError
@@ -186,7 +186,8 @@ class Writer:
         """
         if self._durable >= number:
             return
-        if self._thread is None and self._failure is None:
+        # Whoever is told by the thread that commits may ask for more; nobody else would commit that.
+        if self._thread in (None, current_thread()) and self._failure is None:
             self.flush()
             return
         with self._news:
@@ -251,7 +252,7 @@ class Writer:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(INSERT, batch)
             connection.execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
