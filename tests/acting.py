@@ -48,6 +48,7 @@ class Actor:
             (self._node, 3),
             (self._configure, 2),
             (self._reconcile, 2),
+            (self._give_quota, 3),
             (self._close, 1 if closing else 0),
         )
 
@@ -90,6 +91,9 @@ class Actor:
         style = self._random.choice(["soft", "hard"])
         user, queue = self._random.choice(_USERS), self._random.choice(_QUEUES)
         partition.submit(self._new(), user, queue, tags={"tier": "\u00e9\ud800"}, quota=quota, gang_style=style)
+
+    def _give_quota(self, partition: Partition) -> None:
+        partition.give_quota(self._random.choice(_QUEUES), Resource(memory=self._random.randrange(1, 60)))
 
     def _adopt_application(self, partition: Partition) -> None:
         group = self._random.choice(["", None, "ops", "elsewhere"])

@@ -133,7 +133,7 @@ _Reader = Callable[[Sequence[Any]], Event]
 
 #: The event of each word; each function takes the parts behind it.
 _READERS: Final[Mapping[str, _Reader]] = {
-    "sub": lambda it: Submitted(it[0], _user(it[1], tuple(it[2])), it[3], it[4], it[5], GangStyle(it[6]), it[7]),
+    "sub": lambda it: Submitted(it[0], _user(it[1], tuple(it[2])), it[3], it[4], it[5], GangStyle(it[6]), it[7], it[8]),
     "quota": lambda it: QuotaGiven(it[0], _amounts(it[1])),
     "link": lambda it: Linked(*it),
     "failing": lambda it: Failing(*it),

@@ -34,6 +34,7 @@ class ApplicationImage(NamedTuple):
     submission: Submission
     queue_path: str
     gang_style: GangStyle
+    is_adopted: bool
     #: None for none, empty where it is still to be chosen.
     group: str | None
     has_run: bool
@@ -75,6 +76,7 @@ def _application_image(application: Application) -> ApplicationImage:
         application.submission,
         application.queue.queue_path,
         application.gang_style,
+        application.is_adopted,
         application.group,
         application.has_run,
         application.has_replaced,
@@ -105,19 +107,20 @@ def _restore_queue(books: Books, image: QueueImage) -> None:
 
 
 def _restore_application(books: Books, image: ApplicationImage) -> None:
-    application = listed(books, image.submission, image.queue_path, image.gang_style, image.group)
-    application.has_run, application.has_replaced, application.failing = image[4:7]
-    if image.is_running:
+    submission, queue_path, gang_style, is_adopted, group, *past, is_running = image
+    application = listed(books, submission, queue_path, gang_style, is_adopted=is_adopted, group=group)
+    application.has_run, application.has_replaced, application.failing = past
+    if is_running:
         nothing = Resource()
         books.charge(Entry(application, nothing, PLAIN), books.in_force.epoch.layout.row(nothing))
 
 
 def listed(
-    books: Books, submission: Submission, queue_path: str, gang_style: GangStyle, group: str | None
+    books: Books, submission: Submission, queue_path: str, gang_style: GangStyle, *, is_adopted: bool, group: str | None
 ) -> Application:
     """List an application in a queue that is there, in books that somebody will follow."""
-    application = Application(submission, books.tree.queues[queue_path], gang_style, is_plain=False)
-    application.group = group
+    application = Application(submission, books.tree.queues[queue_path], gang_style)
+    application.is_plain, application.is_adopted, application.group = False, is_adopted, group
     books.enter(application)
     return application
 

@@ -54,7 +54,8 @@ def _submitted(books: Books, event: Submitted) -> None:
     books.count(tuple(queue.quota.names))
     tags = MappingProxyType(dict(event.tags))
     submission = Submission(event.application_id, event.user, event.asked_queue, tags)
-    listed(books, submission, queue.queue_path, event.gang_style, event.group)
+    style, adopted = event.gang_style, event.is_adopted
+    listed(books, submission, queue.queue_path, style, is_adopted=adopted, group=event.group)
 
 
 def _quota_given(books: Books, event: QuotaGiven) -> None:
