@@ -22,6 +22,7 @@ from rich.console import Console
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
 from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
+from ugm.cli.journal import journal, usage_command
 from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
 from ugm.cli.report import render
@@ -58,7 +59,7 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-for _command in (explain_command, serve_command, top_command):
+for _command in (explain_command, journal, serve_command, top_command, usage_command):
     ugm.add_command(_command)
 
 

@@ -8,6 +8,7 @@ from ugm.partition.entry import Allocation, AllocationState, Ask
 from ugm.partition.events import (
     Allocated,
     Asked,
+    Closed,
     Configured,
     Denied,
     Ended,
@@ -40,6 +41,7 @@ __all__ = [
     "Asked",
     "AuditReport",
     "Changes",
+    "Closed",
     "Configured",
     "Denied",
     "Detail",

@@ -258,7 +258,7 @@ class Admission:
             self._books.note_resized(old_id, new, old.usage)
             return
         self._books.strike(old_id, old)
-        self._books.note(new_id, new)
+        self._books.note(new_id, new, replaces=old_id)
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
