@@ -6,7 +6,7 @@ anything is put together or written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
@@ -76,17 +76,20 @@ def group(asked: Question) -> object:
 def user_standings(asked: Question) -> object:
     """Return the users that are closest to a limit."""
     partition = asked.partition
-    return _standings(partition.user_names(), partition.user_standing, asked.query.get("most", _USUAL))
+    return _standings(partition.user_names(), partition.user_standing, asked.query)
 
 
 def group_standings(asked: Question) -> object:
     """Return the groups that are closest to a limit."""
     partition = asked.partition
-    return _standings(partition.group_names(), partition.group_standing, asked.query.get("most", _USUAL))
+    return _standings(partition.group_names(), partition.group_standing, asked.query)
 
 
-def _standings(names: Sequence[str], ask: Callable[[str], Standing | None], most: int) -> dict[str, Any]:
-    return {"total": len(names), "standings": [told.to_dict() for told in closest(names, ask, most)]}
+def _standings(names: Sequence[str], ask: Callable[[str], Standing | None], query: Mapping[str, Any]) -> dict[str, Any]:
+    text, skip = query.get("find", "").lower(), query.get("skip", 0)
+    found = [name for name in names if text in name.lower()] if text else names
+    page = closest(found, ask, skip + query.get("most", _USUAL))[skip:]
+    return {"total": len(found), "standings": [told.to_dict() for told in page]}
 
 
 def closest(names: Iterable[str], ask: Callable[[str], Standing | None], most: int) -> list[Standing]:
