@@ -10,6 +10,8 @@ import { link } from "./route.js";
 
 /** Lines of a page. */
 const PAGE = 50;
+/** Columns that are left out where there is little room. */
+const MINOR = new Set(["State", "Pending"]);
 const FILTERS = ["user", "group", "queue", "state"];
 
 export const title = "Applications";
@@ -54,7 +56,7 @@ export function applicationTable(partition, found, shown) {
       "table",
       { class: "list" },
       h("caption", { class: "unseen" }, "Applications"),
-      h("thead", null, h("tr", null, ["Application", "User", "Queue", "State", "Usage", "Pending"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", null, h("tr", null, ["Application", "User", "Queue", "State", "Usage", "Pending"].map((name) => h("th", { scope: "col", class: MINOR.has(name) ? "minor" : null }, name)))),
       h(
         "tbody",
         null,
@@ -65,9 +67,9 @@ export function applicationTable(partition, found, shown) {
             h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id) }, one.application_id)),
             h("td", null, h("a", { href: link(partition, "users", one.user.name) }, one.user.name)),
             h("td", null, queueLink(partition, one.queue_path)),
-            h("td", null, one.state.toLowerCase()),
+            h("td", { class: "minor" }, one.state.toLowerCase()),
             h("td", null, amountsText(one.usage)),
-            h("td", null, one.pending ? counted(one.pending, "allocation") : "–"),
+            h("td", { class: "minor" }, one.pending ? counted(one.pending, "allocation") : "–"),
           ),
         ),
       ),

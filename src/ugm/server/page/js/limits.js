@@ -64,7 +64,7 @@ export function chain(partition, caption, limits) {
       "table",
       { class: "chain" },
       h("caption", null, caption),
-      h("thead", null, h("tr", null, ...["Whose", "Set on", "What", "Used", "Free"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", null, h("tr", null, ...["Limit of", "On", "Used", "Free"].map((name) => h("th", { scope: "col", class: name === "Free" ? "number" : null }, name)))),
       h("tbody", null, lines.map((found) => row(partition, found))),
     ),
   );
@@ -80,11 +80,10 @@ function row(partition, found) {
   return h(
     "tr",
     { class: found.binds ? "binds" : null },
-    h("td", null, whose(partition, limit), found.binds && h("span", { class: "badge" }, "binds")),
-    h("td", null, limit.kind === "queue" || !limit.queue_path ? "–" : queueLink(partition, limit.queue_path)),
+    h("td", { class: "whose" }, whose(partition, limit), place(partition, limit)),
     h("td", null, resourceName(resource)),
     h("td", { class: "bars" }, gauge(resource, used, most)),
-    h("td", { class: "number", title: exactText(name, free) }, amountText(name, free)),
+    h("td", { class: "number", title: exactText(name, free) }, amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")),
   );
 }
 
@@ -128,7 +127,7 @@ export function reasons(partition, violations) {
 
 /**
  * @param {string} partition
- * @param {import("./types.js").Violation} found
+ * @param {{kind: string, queue_path: string}} found
  */
 function place(partition, found) {
   return found.kind === "queue" || !found.queue_path ? null : [" in ", queueLink(partition, found.queue_path)];

@@ -60,7 +60,7 @@ export function standings(view) {
       { class: "scroll", tabindex: "0", role: "region", "aria-label": `${view}, the closest to a limit first` },
       h(
         "table",
-        { class: "list" },
+        { class: "list standing" },
         h("caption", { class: "unseen" }, `${view}, the closest to a limit first`),
         h(
           "thead",
