@@ -43,7 +43,9 @@ def _config(queues: int) -> PartitionConfig:
         "limits: [{users: ['*'], maxresources: {vcore: 40, memory: 200Gi}, maxapplications: 9}, "
         "{groups: [group1, group2, group3], maxresources: {vcore: 800}}, {groups: ['*'], maxresources: {vcore: 40000}}]"
     )
-    return parse_config(f"partitions:\n- name: default\n  queues:\n  - name: root\n    {limits}\n    queues:\n{text}").partition()
+    return parse_config(
+        f"partitions:\n- name: default\n  queues:\n  - name: root\n    {limits}\n    queues:\n{text}"
+    ).partition()
 
 
 def _team(name: str, leaves: int) -> str:

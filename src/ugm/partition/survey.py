@@ -131,6 +131,18 @@ class Survey:
             tracker = self._books.ledger.groups.get(name_of("name", name))
             return None if tracker is None else _standing(tracker.queue)
 
+    def user_share(self, name: str) -> float | None:
+        """Return how much of the nearest limit of a user is used: the share of `user_standing`, and quicker."""
+        with self._lock:
+            tracker = self._books.ledger.users.get(name_of("name", name))
+            return None if tracker is None else _share(tracker.queue)
+
+    def group_share(self, name: str) -> float | None:
+        """Return how much of the nearest limit of a group is used: the share of `group_standing`, and quicker."""
+        with self._lock:
+            tracker = self._books.ledger.groups.get(name_of("name", name))
+            return None if tracker is None else _share(tracker.queue)
+
     def queue_alone(self, queue_path: str) -> QueueState | None:
         """Return one queue without those below it, whose usage is left out, too; None if there is no such queue.
 
@@ -259,17 +271,32 @@ def room(nodes: Sequence[QuotaNode]) -> Resource | None:
 
 
 def _standing(tracker: QueueTracker) -> Standing:
+    used, most, node, resource = _nearest(tracker)
+    limit = None if node is None else EffectiveLimit.of(node)
+    return Standing(tracker.name, tracker.total(), len(tracker.holdings), limit, resource or None, Fraction(used, most))
+
+
+def _share(tracker: QueueTracker) -> float:
+    used, most, _, _ = _nearest(tracker)
+    return used / most
+
+
+def _nearest(tracker: QueueTracker) -> tuple[int, int, QuotaNode | None, str]:
+    """Return what is used of the nearest limit, the limit, its counter and its resource, empty for applications."""
     tracker.refresh()
-    # Compared as products: a fraction for every limit would take most of the time.
-    used, most, nearest, resource = 0, 1, None, None
+    found: tuple[int, int, QuotaNode | None, str] = (0, 1, None, "")
     for node in tracker.nodes.values():
-        figures = [(name, node.limit.most(name), node.free(name)) for name in node.limit.resources]
-        if node.limit.applications:
-            figures.append(("", node.limit.applications, node.limit.applications - node.running))
-        for name, limit, free in figures:
-            taken, of = (limit - free, limit) if limit else (1 - free, 1)
-            if nearest is None or taken * most > used * of:
-                used, most, nearest, resource = taken, of, node, name
-    limit_in_force = None if nearest is None else EffectiveLimit.of(nearest)
-    running = len(tracker.holdings)
-    return Standing(tracker.name, tracker.total(), running, limit_in_force, resource or None, Fraction(used, most))
+        limits = node.limit
+        for name, limit in limits.resources.amounts.items():
+            found = _nearer(found, limit - node.free(name), limit, node, name)
+        if limits.applications:
+            found = _nearer(found, node.running, limits.applications, node, "")
+    return found
+
+
+def _nearer(
+    found: tuple[int, int, QuotaNode | None, str], used: int, limit: int, node: QuotaNode, name: str
+) -> tuple[int, int, QuotaNode | None, str]:
+    # A limit of nothing counts as used up. Compared as products: exact, and quicker than fractions.
+    used, most = (used, limit) if limit else (1 + used, 1)
+    return (used, most, node, name) if found[2] is None or used * found[1] > found[0] * most else found

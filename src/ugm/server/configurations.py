@@ -14,7 +14,8 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, final
 
 from ugm import ConfigError, Partition, Problem
-from ugm.config import PartitionConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.identity import ROOT
 from ugm.partition import Changes, changes
 from ugm.server.errors import ApiError
 
@@ -72,7 +73,7 @@ class Configurations:
         """
         configs = []
         for name, partition in self._partitions.items():
-            config = PartitionConfig(name=name) if partition.config is None else partition.config
+            config = _nothing(name) if partition.config is None else partition.config
             if not isinstance(config, PartitionConfig):
                 raise ApiError(409, "config-foreign", f"the configuration of partition {name!r} was made by a program")
             configs.append(config)
@@ -147,6 +148,11 @@ class Configurations:
             "at": at,
             "problems": [str(problem) for problem in problems],
         }
+
+
+def _nothing(name: str) -> PartitionConfig:
+    """Return what a partition without a configuration runs under."""
+    return PartitionConfig(name=name, queues=(QueueConfig(name=ROOT),))
 
 
 def _chosen(config: SchedulerConfig, partitions: Mapping[str, Partition], source: str) -> dict[str, PartitionConfig]:

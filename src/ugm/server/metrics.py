@@ -22,7 +22,7 @@ from ugm.partition import Partition, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.history import History
-from ugm.server.seen import closest
+from ugm.server.seen import closest_groups, closest_users
 from ugm.server.timing import DecisionTimes
 
 __all__ = ["PartitionCollector", "exposition"]
@@ -138,8 +138,8 @@ class PartitionCollector(Collector):
 
     def _closest(self, partition: Partition, kind: str) -> list[Standing]:
         if kind == "user":
-            return closest(partition.user_names(), partition.user_standing, self._most)
-        return closest(partition.group_names(), partition.group_standing, self._most)
+            return closest_users(partition, partition.user_names(), self._most)
+        return closest_groups(partition, partition.group_names(), self._most)
 
     def _happened(self) -> Iterator[Metric]:
         denials = CounterMetricFamily(

@@ -63,7 +63,8 @@ class _Parting(Response):
         super().__init__(response.body, response.status_code, dict(response.headers))
         self.headers["connection"] = "close"
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer, and throw away what comes."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError):
@@ -98,6 +99,8 @@ class Guarded:
         self._app: Final = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_HEADERS]

@@ -6,7 +6,7 @@ What the description says and what the server accepts are one thing: the same sc
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ugm.resources import MAX_QUANTITY
@@ -132,10 +132,8 @@ _TYPES: Final[Mapping[str, type]] = {
 
 def _wrong(schema: Schema, value: object, place: str) -> Iterator[str]:
     if "anyOf" in schema:
-        told = [wrong(choice, value, place) for choice in schema["anyOf"]]
-        if None not in told:
-            # What came furthest is the most help.
-            yield max((text for text in told if text), key=len)
+        if all(wrong(choice, value, place) for choice in schema["anyOf"]):
+            yield from _wrong(_meant(schema["anyOf"], value), value, place)
         return
     kind = schema["type"]
     if type(value) is not _TYPES[kind]:
@@ -148,6 +146,16 @@ def _wrong(schema: Schema, value: object, place: str) -> Iterator[str]:
         yield from _wrong_list(schema, value, place)
     elif isinstance(value, dict):
         yield from _wrong_object(schema, value, place)
+
+
+def _meant(choices: Sequence[Schema], value: object) -> Schema:
+    """Return which of several schemas a value that fits none was meant for."""
+    for choice in choices:
+        if type(value) is _TYPES[choice["type"]] and (
+            not isinstance(value, dict) or value.keys() >= set(choice["required"])
+        ):
+            return choice
+    return choices[0]
 
 
 def _wrong_text(schema: Schema, value: str, place: str) -> Iterator[str]:

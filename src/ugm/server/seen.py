@@ -6,14 +6,14 @@ anything is put together or written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
 
 from ugm.errors import RequestError
 from ugm.identity import ancestors, canonical_path
-from ugm.partition import Allocation, ApplicationInfo, PartitionView, Standing
+from ugm.partition import Allocation, ApplicationInfo, Partition, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.errors import unknown
@@ -23,7 +23,8 @@ __all__ = [
     "allocation",
     "allocations",
     "applications",
-    "closest",
+    "closest_groups",
+    "closest_users",
     "group",
     "group_standings",
     "groups",
@@ -76,26 +77,41 @@ def group(asked: Question) -> object:
 def user_standings(asked: Question) -> object:
     """Return the users that are closest to a limit."""
     partition = asked.partition
-    return _standings(partition.user_names(), partition.user_standing, asked.query)
+    return _standings(partition.user_names(), asked.query, lambda *found: closest_users(partition, *found))
 
 
 def group_standings(asked: Question) -> object:
     """Return the groups that are closest to a limit."""
     partition = asked.partition
-    return _standings(partition.group_names(), partition.group_standing, asked.query)
+    return _standings(partition.group_names(), asked.query, lambda *found: closest_groups(partition, *found))
 
 
-def _standings(names: Sequence[str], ask: Callable[[str], Standing | None], query: Mapping[str, Any]) -> dict[str, Any]:
+def _standings(
+    names: Sequence[str], query: Mapping[str, Any], closest: Callable[[Sequence[str], int], list[Standing]]
+) -> dict[str, Any]:
     text, skip = query.get("find", "").lower(), query.get("skip", 0)
     found = [name for name in names if text in name.lower()] if text else names
-    page = closest(found, ask, skip + query.get("most", _USUAL))[skip:]
+    page = closest(found, skip + query.get("most", _USUAL))[skip:]
     return {"total": len(found), "standings": [told.to_dict() for told in page]}
 
 
-def closest(names: Iterable[str], ask: Callable[[str], Standing | None], most: int) -> list[Standing]:
-    """Return those of some users or groups that are closest to a limit, the closest first."""
-    found = (standing for name in names if (standing := ask(name)) is not None)
-    return nsmallest(most, found, key=lambda standing: (-standing.share, standing.name))
+def closest_users(partition: Partition, names: Sequence[str], most: int) -> list[Standing]:
+    """Return those of some users that are closest to a limit, the closest first."""
+    return _closest(names, partition.user_share, partition.user_standing, most)
+
+
+def closest_groups(partition: Partition, names: Sequence[str], most: int) -> list[Standing]:
+    """Return those of some groups that are closest to a limit, the closest first."""
+    return _closest(names, partition.group_share, partition.group_standing, most)
+
+
+def _closest(
+    names: Sequence[str], share: Callable[[str], float | None], ask: Callable[[str], Standing | None], most: int
+) -> list[Standing]:
+    shares = ((-found, name) for name in names if (found := share(name)) is not None)
+    # Asked again, because only of few it matters what they use of what.
+    standings = [told for _, name in nsmallest(most, shares) if (told := ask(name)) is not None]
+    return sorted(standings, key=lambda told: (-told.share, told.name))
 
 
 # Queues
@@ -120,7 +136,7 @@ def queue(asked: Question) -> object:
     return {**tree, "headroom": _plain(left), "maximum": _plain(maximum), "limits": list(_configured(partition, path))}
 
 
-def _tree(partition: PartitionView, top: str) -> dict[str, Any] | None:
+def _tree(partition: Partition, top: str) -> dict[str, Any] | None:
     """Return a queue with all below it; usage is summed up outside the lock, so that it always adds up."""
     nodes: dict[str, dict[str, Any]] = {}
     totals: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
@@ -191,7 +207,7 @@ def _plain(amounts: Resource | None) -> dict[str, int] | None:
     return None if amounts is None else dict(amounts)
 
 
-def _configured(partition: PartitionView, path: str) -> Iterator[dict[str, Any]]:
+def _configured(partition: Partition, path: str) -> Iterator[dict[str, Any]]:
     """Yield the limits that the configuration sets on a queue."""
     found = None if partition.config is None else partition.config.root
     for above in list(reversed(list(ancestors(path))))[1:]:
@@ -256,7 +272,7 @@ def allocation(asked: Question) -> object:
     return told_allocation(asked.partition, found)
 
 
-def told_allocation(partition: PartitionView, found: Allocation) -> dict[str, Any]:
+def told_allocation(partition: Partition, found: Allocation) -> dict[str, Any]:
     """Return an allocation with who holds it; with nobody if the application has ended since."""
     owner = partition.application(found.application_id)
     whose = (None, None, None) if owner is None else (owner.user.name, owner.group, owner.queue_path)
@@ -280,7 +296,7 @@ def history(asked: Question) -> object:
     return {"newest": newest, "told": followed.told(), "records": [record.to_dict() for record in records]}
 
 
-def partition_dict(name: str, partition: PartitionView, *, has_history: bool) -> dict[str, Any]:
+def partition_dict(name: str, partition: Partition, *, has_history: bool) -> dict[str, Any]:
     """Return a partition in a few figures."""
     root = partition.queue_alone("root")
     used: dict[str, int] = {}
