@@ -17,6 +17,7 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError, load_config
+from ugm.cli.demo import demo_command
 from ugm.cli.explain import explain_command
 from ugm.cli.options import read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
@@ -49,7 +50,7 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-for _command in (explain_command, serve_command, top_command):
+for _command in (demo_command, explain_command, serve_command, top_command):
     ugm.add_command(_command)
 
 
