@@ -51,7 +51,7 @@ export function show(route, told) {
 export function applicationTable(partition, found, shown) {
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Applications" },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Applications" },
     h(
       "table",
       { class: "list" },

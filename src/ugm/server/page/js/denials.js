@@ -2,7 +2,7 @@
  * The view of recent denials: who was refused what, how often, and every limit in the way.
  */
 
-import { get, orNull, path } from "./api.js";
+import { get, path } from "./api.js";
 import { h } from "./dom.js";
 import { ago, amountsText, clock, count, counted } from "./format.js";
 import { reasons } from "./limits.js";
@@ -14,14 +14,17 @@ const KEPT = 100;
 export const title = "Denials";
 
 /** What was told so far, of one partition. */
-const known = { partition: "", newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
+const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
 const choice = { find: "" };
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
-  if (known.partition !== route.partition) forget(route.partition);
-  const told = await ask(route.partition);
-  if (!told) return null;
+  if (known.partition !== route.partition) {
+    forget(route.partition);
+    known.hasHistory = (await get(path(route.partition))).has_history;
+  }
+  if (!known.hasHistory) return null;
+  const told = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, most: KEPT });
   if (told.newest < known.newest) {
     // The server began anew.
     forget(route.partition);
@@ -32,11 +35,6 @@ export async function load(route) {
   const newest = [...known.records.values()].sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, KEPT);
   known.records = new Map(newest.map((record) => [record.number, record]));
   return { records: newest, total: told.told.denied ?? 0 };
-}
-
-/** @param {string} partition */
-function ask(partition) {
-  return orNull(get(path(partition, "history"), { kind: "denied", after: known.newest, most: KEPT }));
 }
 
 /** @param {string} partition */

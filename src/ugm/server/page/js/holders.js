@@ -165,7 +165,7 @@ function where(partition, told) {
     h("h3", null, "In which queues"),
     h(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": "In which queues" },
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "In which queues" },
       h(
         "table",
         null,

@@ -59,7 +59,7 @@ export function chain(partition, caption, limits) {
   if (!lines.length) return h("p", { class: "quiet" }, "No limit holds here.");
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h(
       "table",
       { class: "chain" },

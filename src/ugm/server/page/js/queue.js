@@ -63,7 +63,7 @@ function resources(queue) {
   if (!names.length) return null;
   return h(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": "Resources" },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Resources" },
     h(
       "table",
       null,

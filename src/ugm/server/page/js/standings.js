@@ -57,7 +57,7 @@ export function standings(view) {
   function table(route, found, resources) {
     return h(
       "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": `${view}, the closest to a limit first` },
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": `${view}, the closest to a limit first` },
       h(
         "table",
         { class: "list standing" },
