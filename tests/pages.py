@@ -49,7 +49,7 @@ def _config(queues: int) -> PartitionConfig:
 
 
 def _team(name: str, leaves: int) -> str:
-    quota = "resources: {guaranteed: {vcore: 1}, max: {vcore: 24, memory: 64Gi}}"
+    quota = "resources: {guaranteed: {vcore: 1}, max: {vcore: 64, memory: 256Gi}}"
     below = "\n".join(f"      - {{name: leaf{number}, {quota}}}" for number in range(leaves))
     return (
         f"    - name: {name}\n      resources: {{guaranteed: {{vcore: 100}}, max: {{vcore: 400, memory: 2Ti}}}}\n"
@@ -62,7 +62,7 @@ def _work(partition: Partition, application_id: str, user: UserGroup, queue: str
     usage = Resource.parse(vcore=f"{random.choice((500, 1500, 4000))}m", memory=f"{random.randint(1, 9000)}Mi")
     partition.allocate(f"{application_id}-a", application_id, usage)
     if random.random() < 0.1:
-        partition.allocate(f"{application_id}-b", application_id, Resource.parse(vcore="23", memory="63Gi"))
+        partition.allocate(f"{application_id}-b", application_id, Resource.parse(vcore="28", memory="63Gi"))
         partition.ask(f"{application_id}-c", application_id, Resource.parse(vcore="2", memory="3Gi"))
 
 

@@ -26,7 +26,7 @@ __all__ = ["demo_command", "endless", "play"]
 #: What the machines offer together.
 _CLUSTER: Final = Resource.parse(vcore="256", memory="1Ti")
 #: The second of the workload at which it starts: before it, less is going on.
-_START: Final = 216_000
+_START: Final = 307_800
 #: Seconds between two looks at the clock.
 _TICK: Final = 0.1
 _DAY: Final = 86_400

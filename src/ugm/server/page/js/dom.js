@@ -45,7 +45,7 @@ function patch(parent, children) {
   let place = parent.firstChild;
   for (const child of flat(children)) {
     const found = match(child, place, keyed) ?? make(child);
-    if (found === place) place = place.nextSibling;
+    if (place !== null && found === place) place = place.nextSibling;
     else parent.insertBefore(found, place);
     update(found, child);
   }

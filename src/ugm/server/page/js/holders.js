@@ -7,7 +7,7 @@ import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
 import { applicationTable } from "./applications.js";
-import { chain, queueLink } from "./limits.js";
+import { chain } from "./limits.js";
 import { link } from "./route.js";
 
 /** Applications and members that are listed. */
@@ -185,10 +185,11 @@ function where(partition, told) {
  */
 function place(partition, node, queuePath, level, names) {
   const running = node.runningApplications.length;
+  const name = queuePath.slice(queuePath.lastIndexOf(".") + 1);
   return h(
     "tr",
     { key: queuePath },
-    h("th", { scope: "row", vars: { level }, class: "indented" }, queueLink(partition, queuePath)),
+    h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), "aria-label": queuePath }, name)),
     h("td", null, gauge(null, running, node.maxApplications || undefined)),
     names.map((name) => h("td", null, gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
   );

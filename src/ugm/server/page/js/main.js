@@ -100,7 +100,7 @@ function render() {
   if (!isThere) return;
   const view = VIEWS[state.route.view];
   view?.shown?.();
-  document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" – ");
+  document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" - ");
   if (state.isArriving) follow();
   state.isArriving = false;
 }

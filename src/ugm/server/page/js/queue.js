@@ -68,7 +68,7 @@ function resources(queue) {
       "table",
       null,
       h("caption", null, "Resources"),
-      h("thead", null, h("tr", null, ["Resource", "Used", "Guaranteed", "Pending", "Free"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", null, h("tr", null, ["Resource", "Used"].map((name) => h("th", { scope: "col" }, name)), ["Guaranteed", "Pending", "Free"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
       h("tbody", null, names.map((name) => resource(queue, name))),
     ),
   );
