@@ -52,7 +52,7 @@ def _team(name: str, leaves: int) -> str:
     quota = "resources: {guaranteed: {vcore: 1}, max: {vcore: 64, memory: 256Gi}}"
     below = "\n".join(f"      - {{name: leaf{number}, {quota}}}" for number in range(leaves))
     return (
-        f"    - name: {name}\n      resources: {{guaranteed: {{vcore: 100}}, max: {{vcore: 400, memory: 2Ti}}}}\n"
+        f"    - name: {name}\n      resources: {{guaranteed: {{vcore: 100}}, max: {{vcore: 1200, memory: 4Ti}}}}\n"
         f"      limits: [{{users: ['*'], maxresources: {{vcore: 30}}, maxapplications: 5}}]\n      queues:\n{below}"
     )
 

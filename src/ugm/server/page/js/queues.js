@@ -54,13 +54,13 @@ export function show(route, root) {
       h("label", { class: "check" }, h("input", { type: "checkbox", on: { change: sort } }), "fullest first"),
       h("span", { class: "quiet" }, counted(queues, "queue")),
     ),
-    h("div", { id: "tree", class: "tree", on: { scroll: redraw } }, grid(root)),
+    h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid(root)),
   ];
 }
 
 /** Draw what can be seen, once the place of everything is known. */
 export function shown() {
-  redraw();
+  redrawSight();
 }
 
 /**
@@ -192,10 +192,14 @@ function applications(queue) {
 // What the reader does
 
 function redraw() {
+  if (last) rows = visible(last.root, { ...choice, isOpen });
+  redrawSight();
+}
+
+/** Draw again what can be seen of the same rows. */
+function redrawSight() {
   const place = document.getElementById("tree");
-  if (!place || !last) return;
-  rows = visible(last.root, { ...choice, isOpen });
-  draw(place, grid(last.root));
+  if (place && last) draw(place, grid(last.root));
 }
 
 /** @param {Event} event */
@@ -225,7 +229,7 @@ function focus(event) {
   const found = pathOf(/** @type {Element} */ (event.currentTarget));
   if (found === current) return;
   current = found;
-  redraw();
+  redrawSight();
 }
 
 /** @param {Element} row */
@@ -288,6 +292,6 @@ function move(to) {
   const top = rows.indexOf(row) * height;
   if (top < place.scrollTop) place.scrollTop = top;
   else if (top + height > place.scrollTop + place.clientHeight - head) place.scrollTop = top + height - place.clientHeight + head;
-  redraw();
+  redrawSight();
   /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
 }
