@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from starlette.testclient import TestClient
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History, PartitionCollector, create_app
 from ugm.server.metrics import exposition
+from ugm.server.serving import listen
 
 __all__ = ["CONFIG", "NASTY", "PREFIX", "SUE", "TOKEN", "busy", "client", "running", "served"]
 
@@ -75,7 +75,7 @@ def client(partition: Partition | None = None, **options: Any) -> TestClient:  #
 @contextmanager
 def running(app: Starlette) -> Iterator[int]:
     """Run a server in a thread, and give its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
@@ -76,10 +77,10 @@ def serve_command(  # noqa: PLR0913 - one for each option
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
     try:
-        run, app = _application(
+        serving, app = _application(
             config_file, _token(token_file), lines, watch or None, writable=writable, metrics=metrics
         )
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = serving.listen(host, port)
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(1)
@@ -88,7 +89,9 @@ def serve_command(  # noqa: PLR0913 - one for each option
         sys.exit(1)
     with listener:
         told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
-        run(app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}"))
+        serving.run(
+            app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
+        )
 
 
 def _token(file: Path | None) -> str | None:
@@ -102,8 +105,8 @@ def _token(file: Path | None) -> str | None:
 
 def _application(
     file: Path, token: str | None, lines: int, watch: float | None, *, writable: bool, metrics: bool
-) -> tuple[Any, Any]:
-    """Return what runs an application, and the application.
+) -> tuple[ModuleType, Any]:
+    """Return the module that runs an application, and the application.
 
     Raises:
         UgmError: the configuration cannot be used.
@@ -114,8 +117,8 @@ def _application(
         partition.name: Partition(partition, subscribers=[history[partition.name]]) for partition in config.partitions
     }
     try:
+        import ugm.server.serving as runner  # noqa: PLC0415 - as above
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
-        from ugm.server.serving import run  # noqa: PLC0415 - as above
 
         exposed = _metrics(partitions, history) if metrics else None
     except ModuleNotFoundError as error:
@@ -129,7 +132,7 @@ def _application(
         watch=watch,
         metrics=exposed,
     )
-    return run, app
+    return runner, app
 
 
 def _metrics(partitions: Mapping[str, Partition], history: Mapping[str, History]) -> Callable[[], tuple[bytes, str]]:

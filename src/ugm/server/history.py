@@ -53,7 +53,7 @@ class Record(NamedTuple):
         return "configured" if isinstance(self.event, Mapping) else type(self.event).__name__.lower()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record for JSON; the event is told in the same words as by `ugm.partition.event_dict`."""
+        """Return the record for JSON; the event is told by its attributes, and named by ``event``."""
         told = dict(self.event) if isinstance(self.event, Mapping) else event_dict(self.event)
         return {**{name: value for name, value in self._asdict().items() if name != "event"}, **told}
 

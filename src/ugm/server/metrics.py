@@ -22,6 +22,7 @@ from ugm.partition import Partition, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.history import History
+from ugm.server.pace import paced
 from ugm.server.seen import closest_groups, closest_users
 from ugm.server.timing import DecisionTimes
 
@@ -116,7 +117,9 @@ class PartitionCollector(Collector):
         yield from (usage, pending, limit, guaranteed, running)
 
     def _told_queues(self, partition: Partition) -> list[_Queue]:
-        states = [state for path in partition.queue_paths() if (state := partition.queue_alone(path)) is not None]
+        states = [
+            state for path in paced(partition.queue_paths()) if (state := partition.queue_alone(path)) is not None
+        ]
         states.sort(key=lambda state: (not state.is_managed, state.queue_path.count("."), state.queue_path))
         return [_Queue(state, partition.pending(state.queue_path)[1]) for state in states[: self._most_queues]]
 

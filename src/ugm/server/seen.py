@@ -17,6 +17,7 @@ from ugm.partition import Allocation, ApplicationInfo, Partition, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.errors import unknown
+from ugm.server.pace import paced
 from ugm.server.site import Question
 
 __all__ = [
@@ -49,13 +50,13 @@ _USUAL: Final = 100
 def users(asked: Question) -> object:
     """Return what every user uses, as the documents show it."""
     partition = asked.partition
-    return [told.to_dict() for name in partition.user_names() if (told := partition.user(name)) is not None]
+    return [told.to_dict() for name in paced(partition.user_names()) if (told := partition.user(name)) is not None]
 
 
 def groups(asked: Question) -> object:
     """Return what every group uses, as the documents show it."""
     partition = asked.partition
-    return [told.to_dict() for name in partition.group_names() if (told := partition.group(name)) is not None]
+    return [told.to_dict() for name in paced(partition.group_names()) if (told := partition.group(name)) is not None]
 
 
 def user(asked: Question) -> object:
@@ -108,7 +109,7 @@ def closest_groups(partition: Partition, names: Sequence[str], most: int) -> lis
 def _closest(
     names: Sequence[str], share: Callable[[str], float | None], ask: Callable[[str], Standing | None], most: int
 ) -> list[Standing]:
-    shares = ((-found, name) for name in names if (found := share(name)) is not None)
+    shares = ((-found, name) for name in paced(names) if (found := share(name)) is not None)
     # Asked again, because only of few it matters what they use of what.
     standings = [told for _, name in nsmallest(most, shares) if (told := ask(name)) is not None]
     return sorted(standings, key=lambda told: (-told.share, told.name))
@@ -142,7 +143,7 @@ def _tree(partition: Partition, top: str) -> dict[str, Any] | None:
     totals: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
     inside = [path for path in partition.queue_paths() if path == top or path.startswith(f"{top}.")]
     # A path sorts before every path below it, so going backward meets children before their parents.
-    for path in reversed(inside):
+    for path in paced(reversed(inside)):
         state = partition.queue_alone(path)
         if state is None:
             continue
@@ -232,7 +233,7 @@ def applications(asked: Question) -> object:
     after = query.get("after", "")
     found = (
         told
-        for name in partition.application_ids()
+        for name in paced(partition.application_ids())
         if name > after and (told := partition.application(name)) is not None and _fits(told, query)
     )
     page = list(islice(found, query.get("most", _USUAL)))
@@ -252,7 +253,7 @@ def allocations(asked: Question) -> object:
     partition, query = asked.partition, asked.query
     after, most, application_id = query.get("after", ""), query.get("most", _USUAL), query.get("application")
     if application_id is None:
-        names = (name for name in partition.allocation_ids() if name > after)
+        names = (name for name in paced(partition.allocation_ids()) if name > after)
         found: Iterator[Allocation] = (told for name in names if (told := partition.allocation(name)) is not None)
     elif partition.application(application_id) is None:
         raise unknown("application", application_id)
@@ -300,7 +301,7 @@ def partition_dict(name: str, partition: Partition, *, has_history: bool) -> dic
     """Return a partition in a few figures."""
     root = partition.queue_alone("root")
     used: dict[str, int] = {}
-    for path in partition.queue_paths():
+    for path in paced(partition.queue_paths()):
         state = partition.queue_alone(path)
         _add(used, state.usage if state else {})
     return {

@@ -15,12 +15,25 @@ from starlette.applications import Starlette
 from ugm import ConfigError
 from ugm.server.configurations import Configurations
 
-__all__ = ["run"]
+__all__ = ["listen", "run"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: Connections at a time; more are told that the server is busy.
 _MOST_CONNECTIONS: Final = 1000
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket where clients can connect.
+
+    Raises:
+        OSError: they cannot.
+    """
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # asyncio does this for the sockets that it makes itself. Without it an answer may wait for a twentieth of a second,
+    # until the client has confirmed its first half.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -> None:
@@ -30,7 +43,7 @@ def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -
 
     Args:
         app: from `ugm.server.create_app`.
-        listener: where clients connect.
+        listener: where clients connect, from `listen`.
         ready: called when they can.
     """
     asyncio.run(_run(app, listener, ready))
