@@ -21,12 +21,12 @@ from ugm.server import History
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player
 
-__all__ = ["demo_command", "endless", "play"]
+__all__ = ["START", "demo_command", "endless", "play", "stage"]
 
 #: What the machines offer together.
 _CLUSTER: Final = Resource.parse(vcore="256", memory="1Ti")
 #: The second of the workload at which it starts: before it, less is going on.
-_START: Final = 307_800
+START: Final = 307_800
 #: Seconds between two looks at the clock.
 _TICK: Final = 0.1
 _DAY: Final = 86_400
@@ -60,14 +60,11 @@ def demo_command(*, host: str, port: int, speed: float) -> None:
     except OSError as error:
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
-    history = History()
-    file = _bundled("demo.yaml")
-    partition = Partition(load_config(file).partition(), cluster=_CLUSTER, subscribers=[history])
-    player = Player(partition, endless(_jobs()))
-    player.advance(_START)
+    player, history = stage()
+    player.advance(START)
     over = threading.Event()
     thread = threading.Thread(target=play, args=(player, speed, over), name="demo")
-    app = create_app({"default": partition}, history={"default": history}, config_path=file)
+    app = create_app({"default": player.partition}, history={"default": history})
     thread.start()
     try:
         with listener:
@@ -75,6 +72,14 @@ def demo_command(*, host: str, port: int, speed: float) -> None:
     finally:
         over.set()
         thread.join()
+
+
+def stage() -> tuple[Player, History]:
+    """Return what plays the bundled workload, at its beginning, and what remembers it."""
+    history = History()
+    config = load_config(_bundled("demo.yaml")).partition()
+    jobs = list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
+    return Player(Partition(config, cluster=_CLUSTER, subscribers=[history]), endless(jobs)), history
 
 
 def play(player: Player, speed: float, over: threading.Event) -> None:
@@ -95,10 +100,6 @@ def endless(jobs: Sequence[Job]) -> Iterator[Job]:
         for job in jobs:
             yield replace(job, number=job.number + turn * apart, submit_time=job.submit_time + turn * period)
         turn += 1
-
-
-def _jobs() -> list[Job]:
-    return list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
 
 
 def _bundled(name: str) -> Path:

@@ -47,7 +47,7 @@ class Player:
     (1, 0)
     """
 
-    __slots__ = ("_jobs", "_next", "_partition", "_running", "_started", "_waiting", "now")
+    __slots__ = ("_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
 
     #: The virtual clock, in seconds since the start of the workload.
     now: int
@@ -61,7 +61,7 @@ class Player:
     _waiting: dict[_Kind, deque[Job]]
 
     def __init__(self, partition: Partition, jobs: Iterator[Job]) -> None:
-        self._partition: Final = partition
+        self.partition: Final = partition
         self._jobs: Final = jobs
         self._next = next(jobs, None)
         self._running = []
@@ -101,8 +101,8 @@ class Player:
         """Give back what every job holds that ends now."""
         while self._running and self._running[0][0] == self.now:
             job = heappop(self._running)[2]
-            self._partition.release(job.application_id)
-            self._partition.complete(job.application_id)
+            self.partition.release(job.application_id)
+            self.partition.complete(job.application_id)
 
     def _retry(self) -> None:
         """Start those that wait and fit now, the oldest first."""
@@ -117,22 +117,22 @@ class Player:
                 del self._waiting[kind]
 
     def _submit(self, job: Job) -> None:
-        if not self._partition.submit(job.application_id, job.user, job.queue_path):
+        if not self.partition.submit(job.application_id, job.user, job.queue_path):
             return
-        self._partition.ask(job.application_id, job.application_id, job.usage)
+        self.partition.ask(job.application_id, job.application_id, job.usage)
         kind = (job.queue_path, job.user, job.usage)
         waiting = self._waiting.get(kind)
         if waiting is not None:
             waiting.append(job)
-        elif not self._start(job) and self._partition.application(job.application_id):
+        elif not self._start(job) and self.partition.application(job.application_id):
             self._waiting[kind] = deque([job])
 
     def _start(self, job: Job) -> bool:
         """Start a job, and return whether it runs; one that can never run is turned away."""
-        decision = self._partition.allocate(job.application_id, job.application_id, job.usage)
+        decision = self.partition.allocate(job.application_id, job.application_id, job.usage)
         if decision:
             self._started += 1
             heappush(self._running, (self.now + job.run_time, self._started, job))
         elif not decision.can_wait:
-            self._partition.remove(job.application_id)
+            self.partition.remove(job.application_id)
         return decision.allowed

@@ -61,7 +61,15 @@ export function exactText(resource, amount) {
  */
 export function amountsText(amounts) {
   const names = sortedNames(Object.keys(amounts ?? {}));
-  return names.map((name) => withUnit(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
+  return names.map((name) => some(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
+}
+
+/**
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+function some(resource, amount) {
+  return Number(amount) === 0 ? `no ${resourceName(resource).toLowerCase()}` : withUnit(resource, amount);
 }
 
 /**
