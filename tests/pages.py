@@ -41,7 +41,7 @@ def _config(queues: int) -> PartitionConfig:
     text = "\n".join(_team(f"team{number}", below) for number in range(teams))
     limits = (
         "limits: [{users: ['*'], maxresources: {vcore: 40, memory: 200Gi}, maxapplications: 9}, "
-        "{groups: [group1, group2, group3], maxresources: {vcore: 1500}}, {groups: ['*'], maxresources: {vcore: 40000}}]"
+        "{groups: [group1, group2], maxresources: {vcore: 1500}}, {groups: ['*'], maxresources: {vcore: 40000}}]"
     )
     return parse_config(
         f"partitions:\n- name: default\n  queues:\n  - name: root\n    {limits}\n    queues:\n{text}"
