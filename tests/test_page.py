@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -17,6 +18,8 @@ from ugm.server import History
 
 #: The browser: the one of this variable, or what the system calls it.
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+
+Scheme: TypeAlias = Literal["light", "dark"]
 
 #: Rows of the tree that are in the document.
 ROWS = '.rows > [role="row"]'
@@ -261,10 +264,9 @@ def test_crowd_is_found_and_paged(page: Page, crowd: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
-def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: str, width: int) -> None:
+def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: Scheme, width: int) -> None:
     """No view breaks a rule of axe, nor is wider than the window, light or dark, wide or narrow."""
-    dark = "dark" if scheme == "dark" else "light"
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=dark, reduced_motion="reduce")
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
     for view in ("queues/root.a", "users/sue", "groups", "applications/app-sue", "denials", "ask"):
         tab.goto(f"{few[0]}#/default/{view}")
         tab.locator(f'nav a[aria-current="page"][href$="{view.split("/")[0]}"]').wait_for()

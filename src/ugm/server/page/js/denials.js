@@ -53,7 +53,7 @@ export function show(route, told) {
     h(
       "div",
       { class: "tools" },
-      h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", on: { input: find } })),
+      h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", value: choice.find, on: { input: find } })),
       h("span", { class: "quiet" }, `${counted(told.total, "denial")} since the start, the newest ${count(told.records.length)} kinds here`),
     ),
     found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : h("p", { class: "quiet empty" }, told.records.length ? "None of these." : "Nothing was denied yet."),

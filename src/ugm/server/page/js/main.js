@@ -35,6 +35,8 @@ const state = {
   /** @type {{address: string, view: any, detail: any, partition: import("./types.js").Partition} | null} */
   told: null,
   at: 0,
+  /** How many turns were begun. */
+  turns: 0,
   /** What went wrong, if the last turn did. */
   error: "",
   /** Whether the reader has just gone somewhere, and the focus follows. */
@@ -48,6 +50,7 @@ const pace = new Pace(turn);
 /** Ask, and draw what was answered. */
 async function turn() {
   const address = location.hash;
+  const number = ++state.turns;
   try {
     if (!state.partitions.length) state.partitions = (await get("health")).partitions;
     if (!settle()) return;
@@ -58,11 +61,12 @@ async function turn() {
       view.load(route),
       route.name ? DETAILS[route.view]?.load(route) : undefined,
     ]);
-    // Somebody went elsewhere meanwhile.
-    if (address !== location.hash) return;
+    // Somebody went elsewhere, or asked again, meanwhile.
+    if (number !== state.turns) return;
     if (state.error) announce("The server answers again.");
     Object.assign(state, { told: { address, view: told, detail, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
+    if (number !== state.turns) return;
     const message = error instanceof Error && "code" in error ? error.message : "the server does not answer";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;

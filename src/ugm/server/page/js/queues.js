@@ -51,7 +51,7 @@ export function show(route, root) {
       "div",
       { class: "tools" },
       h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "find", on: { input: find }, value: choice.find })),
-      h("label", { class: "check" }, h("input", { type: "checkbox", on: { change: sort } }), "fullest first"),
+      h("label", { class: "check" }, h("input", { type: "checkbox", checked: choice.fullest, on: { change: sort } }), "fullest first"),
       h("span", { class: "quiet" }, counted(queues, "queue")),
     ),
     h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid(root)),

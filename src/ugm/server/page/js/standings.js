@@ -7,7 +7,7 @@ import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
 import { amountText, count, counted, percent, resourceName, sortedNames, withUnit } from "./format.js";
 import { queueLink } from "./limits.js";
-import { link } from "./route.js";
+import { link, parse } from "./route.js";
 import { announce } from "./told.js";
 
 /** Lines of a page. */
@@ -152,7 +152,7 @@ function find(event) {
   const text = /** @type {HTMLInputElement} */ (event.target).value.trim();
   clearTimeout(waiting);
   waiting = setTimeout(() => {
-    const [partition = "", view = ""] = location.hash.replace(/^#\/?/, "").split("?")[0]?.split("/").map(decodeURIComponent) ?? [];
+    const { partition, view } = parse(location.hash);
     history.replaceState(null, "", link(partition, view, "", { find: text }));
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   }, 200);
