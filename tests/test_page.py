@@ -107,25 +107,27 @@ def test_tree_shows_usage_against_limits(page: Page, few: tuple[str, Partition])
 
 def test_page_is_live(page: Page, few: tuple[str, Partition]) -> None:
     """What changes in the partition is seen without anybody asking."""
+    page.clock.install()
     page.goto(few[0])
     expect(page.locator('[data-path="root.a"]')).to_contain_text("5 of 10")
     few[1].release("first-sue")
+    page.clock.run_for(30_000)
     expect(page.locator('[data-path="root.a"]')).to_contain_text("2.5 of 10")
 
 
 def test_hidden_tab_asks_nothing(page: Page, few: tuple[str, Partition]) -> None:
     """A tab that nobody looks at is silent, and up to date as soon as it is looked at."""
+    page.clock.install()
     page.goto(few[0])
     expect(page.locator(ROWS)).to_have_count(3)
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(2500)
+    page.clock.run_for(60_000)
     assert asked == []
-    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    page.wait_for_timeout(200)
-    assert asked
+    with page.expect_request("**/queues"):
+        page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
 
 
 def test_names_with_markup_are_text(page: Page, few: tuple[str, Partition]) -> None:
@@ -173,20 +175,24 @@ def test_form_explains(page: Page, few: tuple[str, Partition]) -> None:
 def test_lost_server_is_told(page: Page) -> None:
     """When the server is gone, the last figures stay, and the page says of when they are."""
     with pages.served(*pages.crowd(3, 5)) as address:
+        page.clock.install()
         page.goto(address)
         expect(page.locator(ROWS)).to_have_count(4)
+    page.clock.run_for(30_000)
     expect(page.locator(".view > .error")).to_contain_text("the server does not answer. The figures are of ")
     expect(page.locator(ROWS)).to_have_count(4)
+    page.clock.run_for(1000)
     expect(page.locator("#told")).to_have_text("the server does not answer; trying again.")
 
 
 def test_pause_stops_the_figures(page: Page, few: tuple[str, Partition]) -> None:
     """What changes while the page is paused is seen when it goes on."""
+    page.clock.install()
     page.goto(few[0])
     row = page.locator('[data-path="root.a"]')
     page.get_by_role("button", name="Pause").click()
     few[1].release("first-sue")
-    page.wait_for_timeout(2500)
+    page.clock.run_for(60_000)
     expect(row).to_contain_text("5 of 10")
     page.get_by_role("button", name="Pause").click()
     expect(row).to_contain_text("2.5 of 10")
