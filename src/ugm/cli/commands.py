@@ -20,6 +20,7 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
+from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
 from ugm.cli.journal import journal, usage_command
@@ -59,7 +60,7 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-for _command in (explain_command, journal, serve_command, top_command, usage_command):
+for _command in (demo_command, explain_command, journal, serve_command, top_command, usage_command):
     ugm.add_command(_command)
 
 

@@ -17,7 +17,7 @@ from ugm.server import History
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["serve_command"]
+__all__ = ["missing_extra", "serve_command", "url_of"]
 
 #: What the extras ``server`` and ``metrics`` install.
 _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
@@ -88,7 +88,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
     with listener:
-        told = {"url": _url(host, listener), "writable": writable, "config": str(config_file)}
+        told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
         serving.run(
             app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
         )
@@ -122,7 +122,7 @@ def _application(
 
         exposed = _metrics(partitions, history) if metrics else None
     except ModuleNotFoundError as error:
-        _missing(error)
+        missing_extra(error)
     app = create_app(
         partitions,
         history=history,
@@ -141,7 +141,8 @@ def _metrics(partitions: Mapping[str, Partition], history: Mapping[str, History]
     return exposition(PartitionCollector(partitions, history=history))
 
 
-def _missing(error: ModuleNotFoundError) -> NoReturn:
+def missing_extra(error: ModuleNotFoundError) -> NoReturn:
+    """End the command, saying which extra is not installed."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         raise error
@@ -149,6 +150,7 @@ def _missing(error: ModuleNotFoundError) -> NoReturn:
     sys.exit(2)
 
 
-def _url(host: str, listener: socket.socket) -> str:
+def url_of(host: str, listener: socket.socket) -> str:
+    """Return the address of a server."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listener.getsockname()[1]}"

@@ -25,6 +25,8 @@ _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration 
 _MOST: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
 _PAGE: Final = {"after": {"type": "string", "maxLength": 1024}, "most": _MOST}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+#: Which of those that are closest to a limit: those with a text in their names, and how many of them were seen.
+_FOUND: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}}
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
 _KINDS: Final[Schema] = {"type": "string", "enum": sorted(kind.__name__.lower() for kind in get_args(Event))}
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
@@ -110,7 +112,7 @@ ROUTES: Final = (
         "The users that are closest to a limit, the closest first.",
         seen.user_standings,
         reference("Standings"),
-        {"most": _MOST},
+        {**_FOUND, "most": _MOST},
     ),
     Route(
         "GET",
@@ -118,7 +120,7 @@ ROUTES: Final = (
         "The groups that are closest to a limit, the closest first.",
         seen.group_standings,
         reference("Standings"),
-        {"most": _MOST},
+        {**_FOUND, "most": _MOST},
     ),
     Route("GET", f"{_PARTITION}/queues", "All queues as a tree.", seen.queues, reference("Queue")),
     Route(

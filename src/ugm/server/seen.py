@@ -6,7 +6,7 @@ anything is put together or written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
@@ -78,17 +78,22 @@ def group(asked: Question) -> object:
 def user_standings(asked: Question) -> object:
     """Return the users that are closest to a limit."""
     partition = asked.partition
-    names = partition.user_names()
-    nearest = closest_users(partition, names, asked.query.get("most", _USUAL))
-    return {"total": len(names), "standings": [told.to_dict() for told in nearest]}
+    return _standings(partition.user_names(), asked.query, lambda *found: closest_users(partition, *found))
 
 
 def group_standings(asked: Question) -> object:
     """Return the groups that are closest to a limit."""
     partition = asked.partition
-    names = partition.group_names()
-    nearest = closest_groups(partition, names, asked.query.get("most", _USUAL))
-    return {"total": len(names), "standings": [told.to_dict() for told in nearest]}
+    return _standings(partition.group_names(), asked.query, lambda *found: closest_groups(partition, *found))
+
+
+def _standings(
+    names: Sequence[str], query: Mapping[str, Any], closest: Callable[[Sequence[str], int], list[Standing]]
+) -> dict[str, Any]:
+    text, skip = query.get("find", "").lower(), query.get("skip", 0)
+    found = [name for name in names if text in name.lower()] if text else names
+    page = closest(found, skip + query.get("most", _USUAL))[skip:]
+    return {"total": len(found), "standings": [told.to_dict() for told in page]}
 
 
 def closest_users(partition: Partition, names: Sequence[str], most: int) -> list[Standing]:
