@@ -20,12 +20,13 @@ from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
 from ugm.cli.differences import differences, render_differences
-from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
+from ugm.cli.html import page
+from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_new_file, read_prefixes
 from ugm.cli.progress import watching
 from ugm.cli.report import render
 from ugm.cli.tables import counted
 from ugm.config import PartitionConfig
-from ugm.simulation import JobMapping, Report, parse_swf, simulate
+from ugm.simulation import JobMapping, Recorder, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
 
 __all__ = ["ugm"]
@@ -127,6 +128,14 @@ def ugm() -> None:
     show_default=True,
     help="How long each table may be.",
 )
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=read_new_file,
+    metavar="FILE",
+    help="Also write the report as a page with plots, one file that needs nothing else.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
@@ -142,6 +151,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     group_limits: Literal["always", "unless-user-limited"],
     until: int | None,
     top: int,
+    html_file: Path | None,
     as_json: bool,
 ) -> None:
     """Replay WORKLOAD under a configuration: what would it have done to these jobs?
@@ -159,15 +169,19 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     )
     try:
         partition = _partition(config_file, partition_name)
-        replay = partial(simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until)
-        report, seconds = _replay(workload, mapping, replay)
+        recorder = Recorder() if html_file else None
+        options = {"cluster": cluster, "group_limits": group_limits, "until": until, "recorder": recorder}
+        report, seconds = _replay(workload, mapping, partial(simulate, config=partition, **options))
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)
+    title = f"{workload.name} under {config_file.name}"
+    if html_file and recorder:
+        _write(html_file, page(report, recorder, title=title))
     if as_json:
         _print_json({"workload": str(workload), "config": str(config_file), **_timed(report, seconds)})
     else:
-        render(report, Console(), title=f"{workload.name} under {config_file.name}", seconds=seconds, top=top)
+        render(report, Console(), title=title, seconds=seconds, top=top)
     sys.exit(0 if report.is_clean else _PROBLEMS)
 
 
@@ -186,6 +200,14 @@ def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) 
         jobs = mapping.jobs(parse_swf(stream, str(workload)))
         report = replay(jobs, observer=observer)
     return report, time.perf_counter() - began
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        click.echo(f"{file}: cannot be written: {error.strerror or error}", err=True)
+        sys.exit(_PROBLEMS)
 
 
 def _timed(report: Report, seconds: float) -> dict[str, Any]:
