@@ -170,8 +170,10 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     try:
         partition = _partition(config_file, partition_name)
         recorder = Recorder() if html_file else None
-        options = {"cluster": cluster, "group_limits": group_limits, "until": until, "recorder": recorder}
-        report, seconds = _replay(workload, mapping, partial(simulate, config=partition, **options))
+        replay = partial(
+            simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until, recorder=recorder
+        )
+        report, seconds = _replay(workload, mapping, replay)
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)

@@ -32,7 +32,7 @@ def joined(*parts: str) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else escape(printable(part)) for part in parts))
 
 
-def element(name: str, *parts: str, **attributes: str | float | None) -> Markup:
+def element(name: str, /, *parts: str, **attributes: str | float | None) -> Markup:
     """Return an element; an attribute that is None is left out, and a ``_`` in its name is a ``-``.
 
     >>> print(element("td", "a < b", class_="far", aria_label='"x"', title=None))

@@ -89,7 +89,8 @@ def _summary(report: Report, recorder: Recorder) -> Markup:
         ("Waiting", f"{', '.join(times)}; {brief_time(waiting.total)} in total"),
         (
             "Time",
-            f"{brief_time(recorder.end)} from the first submission on; in a plot, each step is {brief_time(recorder.width)}",
+            f"{brief_time(recorder.end)} from the first submission on; a step of the plots is "
+            f"{brief_time(recorder.width)}",
         ),
         ("Self-check", "clean" if report.is_clean else "; ".join(report.findings)),
     ]
