@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ugm.cli.html.marks import Markup, element, joined
-from ugm.cli.html.plots import Layer, clock, layers, usage
+from ugm.cli.html.plots import Layer, Mark, clock, layers, usage
 from ugm.cli.wording import amount_of, brief_amount, brief_time, most, percent, share_of, whose
 from ugm.identity import WILDCARD
 from ugm.simulation import Envelope, LimitCourse, LimitFigures
 
 __all__ = ["limit_figure", "total_figure", "waiting_figure"]
-
-#: How much of the height is below the limit, or the highest amount.
-_ROOM: Final = 0.92
 
 #: How many limits have a layer of their own.
 _LAYERS: Final = 6
@@ -37,10 +35,8 @@ def limit_figure(limit: LimitFigures, course: LimitCourse, origin: int) -> Marku
     heading = f"{limit.queue_path}, {whose(limit)}"
     plot = usage(
         usage_,
-        top=limit.limit / _ROOM,
-        limit=limit.limit,
+        mark=Mark(limit.limit, most(limit), "limit"),
         origin=origin,
-        scale=(most(limit), "0"),
         label=f"{heading}, {most(limit)}: {says}{held}",
     )
     caption = joined(
@@ -56,13 +52,11 @@ def limit_figure(limit: LimitFigures, course: LimitCourse, origin: int) -> Marku
 def total_figure(heading: str, course: Envelope, resource: str | None, origin: int) -> Markup:
     """Draw what all jobs together did."""
     peak = max(course.high)
-    says = f"peak {amount_of(resource, peak)}, mean {amount_of(resource, round(_mean(course)))}"
+    says = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(course), peak))} of it"
     plot = usage(
         course,
-        top=peak / _ROOM,
-        limit=None,
+        mark=Mark(peak, amount_of(resource, peak), "peak"),
         origin=origin,
-        scale=(amount_of(resource, peak), "0"),
         label=f"{heading}: {says}",
     )
     caption = joined(element("strong", heading), element("span", says, class_="says"))
@@ -75,14 +69,13 @@ def waiting_figure(course: Envelope, holding: Sequence[tuple[LimitFigures, Envel
     if rest := holding[_LAYERS:]:
         means = [sum(column) for column in zip(*(waits.means() for _, waits in rest), strict=True)]
         named.append(Layer(f"{len(rest):,} other limits" if len(rest) > 1 else _label(rest[0][0]), means))
-    peak = max(course.high)
+    peak, highest = max(course.high), math.ceil(max(course.means()))
     says = f"at most {peak:,}; mean {brief_amount(None, round(_mean(course)))}"
     plot = layers(
         course,
         named,
-        top=max(course.means()) / _ROOM,
+        mark=Mark(highest, amount_of(None, highest), "peak"),
         origin=origin,
-        top_text=f"{round(max(course.means())):,} jobs",
         label=f"Jobs waiting, by limit: {says}. {'; '.join(layer.label for layer in named)}.",
     )
     keys = [

@@ -11,7 +11,7 @@ from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.tables import holding_table, limit_table, rejection_table, waiting_table
 from ugm.cli.tables import counted
 from ugm.cli.wording import brief_time, percent, share_of
-from ugm.identity import TrackingType
+from ugm.identity import ROOT, TrackingType
 from ugm.simulation import LimitFigures, Recorder, Report
 
 __all__ = ["page"]
@@ -83,15 +83,13 @@ def _summary(report: Report, recorder: Recorder) -> Markup:
     fates = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting at the end"
     share = percent(share_of(waiting.delayed, waiting.jobs))
     times = [f"mean {brief_time(waiting.mean)}", f"p95 {brief_time(waiting.p95)}", f"longest {brief_time(waiting.max)}"]
+    step = f"a step of the plots is {brief_time(recorder.width)}"
+    time = f"{brief_time(recorder.end)} from the first submission on; {step}"
     rows = [
         ("Jobs", f"{report.read:,} read: {fates}"),
         ("Delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
         ("Waiting", f"{', '.join(times)}; {brief_time(waiting.total)} in total"),
-        (
-            "Time",
-            f"{brief_time(recorder.end)} from the first submission on; a step of the plots is "
-            f"{brief_time(recorder.width)}",
-        ),
+        ("Time", time),
         ("Self-check", "clean" if report.is_clean else "; ".join(report.findings)),
     ]
     return element("dl", *(element("div", element("dt", name), element("dd", text)) for name, text in rows))
@@ -102,7 +100,7 @@ def _totals(report: Report, recorder: Recorder) -> Markup:
     figures = [waiting_figure(recorder.waiting, holding, recorder.origin)]
     figures.append(total_figure("Jobs running", recorder.running, None, recorder.origin))
     for resource, course in recorder.totals.items():
-        figures.append(total_figure(f"{resource.capitalize()} in use", course, resource, recorder.origin))
+        figures.append(total_figure(f"Use of {resource}", course, resource, recorder.origin))
     return element("div", *figures, class_="plots")
 
 
@@ -124,8 +122,10 @@ def _courses(report: Report, recorder: Recorder) -> Markup:
     return joined(*parts)
 
 
-def _distance(limit: LimitFigures) -> float:
-    return -share_of(limit.peak, limit.limit)
+def _distance(limit: LimitFigures) -> tuple[bool, float]:
+    """Sort by how close the usage came, but the size of the cluster before all."""
+    is_cluster = limit.kind == TrackingType.QUEUE and limit.queue_path == ROOT
+    return not is_cluster, -share_of(limit.peak, limit.limit)
 
 
 def _rest(limits: Sequence[LimitFigures]) -> list[Markup]:

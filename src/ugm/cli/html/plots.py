@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.simulation.series import Envelope
 
-__all__ = ["Layer", "clock", "layers", "usage"]
+__all__ = ["Layer", "Mark", "clock", "layers", "usage"]
 
 #: Units from the bottom to the top of a drawing; a column is as many wide as `_STEP`.
 _HEIGHT: Final = 400
 _STEP: Final = 2
+
+#: How much of the height is below the mark.
+_ROOM: Final = 0.92
 
 #: Distances between the marks of the time axis, in seconds.
 _TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
@@ -33,6 +36,19 @@ class Layer(NamedTuple):
     means: Sequence[float]
 
 
+class Mark(NamedTuple):
+    """An amount that a line is drawn at."""
+
+    amount: int
+    text: str
+    kind: Literal["limit", "peak"]
+
+    @property
+    def top(self) -> float:
+        """The amount at the upper edge of the drawing."""
+        return self.amount / _ROOM
+
+
 def clock(seconds: int) -> str:
     """Write a second of the log as a day and a time, both counted from its start.
 
@@ -42,61 +58,44 @@ def clock(seconds: int) -> str:
     return f"day {seconds // 86400}, {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}"
 
 
-def usage(course: Envelope, *, top: float, limit: int | None, origin: int, scale: Sequence[str], label: str) -> Markup:
+def usage(course: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
     """Draw an amount over time.
 
     Args:
         course: the amount.
-        top: what is at the upper edge.
-        limit: drawn as a line, where there is one.
+        mark: an amount to compare it with, such as the limit.
         origin: the second of the log at which the course begins.
-        scale: what stands at the upper edge or the limit, and at the bottom.
         label: what the plot says, for those who do not see it.
     """
-    band = joined(
-        element("path", class_="band", d=_band(course, top)),
-        element("path", class_="mean", d=_line(course.means(), top)),
-    )
-    if limit is not None:
-        height = _y(limit, top)
-        band = joined(band, element("line", class_="limit", x1=0, x2=_STEP * len(course.low), y1=height, y2=height))
-    return _frame(band, course, origin, scale, label, line=limit is not None)
+    band = element("path", class_="band", d=_band(course, mark.top))
+    mean = element("path", class_="mean", d=_line(course.means(), mark.top))
+    return _frame(joined(band, mean), course, mark, origin, label)
 
 
-def layers(course: Envelope, stack: Iterable[Layer], *, top: float, origin: int, top_text: str, label: str) -> Markup:
+def layers(course: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
     """Draw amounts on top of each other, the first at the bottom; *course* says which time it is."""
     floor: list[float] = [0.0] * len(course.low)
     drawn = []
     for number, layer in enumerate(stack):
         ceiling = [low + mean for low, mean in zip(floor, layer.means, strict=True)]
-        steps = _line(ceiling, top) + "L" + _line(floor, top, backwards=True)[1:] + "z"
+        steps = _line(ceiling, mark.top) + "L" + _line(floor, mark.top, backwards=True)[1:] + "z"
         drawn.append(element("path", class_=f"layer{number}", d=steps))
         floor = ceiling
-    return _frame(joined(*drawn), course, origin, (top_text, "0"), label, line=False)
+    return _frame(joined(*drawn), course, mark, origin, label)
 
 
-def _frame(drawing: Markup, course: Envelope, origin: int, scale: Sequence[str], label: str, *, line: bool) -> Markup:
+def _frame(drawing: Markup, course: Envelope, mark: Mark, origin: int, label: str) -> Markup:
+    """Put the axes around a drawing."""
     width = _STEP * len(course.low)
     ticks = _ticks(course, origin)
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
-    svg = element(
-        "svg",
-        grid,
-        drawing,
-        viewBox=f"0 0 {width} {_HEIGHT}",
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
-    )
+    height = _y(mark.amount, mark.top)
+    line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
+    box = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none"}
+    svg = element("svg", grid, drawing, line, role="img", aria_label=label, **box)
     marks = [element("span", text, style=f"left:{100 * x / width:.2f}%") for x, text in ticks]
-    return element(
-        "div",
-        element("div", *(element("span", text) for text in scale), class_="scale limited" if line else "scale"),
-        svg,
-        element("div", *marks, class_="time"),
-        class_="plot",
-        aria_hidden=None,
-    )
+    scale = element("div", mark.text, class_=f"scale {mark.kind}-text", aria_hidden="true")
+    return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
 
 
 def _ticks(course: Envelope, origin: int) -> list[tuple[float, str]]:

@@ -25,8 +25,11 @@ _NAMED: Final = 5
 
 class _Column(NamedTuple):
     head: str
-    #: Numbers are at the right.
-    is_number: bool = False
+    #: Numbers are at the right, long texts have room, and the heads of bars are only read out.
+    kind: str | None = None
+
+
+_BARS: Final = _Column("bar", kind="bars")
 
 
 def holding_table(report: Report) -> Markup:
@@ -36,8 +39,9 @@ def holding_table(report: Report) -> Markup:
     longest = max((limit.held_seconds for limit in limits), default=0)
     columns = (
         *map(_Column, ("queue", "limit for")),
-        *(_Column(head, is_number=True) for head in ("most", "jobs", "share", "held for")),
-        *map(_Column, ("", "whom, and how long")),
+        *(_Column(head, kind="number") for head in ("most", "jobs", "share", "held for")),
+        _BARS,
+        _Column("whom, and how long", kind="long"),
     )
     rows = [
         (
@@ -52,7 +56,7 @@ def holding_table(report: Report) -> Markup:
         )
         for limit in limits
     ]
-    return _table(columns, rows, "limit")
+    return _table("Limits that held jobs", columns, rows, "limit")
 
 
 def _parts(hits: Sequence[Hit], longest: int) -> list[float]:
@@ -73,7 +77,7 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Marku
     waiting = [(name, waits) for name, waits in figures if waits.delayed]
     longest = waiting[0][1].total if waiting else 0
     numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
-    columns = (_Column(heading), *(_Column(head, is_number=True) for head in numbers), _Column(""))
+    columns = (_Column(heading), *(_Column(head, kind="number") for head in numbers), _BARS)
     rows = [
         (
             name,
@@ -86,14 +90,14 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Marku
     ]
     idle = len(figures) - len(waiting)
     note = f"{counted(idle, heading)} without waiting." if idle else ""
-    return _table(columns, rows, heading, note)
+    return _table(f"Waiting by {heading}", columns, rows, heading, note)
 
 
 def rejection_table(report: Report) -> Markup:
     """Say which jobs can never start, and why."""
-    columns = (_Column("jobs", is_number=True), _Column("first", is_number=True), _Column("why"))
+    columns = (_Column("jobs", kind="number"), _Column("first", kind="number"), _Column("why", kind="long"))
     rows = [(f"{jobs:,}", str(first), reason) for jobs, first, reason in reasons_of(report.rejections)]
-    return _table(columns, rows, "reason")
+    return _table("Rejected jobs", columns, rows, "reason")
 
 
 def limit_table(report: Report) -> Markup:
@@ -101,13 +105,14 @@ def limit_table(report: Report) -> Markup:
     numbers = ("peak", "share", "held jobs", "rejected")
     columns = (
         *map(_Column, ("queue", "limit for")),
-        _Column("most", is_number=True),
-        *(_Column(head, is_number=True) for head in numbers),
-        *map(_Column, ("", "set by")),
+        _Column("most", kind="number"),
+        *(_Column(head, kind="number") for head in numbers),
+        _BARS,
+        _Column("set by"),
     )
     limits = sorted(report.limits, key=lambda limit: -share_of(limit.peak, limit.limit))
     rows = [_limit_row(limit) for limit in limits]
-    return _table(columns, rows, "limit")
+    return _table("All limits", columns, rows, "limit")
 
 
 def _limit_row(limit: LimitFigures) -> tuple[str, ...]:
@@ -136,13 +141,13 @@ def _bar(parts: Sequence[float]) -> Markup:
     return element("svg", *drawn, class_="bar", viewBox="0 0 100 1", preserveAspectRatio="none", aria_hidden="true")
 
 
-def _table(columns: Sequence[_Column], rows: Sequence[Sequence[str]], noun: str, note: str = "") -> Markup:
+def _table(title: str, columns: Sequence[_Column], rows: Sequence[Sequence[str]], noun: str, note: str = "") -> Markup:
     """Return a table, of which long ones are to be opened."""
     shown = rows[:_ROWS]
-    parts = [_rows(columns, shown[:_FIRST])] if shown else []
+    parts = [_rows(title, columns, shown[:_FIRST])] if shown else []
     if more := shown[_FIRST:]:
         summary = element("summary", f"{counted(len(more), noun)} more")
-        parts.append(element("details", summary, _rows(columns, more)))
+        parts.append(element("details", summary, _rows(f"{title}, continued", columns, more)))
     if left := rows[_ROWS:]:
         note = f"{counted(len(left), noun)} beyond these are left to --json. {note}".strip()
     if note or not rows:
@@ -150,12 +155,12 @@ def _table(columns: Sequence[_Column], rows: Sequence[Sequence[str]], noun: str,
     return joined(*parts)
 
 
-def _rows(columns: Sequence[_Column], rows: Iterable[Sequence[str]]) -> Markup:
-    kinds = ["n" if column.is_number else None for column in columns]
-    heads = [element("th", column.head, scope="col", class_=kind) for column, kind in zip(columns, kinds, strict=True)]
+def _rows(title: str, columns: Sequence[_Column], rows: Iterable[Sequence[str]]) -> Markup:
+    heads = [element("th", element("span", column.head), scope="col", class_=column.kind) for column in columns]
     body = [
-        element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
+        element("tr", *(element("td", cell, class_=column.kind) for column, cell in zip(columns, row, strict=True)))
         for row in rows
     ]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *body))
-    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label="Table")
+    # What may have to be scrolled must be within reach of the keyboard.
+    return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {title}")
