@@ -73,10 +73,11 @@ class Envelope(NamedTuple):
         width = fitting(self.end, columns, self.width)
         ratio = width // self.width
         starts = range(0, len(self.low), ratio)
+        lasting = self.low if self.seconds(len(self.low) - 1) else self.low[:-1]
         return Envelope(
             width,
             self.end,
-            tuple(min(self.low[start : start + ratio]) for start in starts),
+            tuple(min(lasting[start : start + ratio], default=self.low[-1]) for start in starts),
             tuple(max(self.high[start : start + ratio]) for start in starts),
             tuple(sum(self.area[start : start + ratio]) for start in starts),
         )
@@ -86,7 +87,8 @@ class _Closed(NamedTuple):
     """A column in which the amount changed; in those between, what holds at the end of the one before goes on."""
 
     column: int
-    low: int
+    #: `_NEVER` where nothing has held for a second, which only the column of the end can be.
+    low: float
     high: int
     #: What holds at its end.
     last: int
@@ -159,10 +161,8 @@ class Trace:
 
     def _open(self) -> _Closed:
         """Return the open column as if what holds went on to its end."""
-        low = int(min(self._low, self._value))
-        return _Closed(
-            self._column, low, self._high, self._value, self._total + self._value * (self._end - self._since)
-        )
+        rest = self._end - self._since
+        return _Closed(self._column, self._low, self._high, self._value, self._total + self._value * rest)
 
     def envelope(self, width: int, end: int) -> Envelope:
         """Return the figures in columns of some width, up to the second *end*, which is that of the last note or later.
@@ -171,13 +171,16 @@ class Trace:
             width: one that `fitting` returns for *end*.
             end: when the time ends.
         """
-        columns = {each.column: each for each in _merged([*self._closed, self._open()], self._width, width)}
+        opened = self._open()
+        if end > self._since:
+            opened = opened._replace(low=min(opened.low, opened.last))
+        columns = {each.column: each for each in _merged([*self._closed, opened], self._width, width)}
         low, high, area = [], [], []
         last = total = 0
         for column in range(end // width + 1):
             seconds = min(width, end - column * width)
             found = columns.get(column) or _Closed(column, last, last, last, total + last * width)
-            low.append(found.low)
+            low.append(found.last if found.low == _NEVER else int(found.low))
             high.append(found.high)
             area.append(found.total - total - found.last * (width - seconds))
             last, total = found.last, found.total

@@ -70,7 +70,7 @@ def waiting_figure(course: Envelope, holding: Sequence[tuple[LimitFigures, Envel
         means = [sum(column) for column in zip(*(waits.means() for _, waits in rest), strict=True)]
         named.append(Layer(f"{len(rest):,} other limits" if len(rest) > 1 else _label(rest[0][0]), means))
     peak, highest = max(course.high), math.ceil(max(course.means()))
-    says = f"at most {peak:,}; mean {brief_amount(None, round(_mean(course)))}"
+    says = f"at most {peak:,}, mean {round(_mean(course)):,}; drawn is the mean of each step"
     plot = layers(
         course,
         named,
