@@ -103,7 +103,7 @@ def test_limit_plot(grid: tuple[Report, Recorder]) -> None:
     """The plot of a limit says whose usage it shows, how close it came, and what the limit did."""
     labels = [svg.get("aria-label") for svg in tree(page(*grid, title="grid")).iterfind(".//svg[@role='img']")]
 
-    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 33%; held 443 jobs for 165d" in labels
+    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; held 443 jobs for 165d" in labels
 
 
 def test_every_limit_is_listed(grid: tuple[Report, Recorder]) -> None:

@@ -55,7 +55,7 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-@ugm.command("simulate")
+@ugm.command("simulate", short_help="Replay a workload under a configuration.")
 @click.argument("workload", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--config",
@@ -64,7 +64,9 @@ def ugm() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The queue configuration to try out.",
 )
-@click.option("--partition", "partition_name", help="The partition, where the configuration has several.")
+@click.option(
+    "--partition", "partition_name", metavar="NAME", help="The partition, where the configuration has several."
+)
 @click.option(
     "--cluster",
     callback=read_cluster,
@@ -83,6 +85,7 @@ def ugm() -> None:
 )
 @click.option(
     "--default-queue",
+    metavar="NAME",
     default="default",
     show_default=True,
     help="The queue that jobs without a known queue level ask for; empty for none.",
@@ -192,7 +195,7 @@ def _partition(file: Path, name: str | None) -> PartitionConfig:
     try:
         return config.partition(name)
     except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="--partition") from None
+        raise click.BadParameter(str(error), param_hint="'--partition'") from None
 
 
 def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) -> tuple[Report, float]:
@@ -218,10 +221,10 @@ def _timed(report: Report, seconds: float) -> dict[str, Any]:
     return {**report.to_dict(), "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate}}
 
 
-@ugm.command("diff")
+@ugm.command("diff", short_help="Say what a new configuration changes.")
 @click.argument("old", type=click.Path(exists=True, dir_okay=False))
 @click.argument("new", type=click.Path(exists=True, dir_okay=False))
-@click.option("--partition", "partition_name", help="Compare this partition alone.")
+@click.option("--partition", "partition_name", metavar="NAME", help="Compare this partition alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
     """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
@@ -234,7 +237,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
         click.echo(str(error), err=True)
         sys.exit(_TROUBLE)
     except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="--partition") from None
+        raise click.BadParameter(str(error), param_hint="'--partition'") from None
     if as_json:
         listed = [difference.to_dict() for difference in found]
         _print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
@@ -243,7 +246,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
     sys.exit(_DIFFERENT if any(found) else 0)
 
 
-@ugm.command("validate")
+@ugm.command("validate", short_help="Print every problem of configurations.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
