@@ -72,11 +72,12 @@ SVG: Final = """\
 
 
 def replay() -> tuple[Report, Recorder, float]:
-    """Return what the bundled workload gives, and how long a replay without a recorder took, to a tenth of a second."""
+    """Return what the bundled workload gives, and how long a replay without a recorder takes, in tenths of a second."""
     config = load_config(str(ROOT / "examples" / "grid.yaml")).partition()
-    began = time.perf_counter()
+    # The time of the processor: what else the machine does makes no difference to the picture.
+    began = time.process_time()
     simulate(JobMapping().jobs(read_swf(WORKLOAD)), config)
-    seconds, recorder = max(round(time.perf_counter() - began, 1), 0.1), Recorder()
+    seconds, recorder = max(round(time.process_time() - began, 1), 0.1), Recorder()
     return simulate(JobMapping().jobs(read_swf(WORKLOAD)), config, recorder=recorder), recorder, seconds
 
 
@@ -100,7 +101,7 @@ def photograph(report: Report, recorder: Recorder) -> None:
         file = Path(folder, "report.html")
         file.write_text(page(report, recorder, title=TITLE), encoding="utf-8")
         options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
-        options += [f"--user-data-dir={folder}/profile", f"--screenshot={PAGE}", "--window-size=1280,1240"]
+        options += [f"--user-data-dir={folder}/profile", f"--screenshot={PAGE}", "--window-size=1280,1056"]
         subprocess.run([browser, *options, file.as_uri()], check=True, capture_output=True)  # noqa: S603 - what is installed
 
 
