@@ -192,16 +192,15 @@ def _merged(columns: list[_Closed], width: int, wider: int) -> Iterator[_Closed]
     ratio = wider // width
     found: _Closed | None = None
     for column, low, high, last, total in columns:
-        before = found.last if found else 0
-        rest = ratio - 1 - column % ratio
-        new = _Closed(column // ratio, low, high, last, total + last * rest * width)
-        if found and found.column == new.column:
-            new = new._replace(low=min(low, found.low), high=max(high, found.high))
+        target, inside = divmod(column, ratio)
+        if found and found.column == target:
+            low, high = min(low, found.low), max(high, found.high)  # noqa: PLW2901 - of the wider column
         else:
             if found:
                 yield found
-            if column % ratio:
-                new = new._replace(low=min(low, before), high=max(high, before))
-        found = new
+            if inside:
+                before = found.last if found else 0
+                low, high = min(low, before), max(high, before)  # noqa: PLW2901 - as above
+        found = _Closed(target, low, high, last, total + last * (ratio - 1 - inside) * width)
     if found:
         yield found
