@@ -117,10 +117,10 @@ class Player:
                 del self._waiting[kind]
 
     def _submit(self, job: Job) -> None:
-        if not self.partition.submit(job.application_id, job.user, job.queue_path):
+        if not self.partition.submit(job.application_id, job.user, job.queue):
             return
         self.partition.ask(job.application_id, job.application_id, job.usage)
-        kind = (job.queue_path, job.user, job.usage)
+        kind = (job.queue, job.user, job.usage)
         waiting = self._waiting.get(kind)
         if waiting is not None:
             waiting.append(job)
