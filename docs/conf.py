@@ -25,7 +25,7 @@ FIELD_TYPES = ("Boolean", "Count", "Name", "Quantities", "Text", "Texts", "Weigh
 autodoc_type_aliases = {name: name for name in FIELD_TYPES}
 
 #: Nothing is fetched for a build, so that names from elsewhere lead nowhere.
-nitpick_ignore_regex = [("py:.*", r"(collections\.abc|hypothesis|io|os)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(collections\.abc|fractions|hypothesis|io|os)\..*")]
 nitpick_ignore = [
     *(("py:class", name) for name in FIELD_TYPES),
     ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
@@ -38,6 +38,8 @@ nitpick_ignore = [
 def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
     """Keep napoleon from taking what precedes a colon in the description of an attribute for its type."""
     if what in ("attribute", "property"):
+        if lines and lines[0].startswith("Alias for field number"):  # what Python says of a field that nobody described
+            lines.clear()
         lines[:0] = ["..", ""]
 
 

@@ -1,100 +1,114 @@
 """A scheduler in a hundred lines that leaves all questions of quota to ugm.
 
-It keeps a queue of pending requests, asks for each whether it may start, shows why one may not, and asks again when
-something has ended or the limits have changed. Run it from a clone with: python examples/scheduler.py
+It submits applications, which are placed in queues, and asks for their allocations. What does not fit waits, with the
+reason and those who hold what is missing; it is asked for again when something has ended or the quotas have changed.
+Run it from a clone with: python examples/scheduler.py
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
-from ugm import ConfigError, Manager, Resource, UserGroup, load_config, parse_config
+from ugm import Ask, ConfigError, Partition, Resource, UserGroup, load_config, parse_config
 
-GIB = 2**30
+CONFIG = Path(__file__).with_name("scheduler.yaml")
 
-LIMITS = Path(__file__).with_name("limits.yaml")
-
-#: What the administrator rolls out later: one more application for sue.
-RELAXED = LIMITS.read_text().replace("maxapplications: 3", "maxapplications: 4")
+#: What the administrator rolls out later: more cores for the queue.
+RELAXED = CONFIG.read_text().replace("max: {vcore: 24,", "max: {vcore: 28,")
 
 #: What the administrator tries first: in YAML a mapping needs its colons.
-MISTAKEN = LIMITS.read_text().replace("maxapplications: 3", "maxapplications 3")
-
-
-@dataclass(frozen=True)
-class Request:
-    """An application that wants to start."""
-
-    application_id: str
-    queue_path: str
-    user: UserGroup
-    usage: Resource
+MISTAKEN = CONFIG.read_text().replace("maxapplications: 3", "maxapplications 3")
 
 
 class Scheduler:
-    """Starts pending requests in the order of their arrival, skipping those that the limits hold back."""
+    """Starts what is pending in the order of arrival, skipping what the quotas hold back."""
 
     def __init__(self, config_file: Path) -> None:
-        self.manager = Manager(load_config(str(config_file)).partition())
-        self.pending: deque[Request] = deque()
-        self.running: dict[str, Request] = {}
+        self.partition = Partition(load_config(str(config_file)).partition())
+        self.pending: deque[list[Ask]] = deque()
 
-    def submit(self, request: Request) -> None:
-        """Start a request if it fits; keep it if it may fit later."""
-        decision = self.manager.increase(request.queue_path, request.application_id, request.usage, request.user)
+    def submit(self, application_id: str, user: UserGroup, queue: str = "") -> None:
+        """Let the placement rules find the queue of an application, for good."""
+        placement = self.partition.submit(application_id, user, queue)
+        print(f"{application_id}: {placement}")
+
+    def request(self, asks: list[Ask]) -> None:
+        """Start allocations, all together or none: one, or a gang. Keep them if they may fit later."""
+        decision = self.partition.allocate_all(asks)
+        names = ", ".join(ask.allocation_id for ask in asks)
         if decision:
-            self.running[request.application_id] = request
-            print(f"{request.application_id} starts with {request.usage}")
+            print(f"{names}: started")
         elif decision.can_wait:
-            self.pending.append(request)
-            print(f"{request.application_id} waits; {decision}")
+            self.pending.append(asks)
+            print(f"{names}: {self.partition.explain(asks[0].application_id, sum_of(asks), most=2)}")
         else:
-            print(f"{request.application_id} is refused for good; {decision}")
+            print(f"{names}: refused for good; {decision}")
 
     def schedule(self) -> None:
-        """Ask for every pending request again, the oldest first."""
+        """Ask for everything that is pending again, the oldest first."""
         waiting, self.pending = self.pending, deque()
-        for request in waiting:
-            self.submit(request)
+        for asks in waiting:
+            self.request(asks)
 
-    def complete(self, application_id: str) -> None:
-        """Give back what an application holds, and see whom that helps."""
-        done = self.running.pop(application_id)
-        self.manager.decrease_tracked_resource(done.queue_path, application_id, done.usage, done.user, remove_app=True)
-        print(f"{application_id} ends")
+    def arrive(self, placeholder_id: str, allocation_id: str, usage: Resource) -> None:
+        """Put what has really come up in the place of a placeholder."""
+        self.partition.replace(placeholder_id, allocation_id, usage)
+        print(f"{allocation_id}: takes the place of {placeholder_id}")
+
+    def finish(self, application_id: str) -> None:
+        """Give back what an application holds, forget what it waits for, and see whom that helps."""
+        self.pending = deque(asks for asks in self.pending if asks[0].application_id != application_id)
+        released = self.partition.remove(application_id)
+        print(f"{application_id}: ends, and gives back {', '.join(released) or 'nothing'}")
         self.schedule()
 
     def reload(self, text: str) -> None:
-        """Put other limits in force, unless something is wrong with them: then the old ones stay."""
+        """Put other quotas in force, unless something is wrong with them: then the old ones stay."""
         try:
-            config = parse_config(text)
+            plan = self.partition.plan(parse_config(text).partition())
         except ConfigError as error:
-            print(f"the new limits are not used;\n{error}")
+            print(f"the new quotas are not used;\n{error}")
             return
-        self.manager.update_config(config.partition())
-        print("the new limits are in force")
+        print(f"the new quotas are in force:\n{plan}")
+        self.partition.apply(plan)
         self.schedule()
+
+
+def sum_of(asks: list[Ask]) -> Resource:
+    """Return what several allocations take together."""
+    return sum((ask.usage for ask in asks), start=Resource())
+
+
+def gang(application_id: str, size: int, usage: Resource) -> list[Ask]:
+    """Return placeholders for allocations that are of no use one by one."""
+    names = [f"{application_id}-place-{number}" for number in range(1, size + 1)]
+    return [Ask(name, application_id, usage, placeholder=True) for name in names]
 
 
 def main() -> None:
     """Show a morning of sue and two colleagues."""
-    sue = UserGroup("sue", ("development",))
-    bob = UserGroup("bob", ("development", "test"))
-    scheduler = Scheduler(LIMITS)
-    for number in range(1, 5):
-        scheduler.submit(Request(f"sue-{number}", "root.batch", sue, Resource(vcore=5000, memory=8 * GIB)))
-    scheduler.submit(Request("bob-1", "root.batch", bob, Resource(vcore=9000)))
-    scheduler.submit(Request("bob-2", "root.interactive", bob, Resource(vcore=4000)))
-    print(f"sue has left: {scheduler.manager.headroom('root.batch', 'sue-1', sue)}")
-    scheduler.complete("sue-1")
-    scheduler.submit(Request("sue-5", "root.batch", sue, Resource(vcore=5000, memory=8 * GIB)))
+    sue, bob, ann = UserGroup("sue", ("development",)), UserGroup("bob", ("development",)), UserGroup("ann")
+    small, large = Resource.parse(vcore="4", memory="8Gi"), Resource.parse(vcore="12", memory="16Gi")
+    scheduler = Scheduler(CONFIG)
+    scheduler.partition.add_node("node-1", Resource.parse(vcore="32", memory="128Gi"))
+    scheduler.submit("train", sue, "root.batch")
+    scheduler.request([Ask("train-1", "train", large)])
+    scheduler.submit("build", bob, "root.batch")
+    scheduler.request(gang("build", 3, small))
+    scheduler.arrive("build-place-1", "build-1", small)
+    scheduler.submit("report", ann, "root.batch")
+    scheduler.request([Ask("report-1", "report", small)])
+    scheduler.submit("notebook", ann)
+    scheduler.request([Ask("notebook-1", "notebook", large)])
     scheduler.reload(MISTAKEN)
     scheduler.reload(RELAXED)
-    for application_id in list(scheduler.running):
-        scheduler.complete(application_id)
-    scheduler.manager.verify()
+    scheduler.submit("test", sue, "root.batch")
+    scheduler.request(gang("test", 2, small))
+    scheduler.finish("train")
+    for application in scheduler.partition.applications():
+        scheduler.finish(application.application_id)
+    scheduler.partition.verify()
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from ugm import InvariantError, Manager, cli
+from ugm import InvariantError, Partition, cli
 from ugm.cli import commands, progress
 
 #: User 1 may run one job at a time.
 CONFIG = """\
 partitions:
   - name: default
+    placementrules: [{name: provided, create: true}]
     queues: [{name: other}]
     limits:
       - limit: one at a time
@@ -141,6 +142,45 @@ def test_default_queue_option() -> None:
 
 
 @pytest.mark.usefixtures("files")
+def test_no_default_queue() -> None:
+    """Without a default queue, jobs without a known queue level ask for none, and placement rules decide."""
+    Path("jobs.swf").write_text(WORKLOAD.replace("-1 3 -1 -1", "-1 -1 -1 -1"))
+    Path("limits.yaml").write_text(
+        CONFIG.replace("{name: provided, create: true}", "{name: provided}, {name: user}").replace(
+            "{name: other}", "{name: user1, maxapplications: 1}"
+        )
+    )
+
+    limits = json.loads(simulate("--default-queue", "", "--json").stdout)["limits"]
+
+    assert {(limit["kind"], limit["queue_path"]) for limit in limits} == {("user", "root"), ("queue", "root.user1")}
+
+
+@pytest.mark.usefixtures("files")
+def test_cluster_option() -> None:
+    """The size of the cluster can be given, each resource by name, in the quantities of a configuration."""
+    Path("limits.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: 9"))
+
+    figures = json.loads(simulate("--cluster", "vcore=1500m, memory=3Gi", "--json").stdout)
+
+    limits = {limit["resource"]: (limit["limit"], limit["held_jobs"]) for limit in figures["limits"]}
+    assert limits == {None: (9, 0), "vcore": (1500, 1), "memory": (3 * 2**30, 0)}
+
+
+@pytest.mark.usefixtures("files")
+def test_a_job_without_a_queue() -> None:
+    """Jobs for which no placement rule finds a queue are rejected and told; that is no failure of the command."""
+    Path("limits.yaml").write_text(CONFIG.replace("    placementrules: [{name: provided, create: true}]\n", ""))
+
+    result = simulate()
+
+    assert result.exit_code == 0
+    assert "2 read: 0 started, 2 rejected, 0 still waiting" in result.stdout
+    reason = "no queue: provided (there are no placement rules): root.site3 does not exist and the rule creates none"
+    assert f"2 1 {reason}" in " ".join(result.stdout.split())
+
+
+@pytest.mark.usefixtures("files")
 def test_partition_option() -> None:
     """Of several partitions one is chosen by name; a wrong name is wrong usage."""
     Path("limits.yaml").write_text(CONFIG + CONFIG.replace("partitions:\n", "").replace("default", "free", 1))
@@ -160,6 +200,11 @@ def test_partition_option() -> None:
         (("--prefix", "site=s"), "'site' is none of user, group, executable, queue, partition"),
         (("--vcore", "1Z"), "'1Z' is not a quantity: unknown suffix 'Z'"),
         (("--memory", "500m"), "'500m' is not a quantity: unknown suffix 'm'"),
+        (("--cluster", "vcore"), "'vcore' is not NAME=QUANTITY"),
+        (("--cluster", "=3"), "'=3' is not NAME=QUANTITY"),
+        (("--cluster", "vcore=1,"), "'' is not NAME=QUANTITY"),
+        (("--cluster", "vcore=1,vcore=2"), "'vcore' is given twice"),
+        (("--cluster", "vcore=1.5"), "'1.5' is not a quantity"),
         (("--until", "-1"), "-1 is not in the range x>=0"),
         (("--top", "0"), "0 is not in the range x>=1"),
         (("--unknown",), "No such option"),
@@ -208,10 +253,10 @@ def test_bad_configuration() -> None:
 def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the self-check finds something, the report says so and the exit status is 1."""
 
-    def damaged(_manager: Manager) -> None:
+    def damaged(_partition: Partition) -> None:
         raise InvariantError(("user 'user1' in root: 3 counted, 2 found",))
 
-    monkeypatch.setattr(Manager, "verify", damaged)
+    monkeypatch.setattr(Partition, "verify", damaged)
 
     result = simulate()
 
@@ -279,7 +324,7 @@ def test_validate_json() -> None:
     assert result.exit_code == 1
     assert said == {"valid": False, "files": [{"file": "limits.yaml", "problems": []}, {"file": "bad.yaml"}]}
     assert set(problem) == {"line", "column", "path", "code", "message"}
-    assert problem["line"] == 7
+    assert problem["line"] == 8
 
 
 def test_validate_needs_files() -> None:

@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from serving import CONFIG, NASTY, busy, running, served
 from ugm import Partition, Resource, UserGroup
@@ -282,3 +286,28 @@ def test_another_missing_module_is_no_missing_extra() -> None:
     """What no extra installs is an ordinary error."""
     with pytest.raises(ModuleNotFoundError):
         serve._missing(ModuleNotFoundError(name="other"))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, "answers something else than JSON"),
+        (418, "the server refuses with status 418"),
+    ],
+)
+def test_a_server_that_is_another(status: int, text: str) -> None:
+    """What answers in words that nobody expects is no server of these."""
+
+    async def other(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("hello", status)
+
+    with running(Starlette(routes=[Route("/{path:path}", other)])) as port:
+        result = run("top", f"http://127.0.0.1:{port}", "--once")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert text in result.stderr
+
+
+def test_top_of_a_partition_that_nobody_follows() -> None:
+    """Without a history there are no denials to show."""
+    assert look(busy())["denials"] == []

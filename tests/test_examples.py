@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import runpy
 import subprocess
 import sys
@@ -18,21 +20,57 @@ from ugm.simulation import JobMapping, Report, read_swf, simulate
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
-    """The scheduler starts, denies with the reason, refuses for good, survives a bad reload and follows a good one."""
-    runpy.run_path(str(EXAMPLES / "scheduler.py"), run_name="__main__")
+@pytest.fixture(name="said", scope="module")
+def _said() -> list[str]:
+    """Return what the scheduler prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(str(EXAMPLES / "scheduler.py"), run_name="__main__")
+    return out.getvalue().splitlines()
 
-    said = capsys.readouterr().out.splitlines()
-    assert said[3:7] == [
-        "sue-4 waits; denied, waiting can help:",
-        "  user 'sue' in root.batch: 3 of 3 applications running, 1 more requested (limit for 'sue')",
-        "bob-1 is refused for good; denied, waiting can never help:",
-        "  user 'bob' in root.batch: 9 vcore requested, never more than 8500m allowed (limit for '*')",
+
+def test_scheduler_places(said: list[str]) -> None:
+    """Placement rules find the queue of an application, and create it where it names none."""
+    assert said[0] == "train: placed in root.batch, by placementrules[0] provided"
+    assert "notebook: placed in root.home.ann, which is created, by placementrules[1] user, parent fixed home" in [
+        line.partition(";")[0] for line in said
     ]
-    assert said.index("sue-1 ends") + 1 == said.index("sue-4 starts with memory 8Gi, vcore 5")
-    assert said.index("the new limits are not used;") < said.index("the new limits are in force")
-    assert said.index("the new limits are in force") + 1 == said.index("sue-5 starts with memory 8Gi, vcore 5")
-    assert said[-1] == "sue-5 ends"
+
+
+def test_scheduler_starts_gangs(said: list[str]) -> None:
+    """A gang starts as a whole, and what it waits for takes the place of its placeholders."""
+    started = said.index("build-place-1, build-place-2, build-place-3: started")
+
+    assert said[started + 1] == "build-1: takes the place of build-place-1"
+    assert "build: ends, and gives back build-place-2, build-place-3, build-1" in said
+
+
+def test_scheduler_explains(said: list[str]) -> None:
+    """A denial names the limit in the way and who holds what is missing; what can never fit is refused for good."""
+    denied = said.index("report-1: denied, waiting can help:")
+
+    assert said[denied + 1 : denied + 4] == [
+        "  queue root.batch: 4 vcore requested, 24 of 24 used, 4 too much",
+        "    held by 'build' of 'bob' in root.batch: 12",
+        "    held by 'train' of 'sue' in root.batch: 12",
+    ]
+    assert "notebook-1: refused for good; denied, waiting can never help:" in said
+
+
+def test_scheduler_reloads(said: list[str]) -> None:
+    """A bad configuration changes nothing; a good one is planned, put in force, and starts what it has room for."""
+    planned = said.index("~ queue root.batch: maximum memory 96Gi, vcore 24 -> memory 96Gi, vcore 28")
+
+    assert said.index("the new quotas are not used;") < planned
+    assert said[planned - 1 : planned + 2 : 2] == ["the new quotas are in force:", "report-1: started"]
+
+
+def test_scheduler_retries(said: list[str]) -> None:
+    """What is pending is asked for again when something has ended."""
+    ended = said.index("train: ends, and gives back train-1")
+
+    assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
+    assert said[ended + 1] == "test-place-1, test-place-2: started"
 
 
 def test_every_kind_of_limit() -> None:
@@ -91,10 +129,11 @@ def test_limits_bite(report: Report) -> None:
 
 
 def test_limits_of_every_kind_bite(report: Report) -> None:
-    """Named and wildcard limits, of users and groups, on resources and on applications, hold jobs."""
+    """Quotas of queues, named and created, and limits of users and groups, on resources and applications, hold jobs."""
     holding = [limit for limit in report.limits if limit.held_jobs]
 
-    assert {limit.kind for limit in holding} == {TrackingType.USER, TrackingType.GROUP}
+    assert {limit.kind for limit in holding} == set(TrackingType)
+    assert {limit.queue_path for limit in holding if limit.kind == "queue"} == {"root.site2", "root.site7.queue2"}
     assert {limit.limit_name == "*" for limit in holding} == {True, False}
     assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
     assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)

@@ -149,6 +149,7 @@ def test_too_many_wait() -> None:
     answer = client(bounds=Bounds(waiting=0)).get(f"{PREFIX}/queues")
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
+    assert client(bounds=Bounds(waiting=0)).get("/metrics").status_code == 503
 
 
 def test_a_stolen_glance() -> None:
@@ -156,3 +157,16 @@ def test_a_stolen_glance() -> None:
     answer = client().put("/ws/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
 
     assert answer.status_code == 401
+
+
+def test_clients_that_go_away() -> None:
+    """A client that goes away in the middle of its body changes nothing, for nobody."""
+    partition = busy()
+    head = "PUT /ws/v1/config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\n"
+    with changing_nothing(partition), running(served(partition)) as port:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                connection.sendall(head.encode() + b"partitions:")
+        answer = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: x\nConnection: close\n\n")
+
+    assert answer.startswith(b"HTTP/1.1 200 ")

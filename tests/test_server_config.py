@@ -18,6 +18,7 @@ from serving import CONFIG, SUE, TOKEN, busy, client, served
 from ugm import Partition, RequestError, parse_config
 from ugm.config import QueueConfig
 from ugm.server import create_app, serving
+from ugm.server.configurations import Configurations
 
 TIGHTER = CONFIG.replace("memory: 8", "memory: 5")
 
@@ -205,3 +206,15 @@ def test_signal(file: Path) -> None:
         serving.run(app, listener, ready=thread.start)
     thread.join()
     signal.signal(signal.SIGTERM, old)
+
+
+def test_watching_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What fails while watching is logged, and does not end the watch."""
+    partition = busy()
+    app = served(partition, config_path=file, watch=0.005)
+    with monkeypatch.context() as broken, TestClient(app):
+        broken.setattr(Configurations, "reload_if_changed", lambda _self: 1 // 0)
+        until(lambda: "ZeroDivisionError" in caplog.text)
+        broken.undo()
+        file.write_text(TIGHTER)
+        until(lambda: team_limit(partition) == 5)

@@ -146,3 +146,15 @@ def test_most_is_a_number() -> None:
         History(0)
 
     assert str(caught.value) == "most 0: expected a number of lines above 0"
+
+
+def test_names_of_resources_are_bounded() -> None:
+    """Whoever asks chooses the names of resources; beyond a number of them they are counted together."""
+    history = ticking()
+    partition = followed(history)
+    partition.add_node("n", Resource(memory=9))
+    for number in range(250):
+        partition.allocate("a", "app", Resource({f"r{number}": 1}))
+
+    assert len(history.denials()) == 201
+    assert history.denials()["other", "other"] == 50

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
 
 from admitting import started
-from serving import PREFIX, SUE, busy, client
+from serving import PREFIX, SUE, busy, client, served
 from ugm import Partition, Resource, UserGroup, parse_config
 
 
@@ -219,3 +222,12 @@ def test_page() -> None:
 
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+
+
+def test_mounted() -> None:
+    """In another application everything is below the path that it is mounted at."""
+    asked = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
+
+    assert asked.get(f"/quota{PREFIX}/usage/user/sue").json()["userName"] == "sue"
+    assert asked.get("/quota/").headers["content-type"].startswith("text/html")
+    assert asked.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]

@@ -41,24 +41,29 @@ def test_defaults() -> None:
 )
 def test_queue_levels(levels: tuple[str, ...], path: str) -> None:
     """Any fields that are names may name the queue levels, from the top."""
-    assert path == mapped(queue_levels=levels).queue_path
+    assert path == mapped(queue_levels=levels).queue
 
 
 def test_unknown_level_is_left_out() -> None:
     """A level that the log leaves unknown is left out."""
-    assert mapped(RECORD._replace(queue=-1)).queue_path == "root.site40"
+    assert mapped(RECORD._replace(queue=-1)).queue == "root.site40"
 
 
 def test_no_known_level() -> None:
     """Without any known level the job is in the default queue."""
-    assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="batch").queue_path == "root.batch"
+    assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="batch").queue == "root.batch"
+
+
+def test_no_default_queue() -> None:
+    """Without any known level, and without a default queue, the job asks for none."""
+    assert mapped(RECORD._replace(queue=-1, partition=-1), default_queue="").queue == ""
 
 
 def test_prefixes() -> None:
     """Prefixes can be chosen for each field; the others keep theirs."""
     job = mapped(prefixes={"user": "u", "partition": ""})
 
-    assert (job.user.name, job.queue_path, job.user.groups) == ("u12", "root.40.queue2", ("group3",))
+    assert (job.user.name, job.queue, job.user.groups) == ("u12", "root.40.queue2", ("group3",))
 
 
 def test_unknown_user_and_group() -> None:

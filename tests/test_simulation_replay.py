@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ugm import Manager, RequestError, Resource, UserGroup
-from ugm.simulation import Hit, Job, LimitFigures, Progress, Report, Waiting, simulate
+from ugm import Partition, RequestError, Resource, UserGroup
+from ugm.config import PlacementRule
+from ugm.simulation import Hit, Job, LimitFigures, Progress, Rejection, Report, Waiting, simulate
 
 Mode = Literal["always", "unless-user-limited"]
 
@@ -30,24 +31,51 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Amounts:
+    """What a queue may use."""
+
+    max: Resource | None = None
+    guaranteed: Resource | None = None
+
+
+@dataclass(frozen=True)
+class Template:
+    """What queues get that are created."""
+
+    resources: Amounts = Amounts()
+    max_applications: int = 0
+
+
+@dataclass(frozen=True)
 class Queue:
-    """A queue with limits."""
+    """A queue with limits and a quota."""
 
     name: str
     limits: tuple[Limit, ...] = ()
     queues: tuple[Queue, ...] = ()
+    resources: Amounts = Amounts()
+    max_applications: int = 0
+    child_template: Template | None = None
+    parent: bool = False
+    submit_acl: str = ""
+    admin_acl: str = ""
+
+
+#: Applications go where they ask to, and queues are made for them.
+ANYWHERE = (PlacementRule(name="provided", create=True),)
 
 
 @dataclass(frozen=True)
-class Partition:
-    """A partition of queues."""
+class Settings:
+    """The configuration of a partition."""
 
     root: Queue
+    placement_rules: tuple[PlacementRule, ...] = ANYWHERE
 
 
-def limited(*limits: Limit, queues: tuple[Queue, ...] = ()) -> Partition:
-    """Return a partition with limits at the root."""
-    return Partition(Queue("root", limits, queues))
+def limited(*limits: Limit, queues: tuple[Queue, ...] = ()) -> Settings:
+    """Return a configuration with limits at the root."""
+    return Settings(Queue("root", limits, queues))
 
 
 def job(number: int, submit: int, run: int, vcore: int = 1, queue: str = "root.a") -> Job:
@@ -60,14 +88,14 @@ def by(user: UserGroup, of_sue: Job) -> Job:
     return replace(of_sue, user=user)
 
 
-def two_for_sue() -> Partition:
-    """Return a partition that gives Sue two thousandths of a core."""
+def two_for_sue() -> Settings:
+    """Return a configuration that gives Sue two thousandths of a core."""
     return limited(Limit(users=("sue",), max_resources=Resource(vcore=2)))
 
 
 def test_without_limits() -> None:
     """Without limits every job starts when it comes."""
-    report = simulate([job(1, 0, 100, 50), job(2, 0, 100, 50)], None)
+    report = simulate([job(1, 0, 100, 50), job(2, 0, 100, 50)], limited())
 
     assert (report.started, report.waiting.delayed, len(report.limits)) == (2, 0, 0)
 
@@ -132,9 +160,9 @@ def test_what_can_never_fit_is_rejected() -> None:
 
 def test_the_reason_is_what_never_fits() -> None:
     """A limit that only has no room now is not why a job is rejected."""
-    partition = limited(Limit(users=("sue",), max_resources=Resource(vcore=2), max_applications=1))
+    config = limited(Limit(users=("sue",), max_resources=Resource(vcore=2), max_applications=1))
 
-    report = simulate([job(1, 0, 10), job(2, 1, 10, 3)], partition)
+    report = simulate([job(1, 0, 10), job(2, 1, 10, 3)], config)
 
     assert [rejection.reason.count("user 'sue'") for rejection in report.rejections] == [1]
     assert {limit.resource: limit.rejected for limit in report.limits} == {"vcore": 1, None: 0}
@@ -149,19 +177,19 @@ def test_rejections_that_concern_most_jobs_come_first() -> None:
 
 def test_running_applications_are_limited() -> None:
     """Every job is an application of its own."""
-    partition = limited(Limit(users=("*",), max_applications=1))
+    config = limited(Limit(users=("*",), max_applications=1))
 
-    report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], partition)
+    report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], config)
 
     assert (Waiting(3, 1, 9, 9, 9), None) == (report.waiting, report.limits[0].resource)
 
 
 def test_figures_of_a_limit() -> None:
     """A limit is told what it held, for how long, whom, and how near the usage came to it."""
-    partition = limited(Limit(groups=("dev",), max_resources=Resource(vcore=4)))
+    config = limited(Limit(groups=("dev",), max_resources=Resource(vcore=4)))
     jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 10, 2)), job(3, 2, 10, 2), by(EVE, job(4, 2, 1, 9))]
 
-    (figures,) = simulate(jobs, partition).limits
+    (figures,) = simulate(jobs, config).limits
 
     # The key of the limit, where it is set, the limit, peak and whose, names held to it, jobs, seconds, rejected, whom.
     whom = (Hit("bob", 1, 9), Hit("sue", 1, 8))
@@ -171,9 +199,9 @@ def test_figures_of_a_limit() -> None:
 
 def test_a_wildcard_is_one_limit_of_many_users() -> None:
     """A user wildcard holds for each user alone: the peak is that of the user who came nearest."""
-    partition = limited(Limit(users=("*",), max_resources=Resource(vcore=5)))
+    config = limited(Limit(users=("*",), max_resources=Resource(vcore=5)))
 
-    (figures,) = simulate([job(1, 0, 10, 3), by(BOB, job(2, 0, 10, 4))], partition).limits
+    (figures,) = simulate([job(1, 0, 10, 3), by(BOB, job(2, 0, 10, 4))], config).limits
 
     assert (figures.limit_name, figures.peak, figures.peak_name, figures.names) == ("*", 4, "bob", 2)
 
@@ -181,10 +209,10 @@ def test_a_wildcard_is_one_limit_of_many_users() -> None:
 def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
     """When one limit has room and another has not, the waiting goes on at the cost of the other."""
     below = Queue("a", (Limit(users=("sue",), max_applications=1),))
-    partition = limited(Limit(groups=("dev",), max_applications=2), queues=(below,))
+    config = limited(Limit(groups=("dev",), max_applications=2), queues=(below,))
     jobs = [job(1, 0, 10), by(BOB, job(2, 1, 50)), job(3, 2, 5), by(BOB, job(4, 3, 50, queue="root.b"))]
 
-    report = simulate(jobs, partition)
+    report = simulate(jobs, config)
 
     # Job 3 waits for 1 in root.a until 10, and then starts; job 4 waits for the group until 15, when 3 ends.
     held = {figures.queue_path: (figures.held_jobs, figures.held_seconds) for figures in report.limits}
@@ -194,12 +222,12 @@ def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
 def test_longest_first() -> None:
     """Users, limits, and whom each limit held come in the order of the waiting, longest first."""
     below = Queue("z", (Limit(users=("*",), max_applications=1),))
-    partition = limited(Limit(users=("bob",), max_applications=2), queues=(below,))
+    config = limited(Limit(users=("bob",), max_applications=2), queues=(below,))
     jobs = [job(1, 0, 50, queue="root.z"), job(2, 0, 1, queue="root.z")]
     jobs += [by(BOB, job(number, 0, 10, queue="root.z")) for number in (3, 4)]
     jobs += [by(BOB, job(5, 0, 3)), *(by(BOB, job(number, 0, 1)) for number in (6, 7, 8))]
 
-    report = simulate(jobs, partition)
+    report = simulate(jobs, config)
 
     assert [(name, waiting.total) for name, waiting in report.users] == [("sue", 50), ("bob", 10 + 3 + 4 + 5)]
     assert [limit.queue_path for limit in report.limits] == ["root.z", "root"]
@@ -208,11 +236,11 @@ def test_longest_first() -> None:
 
 def test_those_held_equally_long() -> None:
     """Whom a limit held equally long come in the order of the jobs, then by name."""
-    partition = limited(Limit(users=("*",), max_applications=1))
+    config = limited(Limit(users=("*",), max_applications=1))
     eve = [by(EVE, job(number, 0, 10)) for number in (3, 4)] + [by(EVE, job(5, 20, 5)), by(EVE, job(6, 20, 1))]
     bob = [by(BOB, job(7, 20, 15)), by(BOB, job(8, 20, 1))]
 
-    (limit,) = simulate([*eve, *bob, job(9, 20, 15), job(10, 20, 1)], partition).limits
+    (limit,) = simulate([*eve, *bob, job(9, 20, 15), job(10, 20, 1)], config).limits
 
     assert limit.users == (Hit("eve", 2, 15), Hit("bob", 1, 15), Hit("sue", 1, 15))
 
@@ -233,19 +261,17 @@ def test_peak_is_not_the_last_usage() -> None:
 
 def test_every_group_of_a_user() -> None:
     """A job counts in each of the groups that it came with."""
-    report = simulate([by(BOB, job(1, 0, 10)), job(2, 0, 10)], None)
+    report = simulate([by(BOB, job(1, 0, 10)), job(2, 0, 10)], limited())
 
     assert [(name, waiting.jobs) for name, waiting in report.groups] == [("dev", 2), ("test", 1)]
 
 
 def test_exempt_users_are_charged_to_their_group() -> None:
     """A user who is not held to the group's limit takes from it all the same."""
-    partition = limited(
-        Limit(users=("sue",), max_applications=9), Limit(groups=("dev",), max_resources=Resource(vcore=3))
-    )
+    config = limited(Limit(users=("sue",), max_applications=9), Limit(groups=("dev",), max_resources=Resource(vcore=3)))
     jobs = [job(1, 0, 10, 5), by(BOB, job(2, 1, 5)), job(3, 2, 5)]
 
-    report = simulate(jobs, partition, group_limits="unless-user-limited")
+    report = simulate(jobs, config, group_limits="unless-user-limited")
 
     peaks = {limit.limit_name: limit.peak for limit in report.limits}
     assert (peaks, report.waiting.max) == ({"sue": 2, "dev": 6}, 9)
@@ -306,10 +332,10 @@ def test_decisions_are_counted() -> None:
 
 def test_held_jobs_cost_nothing() -> None:
     """However many different jobs a limit holds, each release asks for no more of them than can start."""
-    partition = limited(Limit(groups=("dev",), max_applications=1))
+    config = limited(Limit(groups=("dev",), max_applications=1))
     users = [UserGroup(f"user{number}", ("dev",)) for number in range(50)]
 
-    report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], partition)
+    report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], config)
 
     # Once for each when it comes, and once more for each that was held.
     assert report.decisions == 50 + 49
@@ -317,10 +343,10 @@ def test_held_jobs_cost_nothing() -> None:
 
 def test_a_size_that_fits_is_found_among_many() -> None:
     """A release that leaves little room passes over all jobs that need more without asking for them."""
-    partition = limited(Limit(users=("sue",), max_resources=Resource(vcore=100)))
+    config = limited(Limit(users=("sue",), max_resources=Resource(vcore=100)))
     large = [job(number, 1, 10, 100 - number) for number in range(1, 50)]
 
-    report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], partition, until=500)
+    report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], config, until=500)
 
     # Job 102 takes what 100 gives back at 5.
     assert (report.started, report.held, report.waiting.max) == (3, 49, 4)
@@ -330,26 +356,126 @@ def test_a_size_that_fits_is_found_among_many() -> None:
 def test_who_lost_their_place_is_not_asked_for() -> None:
     """Held before two limits that a release gives room at, only the older is asked for if that leaves no room."""
     two = Resource(vcore=2)
-    partition = limited(Limit(users=("sue",), max_resources=two), Limit(groups=("dev",), max_resources=two))
+    config = limited(Limit(users=("sue",), max_resources=two), Limit(groups=("dev",), max_resources=two))
     jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2), by(BOB, job(3, 2, 10, 2))]
 
     # Three when they come, job 2 at 10 and job 3 at 20.
-    assert simulate(jobs, partition).decisions == 5
+    assert simulate(jobs, config).decisions == 5
+
+
+def test_a_queue_quota_holds_jobs() -> None:
+    """The maximum of a queue holds the jobs of all its users together, and is reported like any other limit."""
+    config = limited(queues=(Queue("a", resources=Amounts(Resource(vcore=4))),))
+    jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 5, 2)), job(3, 2, 1)]
+
+    (figures,) = simulate(jobs, config).limits
+
+    key = ("queue", "root.a", "", "vcore", "root.a")
+    assert LimitFigures(*key, 4, 4, "root.a", 1, 1, 9, 0, (Hit("bob", 1, 9),)) == figures
+
+
+def test_applications_of_a_queue_are_limited() -> None:
+    """The number of applications that a queue takes counts running ones, in and below it."""
+    below = (Queue("b"), Queue("c"))
+    config = limited(queues=(Queue("a", queues=below, max_applications=1),))
+    jobs = [job(1, 0, 10, queue="root.a.b"), job(2, 1, 10, queue="root.a.c")]
+
+    report = simulate(jobs, config)
+
+    assert Waiting(2, 1, 9, 9, 9) == report.waiting
+    assert [(limit.queue_path, limit.resource, limit.held_jobs) for limit in report.limits] == [("root.a", None, 1)]
+
+
+def test_created_queues_follow_their_template() -> None:
+    """A queue that placement creates holds jobs to what the template says, each queue alone."""
+    template = Template(Amounts(Resource(vcore=2)))
+    config = Settings(Queue("root", child_template=template))
+    jobs = [job(1, 0, 10, 2), job(2, 1, 10), job(3, 1, 10, queue="root.b")]
+
+    report = simulate(jobs, config)
+
+    assert {limit.queue_path: limit.held_jobs for limit in report.limits} == {"root.a": 1, "root.b": 0}
+
+
+def test_the_size_of_the_cluster_is_a_limit() -> None:
+    """What the cluster offers holds the jobs of all queues, as the limit of the root."""
+    jobs = [job(1, 0, 10, 3), job(2, 1, 10, 3, queue="root.b")]
+
+    report = simulate(jobs, limited(), cluster=Resource(vcore=5))
+
+    (limit,) = report.limits
+    assert (limit.kind, limit.queue_path, limit.limit, limit.peak, limit.held_seconds) == ("queue", "root", 5, 3, 9)
+
+
+def test_what_the_cluster_does_not_offer() -> None:
+    """A job that asks for a resource which no node offers is rejected."""
+    gpu = replace(job(1, 0, 10), usage=Resource({"vcore": 1, "gpu": 1}))
+
+    report = simulate([gpu, job(2, 0, 1)], limited(), cluster=Resource(vcore=5))
+
+    (rejection,) = report.rejections
+    assert rejection.reason == "queue root: 1 gpu requested, never more than 0 allowed"
+    assert {limit.resource: (limit.limit, limit.rejected) for limit in report.limits} == {
+        "vcore": (5, 0),
+        "gpu": (0, 1),
+    }
+
+
+def test_without_a_queue() -> None:
+    """Jobs for which no placement rule finds a queue are rejected with what the rules said, whatever their size."""
+    config = Settings(Queue("root", queues=(Queue("b"),)), placement_rules=())
+    jobs = [job(1, 0, 10, 1), job(2, 0, 10, 2), by(BOB, job(3, 0, 1)), job(4, 0, 10, queue="root.b")]
+
+    report = simulate(jobs, config)
+
+    reason = "no queue: provided (there are no placement rules): root.a does not exist and the rule creates none"
+    assert (report.started, report.rejected) == (1, 3)
+    assert report.rejections == (
+        Rejection("sue", "root.a", None, reason, 2, 1),
+        Rejection("bob", "root.a", None, reason, 1, 3),
+    )
+
+
+def test_placement_rules_decide() -> None:
+    """Rules may place a job elsewhere than it asks for, by its tags for example; its limits are those of that queue."""
+    rules = (PlacementRule(name="tag", value="namespace"), PlacementRule(name="fixed", value="b"))
+    queues = tuple(Queue(name, max_applications=9) for name in "abc")
+    tagged = replace(job(1, 0, 1), tags={"namespace": "c"})
+
+    report = simulate([tagged, job(2, 0, 1)], Settings(Queue("root", queues=queues), rules))
+
+    assert sorted((limit.queue_path, limit.peak) for limit in report.limits) == [("root.b", 1), ("root.c", 1)]
+
+
+def test_a_held_job_keeps_its_queue() -> None:
+    """A held job has been placed: the queue that was created for it stays a leaf, and nothing is placed below it."""
+    jobs = [
+        job(1, 0, 5, 2, "root.b"),
+        job(2, 1, 5, 2, "root.a"),
+        job(3, 2, 1, 2, "root.a.c"),
+        job(4, 20, 1, 2, "root.a.c"),
+    ]
+
+    report = simulate(jobs, two_for_sue())
+
+    (rejection,) = report.rejections
+    assert (report.started, rejection.first_job) == (3, 3)
+    assert rejection.reason.endswith("root.a is a leaf, and has no queues below it")
 
 
 def test_jobs_out_of_order() -> None:
     """The jobs of a workload come in the order of their submission."""
     with pytest.raises(RequestError) as caught:
-        simulate([job(1, 10, 1), job(2, 9, 1)], None)
+        simulate([job(1, 10, 1), job(2, 9, 1)], limited())
 
     assert str(caught.value) == "jobs 2: submitted at 9, after a job of 10"
 
 
 def test_a_number_twice() -> None:
     """The number of a job names its application, and cannot be used again before that has ended."""
-    assert simulate([job(1, 0, 5), job(1, 5, 5)], None).started == 2
+    assert simulate([job(1, 0, 5), job(1, 5, 5)], limited()).started == 2
     with pytest.raises(RequestError) as caught:
-        simulate([job(1, 0, 5), job(1, 4, 5)], None)
+        simulate([job(1, 0, 5), job(1, 4, 5)], limited())
 
     assert str(caught.value) == "jobs 1: submitted again before the job of that number has ended"
 
@@ -363,15 +489,28 @@ LIMITS = st.builds(
     max_resources=RESOURCES.filter(lambda amounts: not amounts or any(amounts.values())),
     max_applications=st.sampled_from([0, 0, 1, 2, 3]),
 )
-PARTITIONS = st.builds(
-    lambda top, one, two: limited(*top, queues=(Queue("a", tuple(one)), Queue("b", tuple(two)))),
-    *[st.lists(LIMITS, max_size=3)] * 3,
+AMOUNTS = st.builds(Amounts, st.none() | RESOURCES, st.none() | RESOURCES)
+COUNTS = st.sampled_from([0, 0, 1, 3])
+LEAVES = {"resources": AMOUNTS, "max_applications": COUNTS, "limits": st.lists(LIMITS, max_size=3).map(tuple)}
+TEMPLATES = st.none() | st.builds(Template, AMOUNTS, COUNTS)
+ROOTS = st.builds(
+    Queue,
+    st.just("root"),
+    limits=st.lists(LIMITS, max_size=3).map(tuple),
+    queues=st.tuples(
+        st.builds(Queue, st.just("a"), **LEAVES), st.builds(Queue, st.just("b"), parent=st.booleans(), **LEAVES)
+    ),
+    max_applications=COUNTS,
+    child_template=TEMPLATES,
 )
+RULES = st.sampled_from([ANYWHERE, (), (PlacementRule(name="user", create=True),)])
+SETTINGS = st.builds(Settings, ROOTS, RULES)
+CLUSTERS = st.none() | RESOURCES.map(lambda amounts: amounts + Resource(vcore=4))
 ARRIVALS = st.lists(
     st.tuples(
         st.integers(0, 3),
         st.integers(0, 6),
-        st.sampled_from(["root.a", "root.b", "root.a.c"]),
+        st.sampled_from(["root.a", "root.b", "root.b.c", "root.d", "root.d.e", ""]),
         st.sampled_from([SUE, BOB, EVE]),
         RESOURCES,
     ),
@@ -388,15 +527,14 @@ def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[
     return jobs
 
 
-def naive_waits(jobs: list[Job], partition: Partition, mode: Mode) -> dict[int, int]:
+def naive_waits(jobs: list[Job], partition: Partition) -> dict[int, int]:
     """Return the wait of every job that starts, from asking for every held job after each release."""
-    manager = Manager(partition, group_limits=mode)
     held: list[Job] = []
     running: list[tuple[int, int, Job]] = []
     waits: dict[int, int] = {}
 
     def starts(one: Job, now: int) -> bool:
-        if manager.increase(one.queue_path, one.application_id, one.usage, one.user):
+        if partition.allocate(one.application_id, one.application_id, one.usage):
             running.append((now + one.run_time, len(waits), one))
             waits[one.number] = now - one.submit_time
             return True
@@ -407,26 +545,27 @@ def naive_waits(jobs: list[Job], partition: Partition, mode: Mode) -> dict[int, 
             now = min(running)[0]
             for event in sorted(event for event in running if event[0] == now):
                 running.remove(event)
-                one = event[2]
-                manager.decrease_tracked_resource(
-                    one.queue_path, one.application_id, one.usage, one.user, remove_app=True
-                )
+                partition.remove(event[2].application_id)
             held[:] = [one for one in held if not starts(one, now)]
 
     for one in jobs:
         end_until(one.submit_time)
-        if not starts(one, one.submit_time):
+        if not partition.submit(one.application_id, one.user, one.queue):
+            continue
+        if not partition.check(one.application_id, one.usage).can_wait:
+            partition.remove(one.application_id)
+        elif not starts(one, one.submit_time):
             held.append(one)
     end_until(None)
     return waits
 
 
-@given(ARRIVALS.map(workload), PARTITIONS, MODES)
-def test_equals_the_naive_replay(jobs: list[Job], partition: Partition, mode: Mode) -> None:
+@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
+def test_equals_the_naive_replay(jobs: list[Job], config: Settings, cluster: Resource | None, mode: Mode) -> None:
     """The outcome is that of asking for every held job, oldest first, after each release."""
-    report = simulate(jobs, partition, group_limits=mode)
+    report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
-    waits = naive_waits(jobs, partition, mode)
+    waits = naive_waits(jobs, Partition(config, cluster=cluster, group_limits=mode))
     by_user: dict[str, list[int]] = {}
     for one in jobs:
         if one.number in waits:
@@ -435,29 +574,30 @@ def test_equals_the_naive_replay(jobs: list[Job], partition: Partition, mode: Mo
     assert Waiting.of(list(waits.values())) == report.waiting
 
 
-@given(ARRIVALS.map(workload), PARTITIONS, MODES)
-def test_accounts_balance(jobs: list[Job], partition: Partition, mode: Mode) -> None:
+@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
+def test_accounts_balance(jobs: list[Job], config: Settings, cluster: Resource | None, mode: Mode) -> None:
     """Every job has one fate, the seconds of the limits are all the waiting there was, and the self-check is clean."""
-    report = simulate(jobs, partition, group_limits=mode)
+    report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
     assert len(jobs) == report.read == report.started + report.rejected
+    assert report.rejected == sum(rejection.jobs for rejection in report.rejections)
     assert report.waiting.total == sum(figures.held_seconds for figures in report.limits)
     assert all(hit.jobs or hit.seconds for figures in report.limits for hit in figures.users)
     assert report.is_clean
 
 
-@given(ARRIVALS.map(workload), PARTITIONS)
-def test_limits_hold(jobs: list[Job], partition: Partition) -> None:
+@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS)
+def test_limits_hold(jobs: list[Job], config: Settings, cluster: Resource | None) -> None:
     """No usage is ever above its limit."""
-    for figures in simulate(jobs, partition).limits:
+    for figures in simulate(jobs, config, cluster=cluster).limits:
         assert figures.peak <= figures.limit
 
 
-@given(ARRIVALS.map(workload), PARTITIONS, MODES, st.integers(0, 40))
-def test_deterministic(jobs: list[Job], partition: Partition, mode: Mode, until: int) -> None:
+@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, st.integers(0, 40))
+def test_deterministic(jobs: list[Job], config: Settings, cluster: Resource | None, until: int) -> None:
     """The same workload and configuration give an equal report."""
 
     def again() -> Report:
-        return simulate(jobs, partition, group_limits=mode, until=until)
+        return simulate(jobs, config, cluster=cluster, until=until)
 
     assert again() == again()

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from ugm import Resource
+from ugm.cli.report import brief_amount, brief_time, render
 from ugm.identity import TrackingType
 from ugm.simulation import Hit, LimitFigures, Rejection, Report, Waiting
-from ugm.simulation.render import brief_amount, brief_time, render
 
 LIMIT = LimitFigures(
     kind=TrackingType.USER,
@@ -164,6 +164,27 @@ def test_plain_bars() -> None:
     (bar,) = [line for line in rendered(REPORT, encoding="ascii") if "(sue)" in line]
 
     assert "##########----" in bar
+
+
+def test_limits_of_queues() -> None:
+    """A quota of a queue is told from the limits in it, and what the root allows of a resource is the cluster."""
+    quota = replace(LIMIT, kind=TrackingType.QUEUE, limit_name="", peak_name="root.prod")
+    root = replace(quota, queue_path="root", held_seconds=5)
+    report = rendered(replace(REPORT, limits=(quota, root, replace(root, resource=None, limit=4))))
+
+    words = [" ".join(line.split()[:3]) for line in report if line.startswith("root")]
+    assert words[:3] == ["root.prod the queue", "root the cluster", "root the queue"]
+
+
+def test_rejections_of_one_reason() -> None:
+    """Rejections of many users and sizes for one reason are one line, with the first of their jobs."""
+    one = replace(REPORT.rejections[0], reason="none", jobs=2, first_job=40)
+    other = Rejection("sue", "root.x", None, "none", 3, 50)
+
+    report = rendered(replace(REPORT, rejections=(*REPORT.rejections, one, other)))
+
+    assert report[report.index("jobs  first  why") + 1 :] == ["   5     40  none", "   1     17  too much", ""]
+    assert other.to_dict()["usage"] is None
 
 
 def test_top() -> None:

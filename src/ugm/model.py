@@ -26,7 +26,7 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 class Claim(NamedTuple):
     """What one allocation takes, and of whom: the question that quota models are asked."""
 
-    #: The allocation, the same when it is charged and when it is refunded.
+    #: The allocation, the same when it is charged and when it is refunded; empty where somebody only asks.
     allocation_id: str
     application_id: str
     usage: Resource
@@ -42,14 +42,37 @@ class Claim(NamedTuple):
 
 @runtime_checkable
 class QuotaModel(Protocol):
-    """A set of limits that a request must fit."""
+    """A set of limits that a request must fit.
+
+    A model of ten lines, which allows so many licences in all:
+
+    >>> class Licences:
+    ...     def __init__(self, limit):
+    ...         self.limit, self.used = limit, 0
+    ...     def check(self, claim):
+    ...         asked = claim.usage.get("licence", 0)
+    ...         if asked and self.used + asked > self.limit:
+    ...             yield Violation("licence", "solver", "", "", "licence", self.limit, self.used, asked)
+    ...     def charge(self, claim):
+    ...         self.used += claim.usage.get("licence", 0)
+    ...     def refund(self, claim):
+    ...         self.used -= claim.usage.get("licence", 0)
+    >>> from ugm import Partition, parse_config
+    >>> config = parse_config("partitions: [{queues: [{name: prod}]}]")
+    >>> partition = Partition(config.partition(), models=[Licences(3)])
+    >>> partition.submit("app", UserGroup("sue"), "root.prod").queue_path
+    'root.prod'
+    >>> print(partition.allocate("app-0", "app", Resource(licence=4)))
+    denied, waiting can never help:
+      licence 'solver': 4 licence requested, never more than 3 allowed
+    """
 
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every limit that *claim* would exceed now; none if it fits. Reads only."""
         ...
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim*. Must not fail after a clean check; after `adopt`, it is called without any check."""
+        """Count *claim*. Must not fail after a clean check. What is adopted, or put back, comes without one."""
         ...
 
     def refund(self, claim: Claim) -> None:
@@ -64,7 +87,7 @@ class EvictingModel(QuotaModel, Protocol):
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the ids of allocations after whose refund a check of *claim* would be clean; none if none would do.
 
-        Asked only after `check` has named a limit. Reads only.
+        Asked only after `QuotaModel.check` has named a limit. Reads only.
         """
         ...
 

@@ -24,7 +24,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-import users_groups as users
+import users_groups as users  # type: ignore[import-not-found] # the script beside this one
 
 from ugm import Partition, Resource, UserGroup
 from ugm.config import PartitionConfig

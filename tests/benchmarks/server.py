@@ -8,7 +8,8 @@ connections, each the next request as soon as it has its answer. Every load is m
 
 Prints one JSON object. For a scheduler that never pauses, and for one that makes 10 decisions and then sleeps for a
 millisecond, and for each kind of read: requests answered in a second, decisions made in a second with the load and
-without, and their percentiles in microseconds. The ratio is that of the 99th percentile with the load to without.
+without, and their percentiles in microseconds. The ratio is that of the 99th percentile with the load to without; of
+five rounds the one with the median ratio is told.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ugm.server import create_app
 from ugm.server.serving import listen
 
 CONNECTIONS = 16
+ROUNDS = 5
 PREFIX = "/ws/v1/partition/default"
 READS = {
     "one user": f"{PREFIX}/usage/user/user-7",
@@ -116,6 +118,13 @@ def loaded(partition: Partition, port: int, path: str, seconds: float, *, pauses
     }
 
 
+def rounds(partition: Partition, port: int, path: str, seconds: float, *, pauses: bool) -> dict[str, Any]:
+    """Return the round with the median ratio, and the ratios of all."""
+    found = [loaded(partition, port, path, seconds, pauses=pauses) for _ in range(ROUNDS)]
+    found.sort(key=lambda told: float(told["p99_ratio"]))
+    return {**found[ROUNDS // 2], "p99_ratios": [told["p99_ratio"] for told in found]}
+
+
 async def client(port: int, path: str, seconds: float) -> None:
     """Read as fast as the server answers, over several connections, and print how many answers there were."""
     streams = [await asyncio.open_connection("127.0.0.1", port, limit=1 << 24) for _ in range(CONNECTIONS)]
@@ -142,13 +151,13 @@ async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path:
 
 def main() -> None:
     """Run everything and print the figures."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     partition = populated()
     told: dict[str, Any] = {"python": sys.version.split()[0], "seconds": seconds, "connections": CONNECTIONS}
     with serving(partition) as port:
         for pauses in (False, True):
             told["with pauses" if pauses else "without pauses"] = {
-                name: loaded(partition, port, path, seconds, pauses=pauses) for name, path in READS.items()
+                name: rounds(partition, port, path, seconds, pauses=pauses) for name, path in READS.items()
             }
     partition.verify()
     print(json.dumps(told, indent=1))  # noqa: T201 - the figures are the output

@@ -1,4 +1,4 @@
-"""The command ``ugm``: replay a workload, validate configurations.
+"""The command ``ugm``: replay a workload, compare configurations, validate them.
 
 It needs the extra ``cli``; `main` says so where that is missing.
 """

@@ -1,7 +1,8 @@
-"""What the command ``ugm`` can do: ``simulate`` and ``validate`` here, ``explain``, ``serve`` and ``top`` beside it.
+"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate`` here, the rest beside it.
 
-Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage, 3 when
-`explain` finds that a request would be denied.
+Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage; those
+of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind. And
+``explain`` has 3 for a request that would be denied.
 Reports go to the standard output, progress and errors to the standard error.
 """
 
@@ -10,28 +11,36 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import click
 from rich.console import Console
 
-from ugm import ConfigError, Problem, RequestError, UgmError, load_config
+from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
 from ugm.cli.demo import demo_command
+from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
-from ugm.cli.options import read_cores, read_fields, read_memory, read_prefixes
+from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
 from ugm.cli.progress import watching
+from ugm.cli.report import render
 from ugm.cli.serve import serve_command
+from ugm.cli.tables import counted
 from ugm.cli.top import top_command
+from ugm.config import PartitionConfig
 from ugm.simulation import JobMapping, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
-from ugm.simulation.render import render
-from ugm.tracking.limits import PartitionLimits
 
 __all__ = ["ugm"]
 
 #: A file has problems.
 _PROBLEMS: Final = 1
+
+#: Two files differ, and they could not be compared.
+_DIFFERENT: Final = 1
+_TROUBLE: Final = 2
 
 
 def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click decides how it calls
@@ -65,15 +74,26 @@ for _command in (demo_command, explain_command, serve_command, top_command):
 )
 @click.option("--partition", "partition_name", help="The partition, where the configuration has several.")
 @click.option(
+    "--cluster",
+    callback=read_cluster,
+    metavar="NAME=QUANTITY,...",
+    help="What the cluster offers, such as vcore=1000,memory=4Ti; what is not named is not to be had.  "
+    "[default: machines without end]",
+)
+@click.option(
     "--queue-levels",
     callback=read_fields,
     metavar="FIELDS",
     default="partition,queue",
     show_default=True,
-    help="Fields of the log that name the queue levels below the root, from the top; unknown ones are left out.",
+    help="Fields of the log that name the levels below the root of the queue that is asked for, from the top; unknown "
+    "ones are left out.",
 )
 @click.option(
-    "--default-queue", default="default", show_default=True, help="The queue of jobs without a known queue level."
+    "--default-queue",
+    default="default",
+    show_default=True,
+    help="The queue that jobs without a known queue level ask for; empty for none.",
 )
 @click.option(
     "--prefix",
@@ -122,6 +142,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     workload: Path,
     config_file: Path,
     partition_name: str | None,
+    cluster: Resource | None,
     queue_levels: tuple[NameField, ...],
     default_queue: str,
     prefixes: dict[NameField, str],
@@ -134,8 +155,9 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Replay WORKLOAD under a configuration: what would it have done to these jobs?
 
-    WORKLOAD is a log in the Standard Workload Format, plain or gzipped. Only the limits hold a job back, as if the
-    machines were without end; a held job starts as soon as it fits, the oldest first.
+    WORKLOAD is a log in the Standard Workload Format, plain or gzipped. The placement rules of the configuration find
+    the queue of each job. Only limits and queue quotas hold a job back, and the size of the cluster where it is given;
+    a held job starts as soon as it fits, the oldest first.
     """
     mapping = JobMapping(
         queue_levels=queue_levels,
@@ -146,7 +168,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     )
     try:
         partition = _partition(config_file, partition_name)
-        report, seconds = _replay(workload, mapping, partition, group_limits, until)
+        replay = partial(simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until)
+        report, seconds = _replay(workload, mapping, replay)
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)
@@ -157,7 +180,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     sys.exit(0 if report.is_clean else _PROBLEMS)
 
 
-def _partition(file: Path, name: str | None) -> PartitionLimits:
+def _partition(file: Path, name: str | None) -> PartitionConfig:
     config = load_config(str(file))
     try:
         return config.partition(name)
@@ -165,18 +188,12 @@ def _partition(file: Path, name: str | None) -> PartitionLimits:
         raise click.BadParameter(str(error), param_hint="--partition") from None
 
 
-def _replay(
-    workload: Path,
-    mapping: JobMapping,
-    partition: PartitionLimits,
-    group_limits: Literal["always", "unless-user-limited"],
-    until: int | None,
-) -> tuple[Report, float]:
+def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) -> tuple[Report, float]:
     """Return the report, and the seconds that reading and replaying took."""
     began = time.perf_counter()
     with workload.open("rb") as stream, watching(workload, stream) as observer:
         jobs = mapping.jobs(parse_swf(stream, str(workload)))
-        report = simulate(jobs, partition, group_limits=group_limits, until=until, observer=observer)
+        report = replay(jobs, observer=observer)
     return report, time.perf_counter() - began
 
 
@@ -184,6 +201,31 @@ def _timed(report: Report, seconds: float) -> dict[str, Any]:
     """Return the figures with those that differ from run to run, which the report leaves to its caller."""
     rate = round(report.decisions / seconds) if seconds else 0
     return {**report.to_dict(), "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate}}
+
+
+@ugm.command("diff")
+@click.argument("old", type=click.Path(exists=True, dir_okay=False))
+@click.argument("new", type=click.Path(exists=True, dir_okay=False))
+@click.option("--partition", "partition_name", help="Compare this partition alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
+    """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
+
+    The exit status is 0 without differences, 1 with some, and 2 if a file has problems or the usage is wrong.
+    """
+    try:
+        found = differences(load_config(old), load_config(new), partition_name)
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_TROUBLE)
+    except RequestError as error:
+        raise click.BadParameter(str(error), param_hint="--partition") from None
+    if as_json:
+        listed = [difference.to_dict() for difference in found]
+        _print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
+    else:
+        render_differences(found, Console(), title=f"{old} -> {new}")
+    sys.exit(_DIFFERENT if any(found) else 0)
 
 
 @ugm.command("validate")
@@ -203,7 +245,7 @@ def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
         for found in problems.values():
             for problem in found:
                 click.echo(str(problem))
-        click.echo(f"{_counted(count, 'problem')} in {_counted(len(problems), 'file')}", err=True)
+        click.echo(f"{counted(count, 'problem')} in {counted(len(problems), 'file')}", err=True)
     sys.exit(_PROBLEMS if count else 0)
 
 
@@ -217,10 +259,6 @@ def _problems(file: str) -> tuple[Problem, ...]:
 
 def _as_dict(problem: Problem) -> dict[str, Any]:
     return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _print_json(value: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ from typing import Final, cast, get_args
 import click
 
 from ugm.errors import QuantityError
-from ugm.resources import parse_quantity
+from ugm.resources import Resource, parse_quantity
 from ugm.simulation.mapping import NameField
 
-__all__ = ["read_cores", "read_fields", "read_memory", "read_prefixes"]
+__all__ = ["read_cluster", "read_cores", "read_fields", "read_memory", "read_prefixes"]
 
 _FIELDS: Final = ", ".join(get_args(NameField))
 
@@ -38,6 +38,24 @@ def _field(text: str) -> NameField:
     if text not in get_args(NameField):
         raise click.BadParameter(f"{text!r} is none of {_FIELDS}")
     return cast("NameField", text)
+
+
+def read_cluster(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource | None:
+    """Return the resources of ``vcore=1000,memory=4Ti``; None if nothing is given."""
+    if text is None:
+        return None
+    quantities: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, quantity = (side.strip() for side in part.partition("="))
+        if not name or not equals:
+            raise click.BadParameter(f"{part.strip()!r} is not NAME=QUANTITY")
+        if name in quantities:
+            raise click.BadParameter(f"{name!r} is given twice")
+        quantities[name] = quantity
+    try:
+        return Resource.parse(quantities)
+    except QuantityError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def read_cores(_ctx: click.Context, _param: click.Parameter, text: str) -> int:

@@ -3,6 +3,7 @@
 Manifests are plain mappings, as YAML or JSON is read; nothing here talks to a cluster.
 """
 
+from ugm.kubernetes.elastic_quotas import read_elastic_quota, write_elastic_quota
 from ugm.kubernetes.manifests import ManifestError
 from ugm.kubernetes.namespaces import NamespaceTerms, read_namespace
 from ugm.kubernetes.pods import PodTerms, pod_usage, read_pod
@@ -14,6 +15,8 @@ __all__ = [
     "PodTerms",
     "parse_quantity",
     "pod_usage",
+    "read_elastic_quota",
     "read_namespace",
     "read_pod",
+    "write_elastic_quota",
 ]

@@ -2,7 +2,7 @@
 
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, Running
-from ugm.partition.changes import Changes, LimitChange, LimitValue, QueueChange, changes
+from ugm.partition.changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
 from ugm.partition.compiled import PartitionQueue, PartitionSettings
 from ugm.partition.entry import Allocation, AllocationState, Ask
 from ugm.partition.events import (
@@ -42,6 +42,7 @@ __all__ = [
     "Changes",
     "Configured",
     "Denied",
+    "Detail",
     "Difference",
     "Ended",
     "Event",

@@ -26,8 +26,8 @@ from ugm.resources import Resource
 __all__ = ["Admission"]
 
 _PENDING: Final = AllocationState.PENDING
-#: The id of an allocation that is only asked about.
-_NAMELESS: Final = "?"
+#: The id of an allocation that is only asked about; no allocation has it.
+_NAMELESS: Final = ""
 
 
 @final
@@ -130,8 +130,7 @@ class Admission:
             return Decision(violations, evicted)
         with ExitStack() as undo:
             self._make_way(evicted, undo)
-            violations = self.violations(allocation_id, entry) if evicted else ()
-            if violations:
+            if evicted and self.violations(allocation_id, entry):
                 return Decision(violations)
             self.charge(allocation_id, entry)
             undo.pop_all()
@@ -139,16 +138,16 @@ class Admission:
             self._strike(name)
         return Decision((), evicted)
 
-    def check(self, application_id: str, usage: Resource) -> Decision:
-        """Return what one more allocation of an application would be told."""
-        application, row = self.application(application_id), self.row(usage)
+    def check(self, ask: Ask) -> Decision:
+        """Return what one more allocation would be told, whatever its id."""
+        application, row = self.application(ask.application_id), self.row(ask.usage)
         self.require_welcome(application)
+        entry = Entry(application, ask.usage, traits_of(AllocationState.HELD, ask))
         violations = self._books.open(application).violations(row)
         if not self._others:
             return Decision(violations) if violations else ALLOWED
-        nameless = self.entry(Ask(_NAMELESS, application_id, usage), AllocationState.HELD)
-        violations += self._others.check(nameless.claim(_NAMELESS))
-        return Decision(violations, self._evictions(_NAMELESS, nameless)) if violations else ALLOWED
+        violations += self._others.check(entry.claim(_NAMELESS))
+        return Decision(violations, self._evictions(_NAMELESS, entry)) if violations else ALLOWED
 
     def violations(self, allocation_id: str, entry: Entry) -> tuple[Violation, ...]:
         """Return every limit that an entry would exceed: of users, groups, queues, and of all other models."""
@@ -288,10 +287,8 @@ class Admission:
         return True
 
     def withdraw(self, allocation_id: str) -> bool:
-        """Forget an allocation that is pending, and say whether there was one."""
-        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
-        if entry is None or entry.traits.state is not _PENDING:
-            return False
+        """Forget an allocation that is pending, and say that there was one."""
+        entry = self._books.entries[allocation_id]
         self._books.strike_pending(allocation_id, entry)
         self._books.settle(entry.application)
         if self._others:

@@ -66,6 +66,7 @@ class Application:
         "has_replaced",
         "has_run",
         "holding",
+        "is_adopted",
         "is_plain",
         "pending",
         "queue",
@@ -90,8 +91,10 @@ class Application:
     failing: bool
     #: Whether nobody but its user, its group and its queues has a say in what it gets, and it may get more.
     is_plain: bool
+    #: Whether it was listed where it had been placed before, so that what it was submitted with is not known.
+    is_adopted: bool
 
-    def __init__(self, submission: Submission, queue: Queue, gang_style: GangStyle, *, is_plain: bool = True) -> None:
+    def __init__(self, submission: Submission, queue: Queue, gang_style: GangStyle) -> None:
         self.submission = submission
         self.queue = queue
         self.gang_style = gang_style
@@ -102,7 +105,8 @@ class Application:
         self.has_run = False
         self.has_replaced = False
         self.failing = False
-        self.is_plain = is_plain
+        self.is_plain = True
+        self.is_adopted = False
 
     @property
     def application_id(self) -> str:
@@ -157,7 +161,7 @@ class Application:
             states.count(AllocationState.GOING),
             sum(1 for _ in self.placeholders()),
             len(self.pending),
-            self.submission.tags,
+            dict(self.submission.tags),
         )
 
 

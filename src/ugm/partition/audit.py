@@ -81,7 +81,7 @@ def _as_dict(difference: Difference) -> dict[str, Any]:
     return {**told, "is_known": difference.is_known}
 
 
-def truth_of(running: Iterable[Running]) -> dict[str, Running]:
+def truth_of(running: Iterable[Running | tuple[str, str, Resource]]) -> dict[str, Running]:
     """Return what runs by allocation id.
 
     Raises:
@@ -186,6 +186,8 @@ def _counter(books: Books, queue: Queue) -> Iterator[str]:
     if node is None:
         if queue.limit(books.tree.cluster) is not None:
             yield f"queue {path} has a limit and does not count"
+        if path in books.tree.nodes:
+            yield f"queue {path} does not count and is listed among those in use"
         return
     running, usage = len(list(queue.running())), queue.usage()
     if node.layout is not books.in_force.epoch.layout:

@@ -194,7 +194,8 @@ class Books:
         queue.applications[submission.application_id] = application
         if self.tell:
             application_id, user, asked, tags = submission
-            self.tell(Submitted(application_id, user, queue.queue_path, asked, tags, application.gang_style))
+            placed, style, adopted = queue.queue_path, application.gang_style, application.is_adopted
+            self.tell(Submitted(application_id, user, placed, asked, dict(tags), style, adopted))
 
     def note(self, allocation_id: str, entry: Entry) -> None:
         """Write an entry that has been charged into the ledger; it may have been pending."""
@@ -258,9 +259,7 @@ class Books:
             self.forget(application, ApplicationState.FAILED)
 
     def forget(self, application: Application, state: ApplicationState) -> None:
-        """Forget an application that holds nothing, and the queue that was made for it."""
-        for allocation_id, entry in tuple(application.pending.items()):
-            self.strike_pending(allocation_id, entry)
+        """Forget an application that holds nothing and asks for nothing, and the queue that was made for it."""
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)

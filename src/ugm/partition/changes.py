@@ -9,10 +9,10 @@ from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.queues import QueueSpec, Quota
-from ugm.resources import Resource
+from ugm.resources import Resource, format_amount
 from ugm.tracking.limits import LimitBook
 
-__all__ = ["Changes", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
+__all__ = ["Changes", "Detail", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
 
 
 class LimitValue(NamedTuple):
@@ -31,6 +31,14 @@ class LimitValue(NamedTuple):
         return _limits(self.max_resources, self.max_applications) or "nothing limited"
 
 
+class Detail(NamedTuple):
+    """One thing in which a queue or a limit differs, for people; a text is empty where there is nothing."""
+
+    what: str
+    before: str
+    after: str
+
+
 class LimitChange(NamedTuple):
     """A limit of a user or group in a queue that comes, goes or changes."""
 
@@ -44,13 +52,22 @@ class LimitChange(NamedTuple):
     #: None if the limit goes.
     after: LimitValue | None
 
+    @property
+    def sign(self) -> str:
+        """``+`` for a limit that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        return _sign(self)
+
+    def details(self) -> tuple[Detail, ...]:
+        """Return what differs, amount by amount."""
+        return _details(*({} if side is None else _amounts("", *side) for side in (self.before, self.after)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON, in the same words as its attributes."""
         sides = {"before": self.before and self.before.to_dict(), "after": self.after and self.after.to_dict()}
         return {**self._asdict(), "kind": str(self.kind), **sides}
 
     def __str__(self) -> str:
-        return f"{_sign(self)} limit in {self.queue_path} for {self.kind} {self.name!r}: {_sides(self)}"
+        return f"{self.sign} limit in {self.queue_path} for {self.kind} {self.name!r}: {_sides(self)}"
 
 
 class QueueChange(NamedTuple):
@@ -62,23 +79,27 @@ class QueueChange(NamedTuple):
     #: None if the queue goes.
     after: QueueSpec | None
 
+    @property
+    def sign(self) -> str:
+        """``+`` for a queue that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        return _sign(self)
+
+    def details(self) -> tuple[Detail, ...]:
+        """Return what differs, amount by amount; nothing for a queue that is given nothing."""
+        return _details(*({} if side is None else _pieces(side) for side in (self.before, self.after)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON."""
         sides = {"before": self.before and _spec_dict(self.before), "after": self.after and _spec_dict(self.after)}
         return {"queue_path": self.queue_path, **sides}
 
     def __str__(self) -> str:
+        details = _details(*({} if side is None else _words(side) for side in (self.before, self.after)))
         if self.before is None or self.after is None:
-            spec = self.after or self.before
-            told = "; ".join(f"{name} {value}" for name, value in _words(spec).items()) if spec else ""
-            return f"{_sign(self)} queue {self.queue_path}" + (f": {told}" if told else "")
-        before, after = _words(self.before), _words(self.after)
-        told = "; ".join(
-            f"{name} {before.get(name, 'none')} -> {after.get(name, 'none')}"
-            for name in {**before, **after}
-            if before.get(name) != after.get(name)
-        )
-        return f"{_sign(self)} queue {self.queue_path}: {told}"
+            told = [f"{what} {before or after}" for what, before, after in details]
+        else:
+            told = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
+        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(told)}" if told else "")
 
 
 class Changes(NamedTuple):
@@ -90,9 +111,12 @@ class Changes(NamedTuple):
     limits: tuple[LimitChange, ...] = ()
     #: Whether applications are placed by other rules.
     placement_rules: bool = False
+    #: Queues in which groups that keep a limit come in another order, which chooses between the groups of a user; by
+    #: path.
+    group_orders: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self.limits or self.placement_rules)
+        return bool(self.queues or self.limits or self.placement_rules or self.group_orders)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the changes for JSON."""
@@ -100,10 +124,12 @@ class Changes(NamedTuple):
             "queues": [change.to_dict() for change in self.queues],
             "limits": [change.to_dict() for change in self.limits],
             "placement_rules": self.placement_rules,
+            "group_orders": list(self.group_orders),
         }
 
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.queues, *self.limits)]
+        lines += [f"~ order of the group limits in {path}" for path in self.group_orders]
         lines += ["~ placement rules"] if self.placement_rules else []
         return "\n".join(lines) or "no changes"
 
@@ -131,7 +157,17 @@ def changes_between(old: Compiled, new: Compiled) -> Changes:
         for path, order, name in [key]
         if before.get(key) != after.get(key)
     )
-    return Changes(queues, limits, old.rule_configs != new.rule_configs)
+    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new))
+
+
+def _group_orders(old: Compiled, new: Compiled) -> tuple[str, ...]:
+    before, after = old.limits.groups.levels, new.limits.groups.levels
+    return tuple(
+        path
+        for path in sorted(before.keys() & after.keys())
+        if [name for name in before[path].named if name in after[path].named]
+        != [name for name in after[path].named if name in before[path].named]
+    )
 
 
 def _values(compiled: Compiled) -> dict[tuple[str, int, str], LimitValue]:
@@ -163,13 +199,40 @@ def _sides(change: LimitChange) -> str:
 
 def _limits(most: Resource | None, applications: int) -> str:
     told = [str(most)] if most else []
-    return ", ".join([*told, f"{applications} applications"] if applications else told)
+    counted = "1 application" if applications == 1 else f"{applications} applications"
+    return ", ".join([*told, counted] if applications else told)
+
+
+def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
+    return tuple(
+        Detail(what, before.get(what, ""), after.get(what, ""))
+        for what in {**before, **after}
+        if before.get(what) != after.get(what)
+    )
+
+
+def _amounts(prefix: str, resources: Resource | None, applications: int) -> dict[str, str]:
+    told = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
+    return {**told, f"{prefix}applications": str(applications)} if applications else told
+
+
+def _pieces(spec: QueueSpec) -> dict[str, str]:
+    """Return everything that a queue is given, amount by amount."""
+    words = _words(spec)
+    given = {"": spec.quota, "template ": spec.template or Quota()}
+    told: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
+    for prefix, quota in given.items():
+        told |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
+        told |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
+    return told | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
 
 
 def _words(spec: QueueSpec) -> dict[str, str]:
     """Return what a queue is given, by the word for it; without what it is not given."""
     told = {
         "parent": "yes" if spec.is_parent else "",
+        # It stands in the way of the templates above.
+        "template": "empty" if spec.template == Quota() else "",
         **_quota_words("", spec.quota),
         **_quota_words("template ", spec.template or Quota()),
         "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PLAIN", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "traits_of"]
 
-#: Priorities are those of a signed 32-bit integer, as in Kubernetes.
-_HIGHEST: Final = 2**31 - 1
+#: Priorities are those of a signed 32-bit integer, as in Kubernetes: all below this, and its negative.
+_BOUND: Final = 2**31
 
 
 class AllocationState(StrEnum):
@@ -69,7 +69,7 @@ def traits_of(state: AllocationState, ask: Ask) -> Traits:
     _, _, _, placeholder, priority, preemptible = ask
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
-    if type(priority) is not int or not -_HIGHEST <= priority <= _HIGHEST:
+    if type(priority) is not int or not -_BOUND <= priority < _BOUND:
         raise RequestError("priority", priority, "expected a number of 32 bits")
     if type(preemptible) is not bool:
         raise RequestError("preemptible", preemptible, "expected True or False")

@@ -6,8 +6,9 @@ has seen all events knows what the books hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
@@ -48,6 +49,8 @@ class Submitted(NamedTuple):
     asked_queue: str
     tags: Mapping[str, str]
     gang_style: GangStyle
+    #: Whether it was listed where it had been placed before, by `Partition.adopt_application`.
+    is_adopted: bool = False
 
 
 class QuotaGiven(NamedTuple):
@@ -146,6 +149,9 @@ class Configured(NamedTuple):
         return changes_between(self.before, self.after)
 
 
+#: Where the name of an event begins a new word.
+_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
 Event: TypeAlias = (
     Submitted
     | QuotaGiven
@@ -179,7 +185,7 @@ class Subscriber(Protocol):
 
 def event_dict(event: Event) -> dict[str, Any]:
     """Return an event for JSON, with its kind as ``event``."""
-    told: dict[str, Any] = {"event": type(event).__name__.lower()}
+    told: dict[str, Any] = {"event": _CAPITAL.sub("_", type(event).__name__).lower()}
     if isinstance(event, Configured):
         return {**told, "changes": event.changes.to_dict()}
     return {**told, **{name: _plain(value) for name, value in event._asdict().items()}}

@@ -43,12 +43,15 @@ class LifeCycle:
         known = books.applications.get(submission.application_id)
         if known is not None:
             self._require_same(known, submission, gang_style)
+            self.give_quota(known.queue, quota)
             return Placement(known.queue.queue_path, (), creates=False)
-        self._require_open()
+        self._require_open(submission)
         placement = books.compiled.rules.place(submission, books.tree)
         if placement.queue_path is None:
             return placement
-        self._enter(submission, gang_style, books.tree.create(placement.queue_path), quota)
+        queue = books.tree.create(placement.queue_path)
+        self.give_quota(queue, quota)
+        self._enter(Application(submission, queue, gang_style))
         return placement
 
     def adopt(self, submission: Submission, gang_style: GangStyle, quota: Resource | None, group: str | None) -> None:
@@ -57,36 +60,41 @@ class LifeCycle:
         known = books.applications.get(submission.application_id)
         if known is not None:
             self._require_same(known, submission, gang_style)
+            self.give_quota(known.queue, quota)
             return
-        self._require_open()
+        self._require_open(submission)
         queue = books.tree.create(submission.queue)
         books.count(tuple(queue.quota.names))
-        self._enter(submission, gang_style, queue, quota, group)
+        self.give_quota(queue, quota)
+        application = Application(submission, queue, gang_style)
+        application.is_adopted, application.group = True, group
+        self._enter(application)
 
-    def _enter(
-        self,
-        submission: Submission,
-        gang_style: GangStyle,
-        queue: Queue,
-        quota: Resource | None,
-        group: str | None = "",
-    ) -> None:
-        books = self._books
+    def give_quota(self, queue: Queue, quota: Resource | None) -> None:
+        """Let a queue that the configuration does not name use *quota*; the latest one holds."""
         if quota is not None and not queue.managed and queue.annotated != quota:
-            books.annotate(queue, quota)
-        application = Application(submission, queue, gang_style, is_plain=not self._others and books.tell is None)
-        application.group = group
-        books.enter(application)
+            self._books.annotate(queue, quota)
+
+    def _enter(self, application: Application) -> None:
+        application.is_plain = not self._others and self._books.tell is None
+        self._books.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
-        if known.submission != submission or known.gang_style is not gang_style:
-            raise RequestError(
-                "application_id", submission.application_id, "the id stands for an application submitted otherwise"
-            )
+        before = known.submission
+        # The groups of the user are those of the first submission, whatever they are now.
+        same = before.user.name == submission.user.name
+        # What an adopted application was submitted with is not known: whoever submits it once more finds it.
+        if same and not known.is_adopted:
+            # Queue names are the same in any case; and the queue itself may be named where rules have found it.
+            asked = submission.queue.lower() in (before.queue.lower(), known.queue.queue_path)
+            same = asked and before.tags == submission.tags and known.gang_style is gang_style
+        if not same:
+            reason = "the id stands for an application submitted otherwise"
+            raise RequestError("application_id", submission.application_id, reason)
 
-    def _require_open(self) -> None:
+    def _require_open(self, submission: Submission) -> None:
         if self._books.closed:
-            raise RequestError("submission", "refused", "the partition is being removed")
+            raise RequestError("application_id", submission.application_id, "the partition is being removed")
 
     # Asking
 

@@ -31,7 +31,7 @@ class OtherModels:
             raise RequestError("models", models, "expected several quota models")
         self._models: Final[Sequence[QuotaModel]] = tuple(models)
         for position, model in enumerate(self._models):
-            if not isinstance(model, QuotaModel):
+            if isinstance(model, type) or not isinstance(model, QuotaModel):
                 raise RequestError("models", model, "expected something with check, charge and refund")
             if any(model is other for other in self._models[:position]):
                 raise RequestError("models", model, "the model is there twice")

@@ -129,7 +129,8 @@ class Partition(PartitionView):
             queue: the queue that is asked for, if any.
             tags: what rules and other quota models look at, for example the namespace.
             quota: the most that may be used in the queue, for one that the configuration does not name: the quota of a
-                namespace. It replaces what the queue had, and is not looked at for other queues.
+                namespace. It replaces what the queue had, also when a submission is repeated, and is not looked at for
+                other queues.
             gang_style: what becomes of the application if its gang is not complete in time: ``soft`` lets it go on,
                 ``hard`` lets it fail.
 
@@ -160,7 +161,8 @@ class Partition(PartitionView):
         """List an application where it was placed before: recovery after a restart.
 
         Placement rules and access lists are not asked, and a queue that is missing is created. Where it could not have
-        been, because a leaf stands there now, or something that is draining, it takes no more applications.
+        been, because a leaf stands there now, or something that is draining, it takes no more applications. Submitting
+        the application once more, in whatever way, is answered with where it is.
 
         Args:
             application_id: the application.
@@ -212,8 +214,8 @@ class Partition(PartitionView):
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Wait no longer for the gang of an application.
 
-        Placeholders that nothing has replaced have to go. If nothing at all has been replaced, an application of the
-        style ``hard`` fails; otherwise it goes on without them.
+        Placeholders that nothing has replaced have to go. An application of the style ``hard`` fails if it has nothing
+        but placeholders, and none has ever been replaced; otherwise it goes on without them.
 
         Returns:
             The allocations that have to be stopped and then released; they are counted until then.
@@ -279,7 +281,9 @@ class Partition(PartitionView):
             placeholder: whether it only keeps room for another that will `replace` it.
             priority: for other quota models that look at it.
             preemptible: as above.
-            evict: whether allocations that an other quota model gives up for this one are released, in all models.
+            evict: whether allocations that another quota model gives up for this one are released at once, in all
+                models. Where they take time to go, look at the evictions of a denial, `preempt` them, and ask again
+                when they are released.
 
         Returns:
             The decision; a denial names every limit in the way, and nothing has changed. The same allocation once more
@@ -323,7 +327,7 @@ class Partition(PartitionView):
             ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
             return self._admission.allocate(ask, evict=evict)
 
-    def allocate_all(self, asks: Iterable[Ask]) -> Decision:
+    def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
         """Grant several allocations together, or none of them: a gang.
 
         Each is a `ugm.Ask`, or a tuple of its parts. They may be of one application or of many; each is held to the
@@ -346,7 +350,7 @@ class Partition(PartitionView):
 
         Raises:
             RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
-                answered as before.
+                answered as before; what replaced what is not remembered, any allocation of that id and size answers.
         """
         with self._lock:
             return self._admission.replace(placeholder_id, allocation_id, usage)
@@ -415,7 +419,22 @@ class Partition(PartitionView):
         with self._lock:
             return self._admission.adopt(ask)
 
-    # The cluster
+    # Queues and the cluster
+
+    def give_quota(self, queue_path: str, quota: Resource) -> None:
+        """Let a queue that the configuration does not name use *quota*: the quota of a namespace that has changed.
+
+        Raises:
+            RequestError: there is no such queue, the configuration names it, or the quota is none.
+        """
+        most = amounts_of("quota", quota)
+        if most is None:
+            raise RequestError("quota", quota, "expected a Resource that names something")
+        with self._lock:
+            queue = self._queue(queue_path)
+            if queue.managed:
+                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
+            self._life.give_quota(queue, most)
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node: the root may use that much more.
@@ -473,7 +492,8 @@ class Partition(PartitionView):
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
 
-        What happened to usage since the plan was made does not matter; the changes are the planned ones.
+        What happened to usage since the plan was made does not matter; the changes are the planned ones. A plan that is
+        in force already changes nothing.
 
         Raises:
             RequestError: another configuration has been put in force since the plan was made, or it was made for
@@ -482,8 +502,10 @@ class Partition(PartitionView):
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
         with self._lock:
+            if plan.compiled is self._books.compiled:
+                return
             if plan.base is not self._books.compiled:
-                raise RequestError("plan", str(plan.changes), "the plan was made for another configuration")
+                raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
             self._books.swap(plan.compiled)
 
     def configure(self, config: PartitionSettings | None) -> None:
@@ -501,7 +523,7 @@ class Partition(PartitionView):
 
     # The truth
 
-    def audit(self, running: Iterable[Running]) -> AuditReport:
+    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
         """Compare the ledger with everything that really runs, and only report.
 
         Each is a `ugm.Running`, or a tuple of its parts.
@@ -531,7 +553,7 @@ class Partition(PartitionView):
             return reconcile(self._books, self._admission, report)
 
 
-def _asks(asks: Iterable[Ask]) -> list[Ask]:
+def _asks(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
     try:
         return [Ask(*ask) for ask in asks]
     except TypeError as error:

@@ -64,7 +64,7 @@ class Plan(NamedTuple):
                 parts.append("\n".join([heading, *(f"  {item}" for item in items)]))
         still = len(self.over) - len(self.newly_over)
         if still:
-            parts.append(f"over already: {still} limits")
+            parts.append(f"over already: {still} limit{'s' if still > 1 else ''}")
         return "\n".join(parts)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import name_of, row_of, user_of
+from ugm.arguments import count_of, name_of, row_of, user_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.hierarchy import fits
@@ -15,7 +15,7 @@ from ugm.identity import UserGroup, canonical_path
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
-from ugm.partition.entry import Allocation
+from ugm.partition.entry import Allocation, Ask
 from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
 from ugm.partition.survey import Survey, effective, room
@@ -40,34 +40,38 @@ class PartitionView(Survey):
 
     # What would be
 
-    def check(self, application_id: str, usage: Resource) -> Decision:
+    def check(self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
         """Return what `Partition.allocate` would answer now to one more allocation of an application.
 
-        Another thread may be granted the room in between; only `allocate` itself is binding.
+        Another thread may be granted the room in between; only `Partition.allocate` itself is binding.
 
         Raises:
-            RequestError: there is no such application, it is failing, or the usage is none.
+            RequestError: there is no such application, it is failing, or an argument cannot be used.
         """
         force = self._in_force
         with force.lock:
             application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and application.is_plain:
+            if application is not None and application.is_plain and priority == 0 and preemptible is True:
                 holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
                 if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
                     return ALLOWED
-            return self._admission.check(application_id, usage)
+            return self._admission.check(Ask("", application_id, usage, priority=priority, preemptible=preemptible))
 
-    def explain(self, application_id: str, usage: Resource, *, most: int = 3) -> Explanation:
+    def explain(
+        self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+    ) -> Explanation:
         """Return what `check` does, and for every limit in the way the *most* largest holders of what is missing.
 
         Takes time in the number of applications that are charged to those limits, of which only a copy is made under
         the lock: what the holders are said to hold may be of a moment later than the decision.
 
         Raises:
-            RequestError: as for `check`.
+            RequestError: as for `check`, or *most* is no count.
         """
+        count_of("most", most)
         with self._lock:
-            decision = self._admission.check(application_id, usage)
+            ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
+            decision = self._admission.check(ask)
             holdings = charged(self._books, decision)
         return explain(decision, holdings, most)
 
@@ -77,7 +81,8 @@ class PartitionView(Survey):
         Users, groups, queues and the size of the cluster count, other quota models do not.
 
         Returns:
-            None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
+            None where nothing limits resources. An amount is negative where a limit was lowered below the usage. Once
+            the cluster has nodes, a resource that is not named and that no node offers is not to be had.
 
         Raises:
             RequestError: there is no such application.

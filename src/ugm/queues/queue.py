@@ -174,10 +174,15 @@ class Queue:
         """Return the limit of the counter; None if there is nothing to count for."""
         most, applications, guaranteed = self.quota
         if self.parent is None:
-            return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
+            return self.cluster_limit(cluster)
         if most is None and guaranteed is None and not applications:
             return None
         return Limit(most or Resource(), applications, place=self.queue_path)
+
+    def cluster_limit(self, cluster: Resource | None) -> Limit:
+        """Return the limit of the root in a cluster of a size; None for a size that nobody knows."""
+        applications = self.quota.max_applications
+        return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
 
     def _counted(self, node: Node[Queue]) -> Node[Queue]:
         """Charge to a new counter all that runs below."""

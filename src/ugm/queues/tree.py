@@ -119,21 +119,19 @@ class QueueTree:
             else:
                 queue.spec, queue.managed, queue.has_left, queue.annotated = spec, True, False, None
         for queue in list(self.root.below()):
-            if queue.queue_path not in specs.by_path:
-                self._release(queue)
+            if queue.parent is not None and queue.queue_path not in specs.by_path:
+                self._release(queue, queue.parent)
+        # Parents are looked at before their children, and go with the last of them.
         for queue in list(self.queues.values()):
-            if queue.queue_path in self.queues:
-                self.prune(queue)
+            self.prune(queue)
         self.connect(layout)
 
-    def _release(self, queue: Queue) -> None:
+    def _release(self, queue: Queue, parent: Queue) -> None:
         """Make a queue one that the configuration does not name. Its parent has been looked at before."""
-        if queue.parent is None:
-            return
         queue.has_left = queue.has_left or queue.managed
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
-            queue.spec = queue.spec._replace(quota=queue.parent.template)
+            queue.spec = queue.spec._replace(quota=parent.template)
 
     def connect(self, layout: Layout) -> None:
         """Bring all counters in line with a layout, and with the size of the cluster."""
@@ -143,10 +141,8 @@ class QueueTree:
     def resize(self, cluster: Resource) -> None:
         """Let the root use *cluster*, all of whose resources the layout counts; as cheap as one counter."""
         self.cluster = cluster
-        root = self.root
-        limit = root.limit(cluster)
-        if root.node is not None and limit is not None:
-            root.node.replace_limit(limit)
+        for node in self.root.chain:
+            node.replace_limit(self.root.cluster_limit(cluster))
 
     # Reading
 

@@ -210,10 +210,7 @@ def _page() -> _Endpoint:
     folder = StaticFiles(directory=str(files("ugm.server") / "page"), html=True)
 
     async def endpoint(request: Request) -> Response:
-        try:
-            return await folder.get_response(folder.get_path(request.scope), request.scope)
-        except ValueError:
-            raise HTTPException(404) from None
+        return await folder.get_response(folder.get_path(request.scope), request.scope)
 
     return endpoint
 

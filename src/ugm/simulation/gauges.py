@@ -1,7 +1,7 @@
 """How far each limit is used during a replay, and which held jobs stand in front of it.
 
-The manager decides; nothing here grants anything. A *gauge* follows one limit on one resource, or on running
-applications, of one user or group at one queue. It serves the report (how near the usage came to the limit), and it
+The partition decides; nothing here grants anything. A *gauge* follows one limit on one resource, or on running
+applications, of one user, group or queue. It serves the report (how near the usage came to the limit), and it
 tells the replay when to ask again: a held job cannot start before the limit that stands against it has room.
 
 Gauges of the same configured limit, such as a user wildcard that holds for each user alone, share one `Rule`.
@@ -15,13 +15,17 @@ from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.identity import UserGroup
+from ugm.partition import Partition
 from ugm.resources import Resource
 from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.report import Hit, LimitFigures
 from ugm.simulation.workload import Job
-from ugm.tracking import EffectiveLimit, Manager
+from ugm.tracking import EffectiveLimit
 
 __all__ = ["Gauge", "Gauges", "Kind", "Rule"]
+
+#: The application that is asked what would hold for it.
+_ANYBODY: Final = "anybody"
 
 
 class _RuleKey(NamedTuple):
@@ -78,7 +82,7 @@ class Rule:
 
 @final
 class Gauge:
-    """The usage of one user or group under one limit.
+    """The usage of one user, group or queue under one limit.
 
     Invariant, outside of a round of retries: the gauge has no room for any kind that is waiting for it.
     """
@@ -86,7 +90,7 @@ class Gauge:
     __slots__ = ("limit", "name", "peak", "rule", "used", "waiting")
 
     rule: Rule
-    #: Whose usage it is: the user or group, ``*`` for the group wildcard.
+    #: Whose usage it is: the user, group or queue, ``*`` for the group wildcard.
     name: str
     limit: int
     used: int
@@ -119,7 +123,7 @@ class Kind:
 
     __slots__ = ("__weakref__", "gauges", "held", "last_booked", "never", "queue_path", "usage", "user", "watched")
 
-    #: Every gauge that the usage counts on and the amount that it takes there: the user's, leaf to root, the group's.
+    #: Every gauge that the usage counts on and the amount that it takes there: the user's, the group's, the queue's.
     gauges: tuple[tuple[Gauge, int], ...]
     #: With the order of their arrival, which is first come first served.
     held: deque[tuple[int, Job]]
@@ -167,43 +171,51 @@ class Gauges:
     """All gauges and rules of one replay, made as jobs meet them.
 
     Args:
-        manager: asked which limits there are, never for usage.
+        partition: asked which limits there are, never for usage: one of its own, in which nothing ever runs.
     """
 
-    __slots__ = ("_gauges", "_limits", "_manager", "rules")
+    __slots__ = ("_gauges", "_limits", "_partition", "rules")
 
     #: In the order in which jobs met them.
     rules: dict[_RuleKey, Rule]
 
-    def __init__(self, manager: Manager) -> None:
-        self._manager: Final = manager
+    def __init__(self, partition: Partition) -> None:
+        self._partition: Final = partition
         self._gauges: dict[tuple[str, str, str, str | None], Gauge] = {}
-        #: What the manager said, by queue path and user: limits do not change during a replay.
+        #: What the partition said, by queue path and user: limits do not change during a replay.
         self._limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = {}
         self.rules = {}
 
     def of(self, violation: Violation) -> Gauge:
         """Return the gauge of a limit that a job has met."""
-        return self._gauges[violation.kind, violation.name, violation.queue_path, violation.resource]
+        # What no node of the cluster offers is no limit that anybody sets; it is met all the same.
+        return self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
 
-    def for_job(self, job: Job) -> list[tuple[Gauge, int]]:
-        """Return every gauge that a job counts on, with the amount."""
-        where = (job.queue_path, job.user)
+    def for_job(self, queue_path: str, user: UserGroup, usage: Resource) -> list[tuple[Gauge, int]]:
+        """Return every gauge that a job in a queue counts on, with the amount."""
+        where = (queue_path, user)
         if (limits := self._limits.get(where)) is None:
-            limits = self._limits[where] = self._manager.effective_limits(job.user, job.queue_path)
+            limits = self._limits[where] = self._limits_of(user, queue_path)
         return [
-            (self._gauge(limit, resource, most), 1 if resource is None else job.usage[resource])
+            (self._gauge(limit, limit.place, resource, most), 1 if resource is None else usage[resource])
             for limit in limits
             for resource, most in _amounts(limit)
-            if resource is None or job.usage.get(resource)
+            if resource is None or usage.get(resource)
         ]
 
-    def _gauge(self, limit: EffectiveLimit, resource: str | None, most: int) -> Gauge:
-        place = (limit.kind, limit.name, limit.queue_path, resource)
-        if (gauge := self._gauges.get(place)) is None:
+    def _limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
+        """Return all limits for a user in a queue, which is made for the occasion if there is none."""
+        self._partition.adopt_application(_ANYBODY, user, queue_path)
+        limits = self._partition.effective_limits(_ANYBODY)
+        self._partition.remove(_ANYBODY)
+        return limits
+
+    def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
+        whose = (limit.kind, limit.name, limit.queue_path, resource)
+        if (gauge := self._gauges.get(whose)) is None:
             key = _RuleKey(limit.kind, limit.queue_path, limit.limit_name, resource)
-            rule = self.rules.setdefault(key, Rule(key, limit.place, most))
-            gauge = self._gauges[place] = Gauge(rule, limit.name)
+            rule = self.rules.setdefault(key, Rule(key, place, most))
+            gauge = self._gauges[whose] = Gauge(rule, limit.name)
             rule.gauges.append(gauge)
         return gauge
 

@@ -1,4 +1,4 @@
-"""What the numbers of a workload log become: queue path, user, group and resources of a job.
+"""What the numbers of a workload log become: queue, user, group and resources of a job.
 
 A log knows users, groups and sites by number. A number becomes a name by a prefix, so that user 12 of the log is
 ``user12`` in the limits. What the log leaves unknown is filled in here and nowhere else.
@@ -45,13 +45,14 @@ class JobMapping:
 
     >>> record = SwfRecord(7, 0, -1, 60, 4, -1, -1, -1, 90, 524288, 1, 12, 3, -1, -1, 40, -1, -1)
     >>> job, = JobMapping().jobs([record])
-    >>> print(job.queue_path, job.user.name, job.user.groups, job.usage)
+    >>> print(job.queue, job.user.name, job.user.groups, job.usage)
     root.site40 user12 ('group3',) memory 2Gi, vcore 4
     """
 
-    #: The fields that name the queue levels below the root, from the top. Levels unknown to the log are left out.
+    #: The fields that name the levels of the queue that is asked for, below the root, from the top. Levels unknown to
+    #: the log are left out.
     queue_levels: tuple[NameField, ...] = ("partition", "queue")
-    #: The queue below the root of jobs with no level left.
+    #: The queue below the root that jobs with no level left ask for; empty if they ask for none.
     default_queue: str = "default"
     #: Prefixes other than those of `DEFAULT_PREFIXES`.
     prefixes: Mapping[NameField, str] = field(default_factory=dict)
@@ -81,25 +82,27 @@ class JobMapping:
             RequestError: a prefix makes a name that no queue or user can have.
         """
         # A log has few users and places, and often few sizes: equal values are made once and shared.
-        user_of, path_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue_path)
+        user_of, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
         usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
         for record in records:
-            path = path_of(*[getattr(record, level) for level in self.queue_levels])
+            queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
             user = user_of(record.user, record.group)
             usage = usage_of(*self._size(record))
-            yield Job(record.number, record.submit_time, max(record.run_time, 0), path, user, usage)
+            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage)
 
     def _user(self, user: int, group: int) -> UserGroup:
         name = self.unknown_user if user == UNKNOWN else self._name("user", user)
         groups = () if group == UNKNOWN else (self._name("group", group),)
         return UserGroup(name, groups)
 
-    def _queue_path(self, *numbers: int) -> str:
+    def _queue(self, *numbers: int) -> str:
         known = [
             self._name(level, number)
             for level, number in zip(self.queue_levels, numbers, strict=True)
             if number != UNKNOWN
         ]
+        if not known and not self.default_queue:
+            return ""
         return canonical_path(".".join([ROOT, *(known or [self.default_queue])]))
 
     def _name(self, level: NameField, number: int) -> str:

@@ -1,17 +1,19 @@
 """The replay: what would a configuration have done to a workload?
 
-Time is virtual. Nothing limits a job but the limits of the configuration, as if the machines were without end: what the
-report calls waiting is what the limits add.
+Time is virtual. Nothing limits a job but the partition: its placement rules, the quotas of its queues, the limits of
+its users and groups, and the size of the cluster where one is given; otherwise it is as if the machines were without
+end. What the report calls waiting is what these add.
 
 The rule that decides which job starts when:
 
-- A job is asked for when it is submitted. If it is denied it is held; if it can never fit it is rejected.
+- A job is placed and asked for when it is submitted. If it is denied it is held; if it can never fit, or no placement
+  rule finds a queue for it, it is rejected.
 - When jobs end, everything that ends at that second is given back first. Then the held jobs are asked for again in the
   order of their submission, and each that fits starts. So within a queue it is first come first served, but a job that
   does not fit is skipped and does not keep later ones back; between queues, too, the oldest job goes first.
 - Jobs submitted at the same second as others end come after both.
 
-The manager is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate,
+The partition is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate,
 and a denied kind waits at one limit that stands against it until that very limit has room. A round of retries therefore
 costs the jobs that start and the kinds that find another limit in their way, not the jobs that are held. The outcome is
 that of asking for every held job each time.
@@ -27,13 +29,12 @@ from weakref import WeakValueDictionary
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup
+from ugm.partition import Partition, PartitionSettings
 from ugm.resources import Resource
 from ugm.simulation.gauges import Gauge, Gauges, Kind
 from ugm.simulation.report import Report
 from ugm.simulation.tally import Tally
 from ugm.simulation.workload import Job
-from ugm.tracking import Manager
-from ugm.tracking.limits import PartitionLimits
 
 __all__ = ["Progress", "simulate"]
 
@@ -51,21 +52,24 @@ class Progress(NamedTuple):
 
 def simulate(
     jobs: Iterable[Job],
-    partition: PartitionLimits | None,
+    config: PartitionSettings,
     *,
+    cluster: Resource | None = None,
     group_limits: Literal["always", "unless-user-limited"] = "always",
     until: int | None = None,
     observer: Callable[[Progress], None] | None = None,
 ) -> Report:
-    """Replay a workload under the limits of a partition.
+    """Replay a workload in a partition.
 
     Memory grows with the jobs that are held or running, by a few bytes for each job that started, by about 1.2 kB for
-    each distinct user, and by about 3 kB for each distinct kind of jobs (queue, user and size) that is rejected.
+    each distinct user, with the limits and quotas that jobs met, and by about 3 kB for each distinct kind of jobs
+    (queue, user and size) that is rejected.
 
     Args:
         jobs: in the order of their submission; read one by one.
-        partition: the limits; None for none.
-        group_limits: as for `ugm.Manager`.
+        config: the partition of a configuration.
+        cluster: what the cluster offers; without it, its size limits nothing.
+        group_limits: as for `ugm.Partition`.
         until: stop the clock after this second; None to go on until the last job has ended.
         observer: called after each submission and each round of completions, to show progress.
 
@@ -75,14 +79,17 @@ def simulate(
     Raises:
         RequestError: a job is submitted before the one that precedes it, or has the number of one that has not ended.
 
+    >>> from ugm import parse_config
     >>> from ugm.simulation import Job
-    >>> short = Job(1, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000))
-    >>> simulate([short], None).waiting
-    Waiting(jobs=1, delayed=0, total=0, p95=0, max=0)
+    >>> config = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {vcore: 1}}}]}]")
+    >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
+    >>> simulate(jobs, config.partition()).waiting
+    Waiting(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
-    # Who is charged where does not depend on who is held to it, so the gauges ask a manager that enforces everything.
-    gauges = Gauges(Manager(partition))
-    replay = _Replay(Manager(partition, group_limits=group_limits), gauges, observer or _ignore)
+    # Who is charged where does not depend on who is held to it, so the gauges ask a partition that enforces everything.
+    gauges = Gauges(Partition(config, cluster=cluster))
+    partition = Partition(config, cluster=cluster, group_limits=group_limits)
+    replay = _Replay(partition, gauges, observer or _ignore)
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
@@ -106,8 +113,8 @@ def _nominate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
 class _Replay:
     """The state of one replay."""
 
-    def __init__(self, manager: Manager, gauges: Gauges, observer: Callable[[Progress], None]) -> None:
-        self._manager: Final = manager
+    def __init__(self, partition: Partition, gauges: Gauges, observer: Callable[[Progress], None]) -> None:
+        self._partition: Final = partition
         self._observer: Final = observer
         self._gauges: Final = gauges
         self._tally: Final = Tally()
@@ -133,7 +140,15 @@ class _Replay:
         if job.number in self._alive:
             raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
         self._tally.read += 1
-        kind = self._kind_of(job)
+        placement = self._partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
+        if placement.queue_path is None:
+            self._tally.misplace(job, placement)
+        else:
+            self._start_or_hold(self._kind_of(placement.queue_path, job), job)
+        self._observe()
+
+    def _start_or_hold(self, kind: Kind, job: Job) -> None:
+        """Start, hold or reject a job that has been placed."""
         if kind.never:
             self._reject(kind, job)
         elif kind.held:
@@ -145,18 +160,17 @@ class _Replay:
         else:
             kind.never = tuple(violation for violation in decision.violations if not violation.can_wait)
             self._reject(kind, job)
-        self._observe()
 
-    def _kind_of(self, job: Job) -> Kind:
-        key = (job.queue_path, job.user, job.usage)
+    def _kind_of(self, queue_path: str, job: Job) -> Kind:
+        key = (queue_path, job.user, job.usage)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(*key, self._gauges.for_job(job))
+            kind = self._kinds[key] = Kind(*key, self._gauges.for_job(*key))
         return kind
 
     def _ask(self, kind: Kind, job: Job) -> Decision:
         self._decisions += 1
-        return self._manager.increase(kind.queue_path, job.application_id, kind.usage, kind.user)
+        return self._partition.allocate(job.application_id, job.application_id, kind.usage)
 
     def _start(self, kind: Kind, job: Job) -> None:
         kind.charge()
@@ -175,6 +189,7 @@ class _Replay:
         self._tally.most_held = max(self._tally.most_held, self._held)
 
     def _reject(self, kind: Kind, job: Job) -> None:
+        self._partition.remove(job.application_id)
         self._tally.reject(kind, job)
         for violation in kind.never:
             self._gauges.of(violation).rule.rejected += 1
@@ -197,9 +212,7 @@ class _Replay:
         relieved: dict[Gauge, None] = {}
         while self._running and self._running[0][0] == self._now:
             _, _, kind, job = heappop(self._running)
-            self._manager.decrease_tracked_resource(
-                kind.queue_path, job.application_id, kind.usage, kind.user, remove_app=True
-            )
+            self._partition.remove(job.application_id)
             self._alive.remove(job.number)
             kind.refund()
             relieved.update((gauge, None) for gauge, _ in kind.gauges if gauge.waiting)
@@ -245,7 +258,7 @@ class _Replay:
             kind.book(self._now)
 
     def report(self) -> Report:
-        """Check the manager and return the figures."""
+        """Check the partition and return the figures."""
         return self._tally.report(
             held=self._held,
             decisions=self._decisions,
@@ -256,7 +269,7 @@ class _Replay:
 
     def _verify(self) -> tuple[str, ...]:
         try:
-            self._manager.verify()
+            self._partition.verify()
         except InvariantError as error:
             return error.findings
         return ()

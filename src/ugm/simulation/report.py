@@ -74,19 +74,21 @@ class LimitFigures:
     up to all the waiting there was.
     """
 
+    #: Whether users, a group or the queue itself is limited: a `ugm.TrackingType`.
     kind: str
+    #: Resources of the queue ``root`` are those of the cluster.
     queue_path: str
-    #: The user or group that the limit is for, or ``*``.
+    #: The user or group that the limit is for, or ``*``; empty for a queue.
     limit_name: str
     #: None for the number of running applications.
     resource: str | None
-    #: The entry that sets it, for example ``root.prod limits[2]``.
+    #: The entry that sets it, for example ``root.prod limits[2]``; the path for a queue.
     place: str
     limit: int
-    #: The highest usage of any one user or group that the limit holds for, and whose it was.
+    #: The highest usage of any one user, group or queue that the limit holds for, and whose it was.
     peak: int
     peak_name: str
-    #: For how many users or groups the limit held.
+    #: For how many users, groups or queues the limit held.
     names: int
     held_jobs: int
     held_seconds: int
@@ -106,9 +108,11 @@ class Rejection:
     """Equal jobs that can never start under the configuration, and why."""
 
     user: str
+    #: Where they were placed. Where no placement rule found a queue: what they asked for, empty for none.
     queue_path: str
-    usage: Resource
-    #: The limits that they exceed by themselves.
+    #: None for jobs of any size, where no placement rule found a queue.
+    usage: Resource | None
+    #: The limits that they exceed by themselves, or what every placement rule said.
     reason: str
     jobs: int
     #: The number of the first of them in the workload.
@@ -119,7 +123,7 @@ class Rejection:
         return {
             "user": self.user,
             "queue_path": self.queue_path,
-            "usage": dict(self.usage),
+            "usage": None if self.usage is None else dict(self.usage),
             "reason": self.reason,
             "jobs": self.jobs,
             "first_job": self.first_job,
@@ -138,7 +142,7 @@ class Report:
     held: int
     #: The most jobs that were held at one time.
     most_held: int
-    #: Requests that the manager answered.
+    #: Requests that the partition answered.
     decisions: int
     #: The second at which the replay ended.
     end_time: int
@@ -150,12 +154,12 @@ class Report:
     limits: tuple[LimitFigures, ...]
     #: Those that concern most jobs first.
     rejections: tuple[Rejection, ...]
-    #: What the self-check of the manager found at the end; empty when all is well.
+    #: What the self-check of the partition found at the end; empty when all is well.
     findings: tuple[str, ...]
 
     @property
     def is_clean(self) -> bool:
-        """Whether the self-check of the manager found nothing."""
+        """Whether the self-check of the partition found nothing."""
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:

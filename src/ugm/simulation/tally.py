@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, final
 
+from ugm.queues import Placement
 from ugm.simulation.gauges import Kind, Rule
 from ugm.simulation.report import LimitFigures, Rejection, Report, Waiting
 from ugm.simulation.workload import Job
@@ -23,7 +24,7 @@ def _waits() -> array[int]:
 class Tally:
     """Counts and waiting times of one replay."""
 
-    __slots__ = ("_all", "_groups", "_rejections", "_users", "most_held", "read", "rejected")
+    __slots__ = ("_all", "_groups", "_misplaced", "_rejections", "_users", "most_held", "read", "rejected")
 
     read: int
     most_held: int
@@ -36,6 +37,8 @@ class Tally:
         self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
         #: Kind to the number of the first of its jobs, and their count.
         self._rejections: Final[dict[Kind, tuple[int, int]]] = {}
+        #: User, queue asked for and reason to the number of the first job that was not placed, and their count.
+        self._misplaced: Final[dict[tuple[str, str, str], tuple[int, int]]] = {}
 
     @property
     def started(self) -> int:
@@ -54,6 +57,13 @@ class Tally:
         self.rejected += 1
         first, count = self._rejections.get(kind, (job.number, 0))
         self._rejections[kind] = first, count + 1
+
+    def misplace(self, job: Job, placement: Placement) -> None:
+        """Count a job for which no placement rule found a queue."""
+        self.rejected += 1
+        key = job.user.name, job.queue, f"no queue: {'; '.join(map(str, placement.trials))}"
+        first, count = self._misplaced.get(key, (job.number, 0))
+        self._misplaced[key] = first, count + 1
 
     def report(
         self, *, held: int, decisions: int, end_time: int, rules: Iterable[Rule], findings: tuple[str, ...]
@@ -79,6 +89,10 @@ class Tally:
         figures = [
             Rejection(kind.user.name, kind.queue_path, kind.usage, "; ".join(map(str, kind.never)), count, first)
             for kind, (first, count) in self._rejections.items()
+        ]
+        figures += [
+            Rejection(user, queue, None, reason, count, first)
+            for (user, queue, reason), (first, count) in self._misplaced.items()
         ]
         return tuple(sorted(figures, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
 

@@ -1,11 +1,12 @@
-"""What is replayed: jobs, each with when it comes, how long it runs, who sends it, where, and what it takes.
+"""What is replayed: jobs, each with when it comes, how long it runs, who sends it, where to, and what it takes.
 
 A job knows nothing of the log it was read from. A workload is any iterable of jobs in the order of their submission.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from ugm.errors import RequestError, UgmError, printable
@@ -54,9 +55,12 @@ class Job:
     submit_time: int
     #: In seconds. A job of 0 seconds starts and ends at one instant, if its usage fits.
     run_time: int
-    queue_path: str
+    #: The queue that is asked for, empty for none; placement decides.
+    queue: str
     user: UserGroup
     usage: Resource
+    #: What placement rules look at, for example the namespace.
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.submit_time < 0:
@@ -69,7 +73,7 @@ class Job:
 
     @property
     def application_id(self) -> str:
-        """The application that the job is to the limits.
+        """The application that the job is to the partition, and its one allocation.
 
         >>> Job(17, 0, 60, "root.a", UserGroup("sue"), Resource()).application_id
         'job-17'

@@ -7,6 +7,8 @@ package.
 - `ugm.testing.invariants` holds what is true of every tracker at every moment, as functions that raise.
 - `ugm.testing.model` answers every question about limits by going through a list of grants: slow, and easy to believe.
 - `ugm.testing.machine` drives a tracker and the model side by side.
+- `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a whole `ugm.Partition`, with its
+  queues, its placement, its ledger and other quota models; `ugm.testing.partition_strategies` draws what goes into one.
 
 A test of one's own scheduler may be as short as this:
 
@@ -19,13 +21,22 @@ True
 {'memory': 4}
 """
 
-from ugm.testing.invariants import check_never_above, check_sums, exposed, verify_all
+from ugm.testing.invariants import check_never_above, check_sums, exposed, exposed_partition, verify_all
 from ugm.testing.machine import TrackerMachine
 from ugm.testing.model import Grant, InForce, Model, Place
+from ugm.testing.partition_facts import PartitionFacts, Submitted
+from ugm.testing.partition_machine import PartitionMachine
+from ugm.testing.partition_model import PartitionModel
+from ugm.testing.partition_strategies import asks, full_partitions, placement_rules, quotas
+from ugm.testing.queue_model import Allowed, MadeQueue, QueueModel
 from ugm.testing.strategies import (
+    AmountsSpec,
+    FilterSpec,
     LimitSpec,
     PartitionSpec,
     QueueSpec,
+    RuleSpec,
+    TemplateSpec,
     limits,
     partitions,
     queue_paths,
@@ -37,20 +48,36 @@ from ugm.testing.strategies import (
 )
 
 __all__ = [
+    "Allowed",
+    "AmountsSpec",
+    "FilterSpec",
     "Grant",
     "InForce",
     "LimitSpec",
+    "MadeQueue",
     "Model",
+    "PartitionFacts",
+    "PartitionMachine",
+    "PartitionModel",
     "PartitionSpec",
     "Place",
+    "QueueModel",
     "QueueSpec",
+    "RuleSpec",
+    "Submitted",
+    "TemplateSpec",
     "TrackerMachine",
+    "asks",
     "check_never_above",
     "check_sums",
     "exposed",
+    "exposed_partition",
+    "full_partitions",
     "limits",
     "partitions",
+    "placement_rules",
     "queue_paths",
+    "quotas",
     "request_streams",
     "requests",
     "resource_names",

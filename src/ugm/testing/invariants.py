@@ -13,13 +13,14 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from ugm import (
     GroupUsage,
     InvariantError,
     Manager,
+    PartitionView,
     QueueUsage,
     Resource,
     Tracker,
@@ -28,7 +29,7 @@ from ugm import (
     UserUsage,
 )
 
-__all__ = ["check_never_above", "check_sums", "exposed", "verify_all"]
+__all__ = ["check_never_above", "check_sums", "exposed", "exposed_partition", "verify_all"]
 
 _BOTH: Final = frozenset((TrackingType.USER, TrackingType.GROUP))
 
@@ -39,20 +40,46 @@ def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
     Returns:
         ``users`` and ``groups`` by name; in each, ``queues`` by path.
     """
+    return {"users": _users(tracker.get_users_resources()), "groups": _groups(tracker.get_groups_resources())}
+
+
+def _users(users: Iterable[UserUsage]) -> dict[str, Any]:
+    return {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users}
+
+
+def _groups(groups: Iterable[GroupUsage]) -> dict[str, Any]:
     return {
-        "users": {
-            user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)}
-            for user in tracker.get_users_resources()
-        },
-        "groups": {
-            group.group_name: {
-                "users": list(group.users),
-                "applications": list(group.applications),
-                "queues": _by_path(group.queues),
-            }
-            for group in tracker.get_groups_resources()
-        },
+        group.group_name: {
+            "users": list(group.users),
+            "applications": list(group.applications),
+            "queues": _by_path(group.queues),
+        }
+        for group in groups
     }
+
+
+def exposed_partition(partition: PartitionView) -> dict[str, Any]:
+    """Return everything that a partition shows as plain values, for comparing one moment with another.
+
+    Returns:
+        ``users`` and ``groups`` as in `exposed`; ``queues``, ``applications`` and ``allocations`` sorted by path or id;
+        ``nodes`` by name; and ``over``, the limits that are exceeded.
+    """
+    root = partition.queue()
+    queues = [] if root is None else [queue._asdict() for queue in root.walk()]
+    return {
+        "users": _users(partition.users()),
+        "groups": _groups(partition.groups()),
+        "queues": sorted(({**queue, "children": len(queue["children"])} for queue in queues), key=_path),
+        "applications": list(partition.applications()),
+        "allocations": list(partition.allocations()),
+        "nodes": partition.nodes(),
+        "over": sorted(partition.over_limit(), key=repr),
+    }
+
+
+def _path(queue: dict[str, Any]) -> str:
+    return str(queue["queue_path"])
 
 
 def _by_path(root: QueueUsage) -> dict[str, dict[str, Any]]:

@@ -52,7 +52,7 @@ from ugm.testing.strategies import (
     users,
 )
 
-__all__ = ["TrackerMachine"]
+__all__ = ["TrackerMachine", "by_place"]
 
 #: Stands for a request made before until there is one.
 _NOTHING = Request(ROOT, f"{USERS[0]}-1", Resource(), UserGroup(USERS[0]))
@@ -85,7 +85,7 @@ def _something_runs(machine: TrackerMachine) -> bool:
     return bool(machine.model.grants)
 
 
-def _by_place(violations: tuple[Violation, ...]) -> list[tuple[Place, list[Violation]]]:
+def by_place(violations: tuple[Violation, ...]) -> list[tuple[Place, list[Violation]]]:
     """Return violations place by place; several at one place have no order."""
     places = groupby(violations, key=lambda told: Place(told.kind, told.name, told.queue_path))
     return [(place, sorted(told, key=repr)) for place, told in places]
@@ -205,7 +205,7 @@ class TrackerMachine(RuleBasedStateMachine):
         """A denial names every limit in the way, the user's before the group's, each leaf to root."""
         self.made.append(request)
         decision = self.more.increase(*request)
-        _agree(_by_place(decision.violations), _by_place(self.model.increase(*request)), "increase")
+        _agree(by_place(decision.violations), by_place(self.model.increase(*request)), "increase")
 
     @precondition(_has("check"))
     @rule(request=_REQUESTS)
@@ -213,7 +213,7 @@ class TrackerMachine(RuleBasedStateMachine):
         """Asking tells what an increase would answer, and changes nothing."""
         with self.nothing_changes():
             decision = self.more.check(*request)
-        _agree(_by_place(decision.violations), _by_place(self.model.check(*request)), "check")
+        _agree(by_place(decision.violations), by_place(self.model.check(*request)), "check")
 
     @precondition(_has("headroom"))
     @rule(request=_REQUESTS)
@@ -256,7 +256,7 @@ class TrackerMachine(RuleBasedStateMachine):
         placeholder = Resource({name: data.draw(st.integers(0, most)) for name, most in held.items()})
         request = (path, application_id, placeholder, real, UserGroup(name))
         decision = self.more.replace(*request)
-        _agree(_by_place(decision.violations), _by_place(self.model.replace(*request)), "replace")
+        _agree(by_place(decision.violations), by_place(self.model.replace(*request)), "replace")
 
     @precondition(_has("increase_all"))
     @rule(gang=_GANGS)

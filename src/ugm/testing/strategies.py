@@ -35,9 +35,13 @@ __all__ = [
     "GROUPS",
     "RESOURCES",
     "USERS",
+    "AmountsSpec",
+    "FilterSpec",
     "LimitSpec",
     "PartitionSpec",
     "QueueSpec",
+    "RuleSpec",
+    "TemplateSpec",
     "limits",
     "partitions",
     "queue_paths",
@@ -87,20 +91,72 @@ class LimitSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
+class AmountsSpec:
+    """What a queue may use, and what it is guaranteed; None for no limit, and for no guarantee."""
+
+    max: Resource | None = None
+    guaranteed: Resource | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TemplateSpec:
+    """What queues get that placement creates."""
+
+    resources: AmountsSpec = AmountsSpec()
+    max_applications: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class QueueSpec:
-    """A queue with its limits and the queues below it."""
+    """A queue with its limits and the queues below it; all that follows matters to a `ugm.Partition` alone."""
 
     name: str
     limits: tuple[LimitSpec, ...] = ()
     queues: tuple[QueueSpec, ...] = ()
+    resources: AmountsSpec = AmountsSpec()
+    max_applications: int = 0
+    child_template: TemplateSpec | None = None
+    submit_acl: str = ""
+    admin_acl: str = ""
+    declared_parent: bool = False
+
+    @property
+    def parent(self) -> bool:
+        """Whether queues may be below it, and applications therefore not in it."""
+        return self.declared_parent or bool(self.queues) or self.name == ROOT
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FilterSpec:
+    """Whom a placement rule applies to."""
+
+    type: str = ""
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RuleSpec:
+    """A placement rule."""
+
+    name: str
+    create: bool = False
+    value: str = ""
+    parent: RuleSpec | None = None
+    filter: FilterSpec = FilterSpec()
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """A partition: the root of its queues."""
+    """A partition: the root of its queues, and how applications find theirs."""
 
     root: QueueSpec = QueueSpec(ROOT)
+    placement_rules: tuple[RuleSpec, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -68,7 +68,11 @@ class Demand:
 
     def _in_order(self) -> list[tuple[tuple[Counted, str], dict[str | None, int]]]:
         """Return what is asked of users, then of groups, then of queues, as they came, each leaf to root."""
-        order = {tracker: position for position, (tracker, _) in enumerate(self._asked)}
+        # A user or group has counters in many queues; of a queue there is one, and the deepest of all come first.
+        order = {
+            tracker: 0 if tracker.kind is TrackingType.QUEUE else position
+            for position, (tracker, _) in enumerate(self._asked)
+        }
         return sorted(
             self._asked.items(),
             key=lambda item: (_ORDER.index(item[0][0].kind), order[item[0][0]], -item[0][1].count(".")),

@@ -1,21 +1,17 @@
-"""The report of a replay for a terminal of 80 columns or more; plain text where there is none.
-
-Only the command imports this module: it needs rich.
-"""
+"""The report of a replay for a terminal of 80 columns or more; plain text where there is none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
-from rich.markup import escape as escape_markup
 from rich.table import Table
 from rich.text import Text
 
-from ugm.errors import printable
-from ugm.identity import WILDCARD
-from ugm.simulation.report import Hit, LimitFigures, Report, Waiting
+from ugm.cli.tables import counted, section, shown, table
+from ugm.identity import ROOT, WILDCARD, TrackingType
+from ugm.simulation.report import Hit, LimitFigures, Rejection, Report, Waiting
 
 __all__ = ["brief_amount", "brief_time", "render"]
 
@@ -73,102 +69,80 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         seconds: how long the replay took.
         top: how many lines each table has at most.
     """
-    console.print(f"\n[bold]{_shown(title)}[/bold]\n")
+    console.print(f"\n[bold]{shown(title)}[/bold]\n")
     console.print(_summary(report, seconds))
     total = sum(limit.held_seconds for limit in report.limits)
     # The limits come in the order of what they did.
     holding = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
-    _section(console, "Limits that held jobs", _holding_table(holding[:top], total), _more(holding[top:], "limit"))
+    section(console, "Limits that held jobs", _holding_table(holding[:top], total), _more(holding[top:], "limit"))
     full = sorted(report.limits, key=lambda limit: -_share(limit.peak, limit.limit))
     bars = _peak_table(full[:top], ascii_only=console.options.ascii_only)
-    _section(console, "Peak usage against limit", bars, _more(full[top:], "limit"))
+    section(console, "Peak usage against limit", bars, _more(full[top:], "limit"))
     for heading, figures in (("user", report.users), ("group", report.groups)):
         waiting = [(name, waits) for name, waits in figures if waits.delayed]
         rest = len(figures) - len(waiting)
-        idle = f"{_count(rest, heading)} without waiting" if rest else ""
+        idle = f"{counted(rest, heading)} without waiting" if rest else ""
         note = ", ".join(filter(None, [_more(waiting[top:], heading), idle]))
-        _section(console, f"Waiting by {heading}", _waiting_table(heading, waiting[:top]), note)
+        section(console, f"Waiting by {heading}", _waiting_table(heading, waiting[:top]), note)
     if report.rejections:
-        rejections = _rejection_table(report, top)
-        _section(console, "Rejected, because no waiting can help", rejections, _more(report.rejections[top:], "kind"))
+        reasons = _reasons(report.rejections)
+        rejections = _rejection_table(reasons[:top])
+        section(console, "Rejected, because no waiting can help", rejections, _more(reasons[top:], "reason"))
     console.print()
-
-
-def _shown(text: str) -> str:
-    """Prepare a text for printing as it is, whatever is in it."""
-    return escape_markup(printable(text))
 
 
 def _summary(report: Report, seconds: float) -> Table:
     waiting = report.waiting
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", min_width=9)
-    table.add_column()
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(style="dim", min_width=9)
+    rows.add_column()
     fates = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
-    table.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
+    rows.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
     share = _percent(_share(waiting.delayed, waiting.jobs))
-    table.add_row(
+    rows.add_row(
         "delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"
     )
-    table.add_row(
+    rows.add_row(
         "waiting", f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
     )
     rate = report.decisions / seconds if seconds else 0.0
-    table.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} a second")
-    sound = "[green]clean[/green]" if report.is_clean else f"[red]{_shown('; '.join(report.findings))}[/red]"
-    table.add_row("verify", sound)
-    return table
-
-
-def _section(console: Console, heading: str, table: Table, note: str) -> None:
-    console.print(f"\n[bold]{heading}[/bold]")
-    if table.row_count:
-        console.print(table)
-    if note or not table.row_count:
-        console.print(f"  [dim]{note or 'none'}[/dim]", highlight=False)
-
-
-def _table(*columns: str, right: Iterable[str] = (), folded: Iterable[str] = ()) -> Table:
-    """Return an empty table; where the terminal is too narrow, only the *folded* columns give way."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for column in columns:
-        justify: Literal["left", "right"] = "right" if column in right else "left"
-        folds = column in folded
-        table.add_column(column, justify=justify, no_wrap=not folds, min_width=8 if folds else None, overflow="fold")
-    return table
+    rows.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} a second")
+    sound = "[green]clean[/green]" if report.is_clean else f"[red]{shown('; '.join(report.findings))}[/red]"
+    rows.add_row("verify", sound)
+    return rows
 
 
 def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
     right = ("most", "jobs", "share", "held for")
-    table = _table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
+    rows = table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
     for limit in limits:
-        table.add_row(
-            _shown(limit.queue_path),
+        rows.add_row(
+            shown(limit.queue_path),
             _whose(limit),
             _most(limit),
             f"{limit.held_jobs:,}",
             _percent(_share(limit.held_seconds, total)),
             brief_time(limit.held_seconds),
-            _shown(_first(limit.users)),
+            shown(_first(limit.users)),
         )
-    return table
+    return rows
 
 
 def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
     right = ("share", "peak")
-    table = _table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
+    rows = table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
     for limit in limits:
         share = _share(limit.peak, limit.limit)
-        holder = f" [dim]({_shown(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
-        table.add_row(
-            _shown(limit.queue_path),
+        holder = f" [dim]({shown(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
+        rows.add_row(
+            shown(limit.queue_path),
             _whose(limit) + holder,
             _bar(share, ascii_only=ascii_only),
             _percent(share),
             brief_amount(limit.resource, limit.peak),
             _most(limit),
         )
-    return table
+    return rows
 
 
 def _bar(share: float, *, ascii_only: bool) -> Text:
@@ -183,28 +157,40 @@ def _bar(share: float, *, ascii_only: bool) -> Text:
 
 def _waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Table:
     numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
-    table = _table(heading, *numbers, right=numbers)
+    rows = table(heading, *numbers, right=numbers)
     for name, waiting in figures:
         times = (waiting.mean, waiting.p95, waiting.max, waiting.total)
-        table.add_row(_shown(name), f"{waiting.jobs:,}", f"{waiting.delayed:,}", *map(brief_time, times))
-    return table
+        rows.add_row(shown(name), f"{waiting.jobs:,}", f"{waiting.delayed:,}", *map(brief_time, times))
+    return rows
 
 
-def _rejection_table(report: Report, top: int) -> Table:
-    table = _table("jobs", "first", "why", right=("jobs", "first"), folded=("why",))
-    for rejection in report.rejections[:top]:
-        table.add_row(f"{rejection.jobs:,}", str(rejection.first_job), _shown(rejection.reason))
-    return table
+def _reasons(rejections: Sequence[Rejection]) -> list[tuple[int, int, str]]:
+    """Return the number of jobs, the first of them, and why; a reason may be that of many users and sizes."""
+    found: dict[str, tuple[int, int]] = {}
+    for rejection in rejections:
+        jobs, first = found.get(rejection.reason, (0, rejection.first_job))
+        found[rejection.reason] = jobs + rejection.jobs, min(first, rejection.first_job)
+    rows = [(jobs, first, reason) for reason, (jobs, first) in found.items()]
+    return sorted(rows, key=lambda row: (-row[0], row[1]))
+
+
+def _rejection_table(reasons: Sequence[tuple[int, int, str]]) -> Table:
+    rows = table("jobs", "first", "why", right=("jobs", "first"), folded=("why",))
+    for jobs, first, reason in reasons:
+        rows.add_row(f"{jobs:,}", str(first), shown(reason))
+    return rows
 
 
 def _whose(limit: LimitFigures) -> str:
-    return _shown(f"{limit.kind} {limit.limit_name}")
+    if limit.kind != TrackingType.QUEUE:
+        return shown(f"{limit.kind} {limit.limit_name}")
+    return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
 
 
 def _most(limit: LimitFigures) -> str:
     # The suffix of an amount of memory says what it is.
     unit = {None: " jobs", "memory": ""}.get(limit.resource, f" {limit.resource}")
-    return _shown(brief_amount(limit.resource, limit.limit) + unit)
+    return shown(brief_amount(limit.resource, limit.limit) + unit)
 
 
 def _first(hits: Sequence[Hit]) -> str:
@@ -213,11 +199,7 @@ def _first(hits: Sequence[Hit]) -> str:
 
 
 def _more(rest: Sequence[object], noun: str) -> str:
-    return f"{_count(len(rest), noun)} more" if rest else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{counted(len(rest), noun)} more" if rest else ""
 
 
 def _share(part: int, whole: int) -> float:

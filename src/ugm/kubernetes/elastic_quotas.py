@@ -1,0 +1,195 @@
+"""ElasticQuota manifests: read as the document has them and as they are today, written as they are today.
+
+Source: Koordinator, multi-hierarchy elastic quota management, "API". Labels and annotations all start with
+``quota.scheduling.koordinator.sh/``. The document names the parent in ``parent-quota-name``; today it is ``parent``. In
+the document booleans stand without quotes, and vectors are mappings such as ``{cpu:4, memory: 8Gi}``; today both are
+texts, the vectors with JSON in them. All of these are read.
+
+What cannot be understood is an error, never a silent default: a misspelt boolean would lend what must not be lent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
+from ugm.kubernetes.manifests import CPU, ManifestError, below, check_kind, read_amounts, read_mapping, read_text
+from ugm.resources import VCORE, Resource, format_amount
+
+__all__ = ["read_elastic_quota", "write_elastic_quota"]
+
+_PREFIX: Final = "quota.scheduling.koordinator.sh/"
+_LABELS: Final = "metadata.labels"
+_ANNOTATIONS: Final = "metadata.annotations"
+
+_API_VERSION: Final = "scheduling.sigs.k8s.io/v1alpha1"
+_KIND: Final = "ElasticQuota"
+
+
+def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
+    """Read the manifest of an elastic group.
+
+    Raises:
+        ManifestError: it is of another kind, has no name, or something in it cannot be understood.
+
+    >>> group = read_elastic_quota({
+    ...     "metadata": {
+    ...         "name": "test",
+    ...         "annotations": {"quota.scheduling.koordinator.sh/shared-weight": "{cpu:4, memory: 8Gi}"},
+    ...         "labels": {"quota.scheduling.koordinator.sh/parent-quota-name": "team",
+    ...                    "quota.scheduling.koordinator.sh/allow-lent-resource": False},
+    ...     },
+    ...     "spec": {"max": {"cpu": 20, "memory": "40Gi"}, "min": {"cpu": 10}},
+    ... })
+    >>> group.parent, group.allow_lent, group.min, group.shared_weight
+    ('team', False, Resource(vcore=10000), Resource(memory=8589934592, vcore=4000))
+    """
+    check_kind(manifest, _KIND)
+    metadata, spec = read_mapping(manifest, "metadata"), read_mapping(manifest, "spec")
+    labels = read_mapping(metadata, "labels", "metadata")
+    annotations = read_mapping(metadata, "annotations", "metadata")
+    name = read_text(metadata, "name", "metadata")
+    if name is None:
+        raise ManifestError("metadata.name", None, "an elastic group has a name")
+    return ElasticGroup(
+        name,
+        _parent(labels),
+        min=read_amounts(read_mapping(spec, "min", "spec"), "spec.min"),
+        max=read_amounts(read_mapping(spec, "max", "spec"), "spec.max"),
+        shared_weight=_vector(annotations, "shared-weight"),
+        allow_lent=_boolean(labels, "allow-lent-resource", default=True),
+        is_parent=_boolean(labels, "is-parent", default=False),
+        namespaces=_names(annotations, "namespaces"),
+        namespace=read_text(metadata, "namespace", "metadata") or "",
+        tree_id=read_text(labels, f"{_PREFIX}tree-id", _LABELS),
+        is_root=_boolean(labels, "is-root", default=False),
+        force_update=_boolean(labels, "allow-force-update", default=False),
+        strict_max=tuple(
+            VCORE if each == CPU else each for each in _names(annotations, "max-strict-check-resource-keys")
+        ),
+        reported_used=_reported(manifest),
+    )
+
+
+def _parent(labels: Mapping[str, object]) -> str:
+    now, before = (read_text(labels, f"{_PREFIX}{label}", _LABELS) for label in ("parent", "parent-quota-name"))
+    if now is not None and before is not None and now != before:
+        place = below(_LABELS, f"{_PREFIX}parent-quota-name")
+        raise ManifestError(place, before, f"the label 'parent' names {now!r}")
+    return now or before or ROOT_GROUP
+
+
+def _boolean(labels: Mapping[str, object], label: str, *, default: bool) -> bool:
+    value = labels.get(f"{_PREFIX}{label}")
+    if value is None or value == "":
+        return default
+    if isinstance(value, bool):
+        return value
+    if value not in ("true", "false"):
+        raise ManifestError(below(_LABELS, f"{_PREFIX}{label}"), value, "expected true or false")
+    return value == "true"
+
+
+def _vector(annotations: Mapping[str, object], annotation: str) -> Resource | None:
+    """Read a vector; one without any resource is absent."""
+    place, value = below(_ANNOTATIONS, f"{_PREFIX}{annotation}"), annotations.get(f"{_PREFIX}{annotation}")
+    if isinstance(value, str):
+        value = _mapping(value, place)
+    if value is not None and not isinstance(value, Mapping):
+        raise ManifestError(place, value, "expected a mapping of quantities")
+    return read_amounts(dict(_pairs(value, place)), place) if value else None
+
+
+def _mapping(text: str, place: str) -> object:
+    """Read a mapping of JSON, or of the looser kind that the document shows."""
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (json.JSONDecodeError, RecursionError):
+        inner = text.strip()
+    if not (inner.startswith("{") and inner.endswith("}")):
+        raise ManifestError(place, text, "expected a mapping of quantities")
+    return dict.fromkeys(inner[1:-1].split(","))
+
+
+def _pairs(vector: Mapping[Any, object], place: str) -> list[tuple[str, object]]:
+    """Return names and quantities, also where YAML takes ``cpu:4``, without a blank, for a name."""
+    pairs = []
+    for name, quantity in vector.items():
+        if quantity is None and isinstance(name, str):
+            name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, taken apart
+            name, quantity = name.strip(" \t\n\"'"), quantity.strip(" \t\n\"'")  # noqa: PLW2901 - as above
+        pairs.append((name, quantity))
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ManifestError(place, [name for name, _ in pairs], "a resource is named twice")
+    return pairs
+
+
+def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...]:
+    place, value = below(_ANNOTATIONS, f"{_PREFIX}{annotation}"), annotations.get(f"{_PREFIX}{annotation}")
+    names = value
+    if isinstance(value, str):
+        try:
+            names = json.loads(value) if value.strip() else None
+        except (json.JSONDecodeError, RecursionError):
+            raise ManifestError(place, value, "expected a JSON list of names") from None
+    if names is None:
+        return ()
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ManifestError(place, value, "expected a list of names")
+    return tuple(dict.fromkeys(names))
+
+
+def _reported(manifest: Mapping[str, object]) -> Resource:
+    status = read_mapping(manifest, "status")
+    return read_amounts(read_mapping(status, "used", "status"), "status.used")
+
+
+def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> dict[str, Any]:
+    """Return the manifest of a group, with what it asks for, uses and gets if *status* is given.
+
+    Reading it gives the same group, except that a text in place of the weights is left out.
+    """
+    labels = {
+        "parent": group.parent or ROOT_GROUP,
+        "is-parent": _word(group.is_parent),
+        "allow-lent-resource": _word(group.allow_lent),
+        "tree-id": group.tree_id,
+        "is-root": _word(group.is_root) if group.is_root else None,
+        "allow-force-update": _word(group.force_update) if group.force_update else None,
+    }
+    strict = [CPU if name == VCORE else name for name in group.strict_max]
+    annotations = {
+        "shared-weight": json.dumps(_quantities(group.shared_weight)) if group.shared_weight else None,
+        "namespaces": json.dumps(group.namespaces) if group.namespaces else None,
+        "max-strict-check-resource-keys": json.dumps(strict) if strict else None,
+    }
+    if status is not None:
+        annotations |= {field: json.dumps(_quantities(vector)) for field, vector in _shown(status).items()}
+    metadata: dict[str, Any] = {"name": group.name}
+    if group.namespace:
+        metadata["namespace"] = group.namespace
+    metadata["labels"], metadata["annotations"] = _prefixed(labels), _prefixed(annotations)
+    spec = {"min": _quantities(group.min), "max": _quantities(group.max)}
+    manifest = {"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata, "spec": spec}
+    used = group.reported_used if status is None else status.used
+    return {**manifest, "status": {"used": _quantities(used)}} if used else manifest
+
+
+def _shown(status: GroupStatus) -> dict[str, Resource]:
+    return {"runtime": status.runtime, "request": status.request, "child-request": status.child_request}
+
+
+def _word(value: bool) -> str:  # noqa: FBT001 - a boolean is what it is about
+    return "true" if value else "false"
+
+
+def _prefixed(fields: Mapping[str, str | None]) -> dict[str, str]:
+    return {f"{_PREFIX}{field}": text for field, text in fields.items() if text is not None}
+
+
+def _quantities(amounts: Resource) -> dict[str, str]:
+    return {CPU if name == VCORE else name: format_amount(name, amount) for name, amount in amounts.items()}

@@ -1,0 +1,57 @@
+"""The self-check of a tree: every counter and every list recomputed from the consumers.
+
+Any difference is a bug in ugm. The check reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ugm.quotatree.consumer import Consumer
+from ugm.quotatree.node import TreeNode
+from ugm.quotatree.tree import QuotaTree
+
+__all__ = ["findings"]
+
+
+def findings(tree: QuotaTree) -> Iterator[str]:
+    """Yield a sentence for each thing that is not as it has to be."""
+    consumers = tree.consumers.values()
+    for consumer in consumers:
+        if consumer.node is None or consumer not in consumer.node.consumers():
+            yield f"{consumer.id!r} is allocated on tree {tree.name!r} and held nowhere"
+    for node in tree.nodes.values():
+        where = f"node {node.name!r} of tree {tree.name!r}"
+        yield from _counters(where, node, [c for c in consumers if c.node and node in c.node.path], tree.resources)
+        yield from _lists(where, node, [c for c in consumers if c.node is node])
+        above = [c for c in consumers if node.parent and c.node is node.parent and c.leaf and node in c.leaf.path]
+        yield from _waiting(where, node, above)
+
+
+def _counters(where: str, node: TreeNode, below: list[Consumer], resources: tuple[str, ...]) -> Iterator[str]:
+    for index, (name, counted) in enumerate(zip(resources, node.allocated(), strict=True)):
+        due = sum(dict(consumer.amounts).get(index, 0) for consumer in below)
+        if counted != due:
+            yield f"{where} counts {counted} {name}, but its consumers hold {due}"
+
+
+def _lists(where: str, node: TreeNode, here: list[Consumer]) -> Iterator[str]:
+    listed = node.consumers()
+    if [c.id for c in listed] != [c.id for c in sorted(here, key=lambda c: c.sequence)]:
+        yield f"{where} does not list those whom it holds in the order of their arrival"
+    for held in node.held.values():
+        if any(consumer.rank != held.rank for consumer in held.members):
+            yield f"{where} lists a consumer under another rank"
+        due = [0] * len(node.quota)
+        for consumer in held.members:
+            for index, amount in consumer.amounts:
+                due[index] += max(amount, 0)
+        if held.total != due:
+            yield f"{where} sums up a rank to {held.total}, but it can free {due}"
+
+
+def _waiting(where: str, node: TreeNode, above: list[Consumer]) -> Iterator[str]:
+    listed = list(node.waiting)
+    if listed != sorted(above, key=lambda consumer: consumer.sequence) or node.waiting.count != len(above):
+        yield f"{where} does not know who waits above it"
+    yield from (f"{where}: {told}" for told in node.waiting.findings())

@@ -1,0 +1,167 @@
+"""Who asks a tree for resources: what a consumer is to have in each tree, and the consumer as one tree holds it.
+
+A `ConsumerInfo` says for each tree in which group the consumer is and what it requests there. A `Consumer` is made of
+it when it is to be allocated on one tree; it knows the resources of that tree by position, and where it is held.
+
+Whoever has preempted a consumer is remembered with its information (see `barred_from`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+
+from ugm.errors import RequestError
+from ugm.identity import is_text
+from ugm.resources import MAX_QUANTITY, Resource
+
+if TYPE_CHECKING:
+    from ugm.quotatree.node import TreeNode
+
+__all__ = ["Amounts", "Consumer", "ConsumerInfo", "Rank", "TreeRequest", "amounts_of"]
+
+#: What is requested: the position of a resource in the tree, and how much of it. Only what is listed can deny.
+Amounts: TypeAlias = tuple[tuple[int, int], ...]
+
+#: Priority, type, and whether it is safe from preemption: all that the choice of victims looks at.
+Rank: TypeAlias = tuple[int, int, bool]
+
+
+class TreeRequest(NamedTuple):
+    """What a consumer is to have in one tree."""
+
+    tree_name: str
+    #: The leaf of the tree that the consumer belongs to.
+    group: str
+    request: Resource = Resource()
+    #: A consumer preempts consumers of lower priority; one of priority 0 or less preempts nobody for room.
+    priority: int = 0
+    #: Consumers preempt their own type alone.
+    type: int = 0
+    unpreemptable: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the entry of a consumer document."""
+        return {
+            "treeName": self.tree_name,
+            "groupID": self.group,
+            "request": dict(self.request.amounts),
+            "priority": self.priority,
+            "type": self.type,
+            "unPreemptable": self.unpreemptable,
+        }
+
+
+@final
+class ConsumerInfo:
+    """What a consumer is to have in each of some trees.
+
+    Args:
+        consumer_id: its name, unique within a manager.
+        trees: one entry for each tree.
+
+    Raises:
+        RequestError: the id is empty, or an entry holds something of the wrong kind.
+
+    >>> ConsumerInfo("job-1", [TreeRequest("Context", "team-a", Resource(cpu=2))]).on["Context"].group
+    'team-a'
+    """
+
+    __slots__ = ("consumer_id", "on", "preempted_by", "trees")
+
+    consumer_id: str
+    trees: tuple[TreeRequest, ...]
+    #: The entry for each tree, the first if there are several.
+    on: Mapping[str, TreeRequest]
+    #: Who has preempted it since it was made; None stands for nobody, which most are preempted by.
+    preempted_by: set[ConsumerInfo] | None
+
+    def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
+        if not is_text(consumer_id):
+            raise RequestError("consumer_id", consumer_id, "an id is a text of at least one character")
+        self.consumer_id = consumer_id
+        self.trees = tuple(map(_checked, trees))
+        self.on = {entry.tree_name: entry for entry in reversed(self.trees)}
+        self.preempted_by = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a consumer document, which `ugm.quotatree.parse_consumer` reads."""
+        trees = [entry.to_dict() for entry in self.trees]
+        return {
+            "kind": "Consumer",
+            "metadata": {"name": self.consumer_id},
+            "spec": {"id": self.consumer_id, "trees": trees},
+        }
+
+    def barred_from(self) -> frozenset[str]:
+        """Return whom the consumer may not preempt: who has preempted it, who has preempted those, and so on.
+
+        So "has preempted" never closes a circle. Among finitely many consumers that do not leave by themselves there
+        can then be only finitely many preemptions, in whatever order they ask: take those who preempt again and
+        again; one of them is preempted by none of the others, stays once it is in, and asks no more.
+        """
+        found: set[ConsumerInfo] = set()
+        waiting = [self]
+        while waiting:
+            for preemptor in waiting.pop().preempted_by or ():
+                if preemptor not in found:
+                    found.add(preemptor)
+                    waiting.append(preemptor)
+        return frozenset(info.consumer_id for info in found)
+
+    def __repr__(self) -> str:
+        return f"ConsumerInfo({self.consumer_id!r}, {self.trees!r})"
+
+
+def _checked(entry: object) -> TreeRequest:
+    if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
+        raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
+    if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
+        raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
+    if type(entry.priority) is not int or type(entry.type) is not int:
+        raise RequestError("trees", entry, "priority and type are an int")
+    return entry
+
+
+def amounts_of(request: Mapping[str, int], resources: tuple[str, ...], *, all_deny: bool = False) -> Amounts:
+    """Return a request by the positions of a tree's resources; what the tree does not count is left out.
+
+    Args:
+        request: by name.
+        resources: of the tree.
+        all_deny: whether what is not asked for is listed with 0, and so denies where less than nothing is left.
+    """
+    if all_deny:
+        return tuple((index, request.get(name, 0)) for index, name in enumerate(resources))
+    return tuple([(index, amount) for index, name in enumerate(resources) if (amount := request.get(name))])
+
+
+@final
+class Consumer:
+    """One consumer in one tree."""
+
+    __slots__ = ("amounts", "entry", "id", "info", "leaf", "node", "rank", "sequence", "slot")
+
+    info: ConsumerInfo
+    #: The entry for this tree. Its group changes with the names of the tree.
+    entry: TreeRequest
+    id: str
+    rank: Rank
+    amounts: Amounts
+    #: The group, if that is a leaf of the tree.
+    leaf: TreeNode | None
+    #: Where it is held; None before it is allocated and after it is gone.
+    node: TreeNode | None
+    #: Its place in the order of arrival at its node: lower came earlier.
+    sequence: int
+    #: Its place among those who wait above a node for room in it.
+    slot: int
+
+    def __init__(self, info: ConsumerInfo, entry: TreeRequest, amounts: Amounts, leaf: TreeNode | None) -> None:
+        self.info = info
+        self.entry = entry
+        self.id = info.consumer_id
+        self.rank = entry[3:]
+        self.amounts = amounts
+        self.leaf = leaf
+        self.node = None

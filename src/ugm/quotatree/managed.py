@@ -1,0 +1,195 @@
+"""A tree in the hands of a manager, a forest of such trees, and the last try on them.
+
+A forest grants a request on all of its trees that the consumer names, or on none. Its trees take their turn in the
+order in which they joined. Whoever is preempted in one tree leaves all trees of the forest, before the next tree is
+asked, so that room is made there, too. Each tree notes what it changes, and if one rejects the request all take their
+notes back: nothing has changed then, order included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple, TypeAlias, final
+
+from ugm.quotatree.cache import TreeCache
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.tree import QuotaTree, Trial
+from ugm.quotatree.victims import VictimPolicy
+
+__all__ = ["Attempt", "Forest", "ManagedTree"]
+
+Preempted: TypeAlias = tuple[str, ...]
+
+
+@final
+class ManagedTree:
+    """A tree as a manager knows it."""
+
+    __slots__ = ("attempt", "cache", "forest", "name", "tree")
+
+    #: What the manager calls it; the tree itself may have got another name from its cache.
+    name: str
+    tree: QuotaTree
+    cache: TreeCache
+    #: The forest that it belongs to.
+    forest: Forest | None
+    #: The last try, as long as nothing has changed here since.
+    attempt: Attempt | None
+
+    def __init__(self, name: str, tree: QuotaTree, cache: TreeCache) -> None:
+        self.name = name
+        self.tree = tree
+        self.cache = cache
+        self.forest = None
+        self.attempt = None
+
+
+class Attempt(NamedTuple):
+    """A try that can be taken back."""
+
+    consumer_id: str
+    trials: tuple[tuple[ManagedTree, Trial], ...]
+    #: Of a forest: on which trees everybody was held as one, who has lost or gained it.
+    holders: Mapping[str, tuple[str, ...] | None]
+    forest: Forest | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing has changed since in any of the trees."""
+        return all(managed.attempt is self for managed, _ in self.trials)
+
+    def take_back(self) -> None:
+        """Undo the try, order included."""
+        for managed, trial in self.trials:
+            managed.tree.take_back(trial)
+            if managed.attempt is self:
+                managed.attempt = None
+        if self.forest is not None:
+            self.forest.restore_holders(self.holders)
+
+
+@contextmanager
+def noted(trees: Iterable[ManagedTree]) -> Iterator[tuple[tuple[ManagedTree, Trial], ...]]:
+    """Have trees note what they change."""
+    trials = tuple((managed, Trial()) for managed in trees)
+    for managed, trial in trials:
+        managed.tree.trial = trial
+    try:
+        yield trials
+    finally:
+        for managed, _ in trials:
+            managed.tree.trial = None
+
+
+@final
+class Forest:
+    """Trees that grant a request together or not at all."""
+
+    __slots__ = ("holders", "name", "trees")
+
+    name: str
+    #: By name, in the order in which they joined.
+    trees: dict[str, ManagedTree]
+    #: Who was allocated on the forest, and on which of its trees.
+    holders: dict[str, tuple[str, ...]]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.trees = {}
+        self.holders = {}
+
+    def named_by(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
+        """Return the trees that a consumer names, with what it is to have there."""
+        return [(managed, info.on[name]) for name, managed in self.trees.items() if name in info.on]
+
+    def is_allocated(self, consumer_id: str) -> bool:
+        """Return whether a consumer is held on every tree on which it was allocated, or on all there are."""
+        names = self.holders.get(consumer_id)
+        if names is None:
+            return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
+        return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
+
+    def allocate(
+        self, info: ConsumerInfo, *, without: Iterable[str] = (), policy: VictimPolicy | None = None
+    ) -> tuple[Preempted | Rejection, Attempt]:
+        """Allocate a consumer on all trees that it names, or on none.
+
+        Args:
+            info: the consumer.
+            without: who leaves all trees before.
+            policy: how victims are chosen, if not as the trees do.
+
+        Returns:
+            Who was preempted, or why the request is rejected; and how to take back what has changed.
+        """
+        return self._together(info, lambda: self._allocate(info, tuple(without), policy))
+
+    def _allocate(
+        self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None
+    ) -> Preempted | Rejection:
+        for managed in self.trees.values():
+            _deallocate(managed, without)
+        asking = [(managed, managed.tree.consumer(info, entry)) for managed, entry in self.named_by(info)]
+        for managed, consumer in asking:
+            if consumer.leaf is None:
+                return managed.tree.homeless(consumer)
+        gone: dict[str, None] = {}
+        for managed, consumer in asking:
+            _deallocate(managed, gone)
+            answer = managed.tree.allocate(consumer, policy)
+            if isinstance(answer, Rejection):
+                return answer
+            gone.update(dict.fromkeys(answer))
+        for managed in self.trees.values():
+            _deallocate(managed, gone)
+        return tuple(gone)
+
+    def force(self, info: ConsumerInfo) -> tuple[Preempted | Rejection, Attempt]:
+        """Allocate a consumer at its groups, whatever the quotas; if one is no node, on no tree."""
+        return self._together(info, lambda: self._force(info))
+
+    def _force(self, info: ConsumerInfo) -> Preempted | Rejection:
+        for managed, entry in self.named_by(info):
+            answer = managed.tree.force(managed.tree.consumer(info, entry))
+            if isinstance(answer, Rejection):
+                return answer
+        return ()
+
+    def _together(
+        self, info: ConsumerInfo, grant: Callable[[], Preempted | Rejection]
+    ) -> tuple[Preempted | Rejection, Attempt]:
+        """Grant a request on all trees; if that fails, take everything back."""
+        with noted(self.trees.values()) as trials:
+            answer = grant()
+        attempt = Attempt(info.consumer_id, trials, {}, self)
+        if isinstance(answer, Rejection):
+            attempt.take_back()
+            return answer, attempt._replace(trials=tuple((managed, Trial()) for managed, _ in trials))
+        holders = {name: self.holders.get(name) for name in (info.consumer_id, *answer)}
+        self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.named_by(info))
+        for victim in answer:
+            self.holders.pop(victim, None)
+        return answer, attempt._replace(holders=holders)
+
+    def deallocate(self, consumer_id: str) -> bool:
+        """Give back what a consumer holds on any of the trees. Return whether it was allocated on the forest."""
+        was_allocated = self.is_allocated(consumer_id)
+        self.holders.pop(consumer_id, None)
+        for managed in self.trees.values():
+            managed.tree.deallocate(consumer_id)
+        return was_allocated
+
+    def restore_holders(self, holders: Mapping[str, tuple[str, ...] | None]) -> None:
+        """Note again what was noted before a try."""
+        for consumer_id, names in holders.items():
+            if names is None:
+                self.holders.pop(consumer_id, None)
+            else:
+                self.holders[consumer_id] = names
+
+
+def _deallocate(managed: ManagedTree, consumer_ids: Iterable[str]) -> None:
+    for consumer_id in consumer_ids:
+        managed.tree.deallocate(consumer_id)

@@ -1,0 +1,257 @@
+"""The face of quota trees and forests: one object, one lock, every operation of the original in Python's spelling.
+
+In *maintenance* mode, in which a manager begins, requests are granted at their group whatever the quotas; in *normal*
+mode the quotas hold. Trees are edited in their caches, and change when they are updated.
+
+Every public operation holds the lock once, for all of its work. A call that raises has changed nothing, and a rejected
+request has changed nothing either, order included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import final
+
+from ugm.errors import RequestError
+from ugm.identity import is_text
+from ugm.quotatree.answers import AllocationResponse, Plan, UpdateResponse
+from ugm.quotatree.consumer import ConsumerInfo
+from ugm.quotatree.managed import Forest
+from ugm.quotatree.planning import forest_plan
+from ugm.quotatree.tree_manager import Mode, TreeManager, respond
+from ugm.quotatree.victims import VictimPolicy, first_found, nobody
+
+__all__ = ["QuotaManager"]
+
+
+@final
+class QuotaManager(TreeManager):
+    """Quota trees, forests of them, and the consumers that ask them for resources.
+
+    Args:
+        policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
+        as_original: whether trees keep two habits of the original: a rejected request puts those at the end of their
+            lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+    """
+
+    __slots__ = ("_forests",)
+
+    _forests: dict[str, Forest]
+
+    def __init__(self, *, policy: VictimPolicy = first_found, as_original: bool = False) -> None:
+        super().__init__(policy=policy, as_original=as_original)
+        self._forests = {}
+
+    def get_forest_names(self) -> tuple[str, ...]:
+        """Return the names of all forests, sorted."""
+        with self._lock:
+            return tuple(sorted(self._forests))
+
+    def get_forest_tree_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the trees of every forest, sorted."""
+        with self._lock:
+            return {name: tuple(sorted(forest.trees)) for name, forest in sorted(self._forests.items())}
+
+    def add_forest(self, forest_name: str) -> None:
+        """Add a forest without trees.
+
+        Raises:
+            RequestError: the name is empty or taken.
+        """
+        if not is_text(forest_name):
+            raise RequestError("forest_name", forest_name, "a name is a text of at least one character")
+        with self._lock:
+            if forest_name in self._forests:
+                raise RequestError("forest_name", forest_name, "there is a forest of that name already")
+            self._forests[forest_name] = Forest(forest_name)
+
+    def delete_forest(self, forest_name: str) -> None:
+        """Remove a forest. Its trees stay, and what is allocated on them.
+
+        Raises:
+            RequestError: there is no such forest.
+        """
+        with self._lock:
+            for managed in self._forest(forest_name).trees.values():
+                managed.forest = None
+            del self._forests[forest_name]
+
+    def _forest(self, forest_name: str) -> Forest:
+        forest = self._forests.get(forest_name)
+        if forest is None:
+            raise RequestError("forest_name", forest_name, "there is no such forest")
+        return forest
+
+    def add_tree_to_forest(self, forest_name: str, tree_name: str) -> None:
+        """Have a tree join a forest. Once more is harmless.
+
+        Raises:
+            RequestError: forest or tree are unknown, or the tree belongs to another forest.
+        """
+        with self._lock:
+            forest, managed = self._forest(forest_name), self._managed(tree_name)
+            if managed.forest not in (None, forest):
+                raise RequestError("tree_name", tree_name, f"the tree belongs to forest {managed.forest.name!r}")
+            managed.forest = forest
+            forest.trees[tree_name] = managed
+
+    def delete_tree_from_forest(self, forest_name: str, tree_name: str) -> None:
+        """Have a tree leave a forest. What is allocated on it stays.
+
+        Raises:
+            RequestError: the tree does not belong to the forest.
+        """
+        with self._lock:
+            forest = self._forests.get(forest_name)
+            if forest is None or tree_name not in forest.trees:
+                raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
+            forest.trees.pop(tree_name).forest = None
+
+    def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on all trees of a forest that it names, or on none.
+
+        Raises:
+            RequestError: forest or consumer are unknown, or the consumer is allocated on one of those trees.
+        """
+        with self._lock:
+            forest, info = self._forest_request(forest_name, consumer_id)
+            self._end_tries(forest)
+            answer, _ = forest.allocate(info) if self._mode is Mode.NORMAL else forest.force(info)
+            return respond(consumer_id, answer)
+
+    def _forest_request(self, forest_name: str, consumer: str | ConsumerInfo) -> tuple[Forest, ConsumerInfo]:
+        forest = self._forest(forest_name)
+        info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
+        consumer_id = info.consumer_id
+        if consumer_id in forest.holders and forest.is_allocated(consumer_id):
+            raise RequestError(
+                "consumer_id", consumer_id, f"the consumer is allocated on forest {forest_name!r} already"
+            )
+        for managed, _ in forest.named_by(info):
+            if consumer_id in managed.tree.consumers:
+                reason = f"the consumer is allocated on tree {managed.name!r} already"
+                raise RequestError("consumer_id", consumer_id, reason)
+        return forest, info
+
+    def _end_tries(self, forest: Forest) -> None:
+        for managed in forest.trees.values():
+            managed.attempt = None
+
+    def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer at its groups whatever the quotas, in any mode: it runs already, say after a restart.
+
+        Raises:
+            RequestError: as for `allocate_forest`.
+        """
+        with self._lock:
+            forest, info = self._forest_request(forest_name, consumer_id)
+            self._end_tries(forest)
+            answer, _ = forest.force(info)
+            return respond(consumer_id, answer)
+
+    def plan_allocate_forest(
+        self,
+        forest_name: str,
+        consumer: str | ConsumerInfo,
+        *,
+        without: Iterable[str] = (),
+        preempting: bool = True,
+    ) -> Plan:
+        """Return what `allocate_forest` would do now, without doing it.
+
+        Args:
+            forest_name: the forest.
+            consumer: the id of a consumer, or one that need not be known.
+            without: as if these had been deallocated before.
+            preempting: whether anybody may be preempted for it.
+
+        Raises:
+            RequestError: as for `allocate_forest`.
+        """
+        with self._lock:
+            forest, info = self._forest_request(forest_name, consumer)
+            if self._mode is not Mode.NORMAL:
+                return forest_plan(info, lambda: forest.force(info))
+            policy = None if preempting else nobody
+            return forest_plan(info, lambda: forest.allocate(info, without=without, policy=policy))
+
+    def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
+        """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""
+        with self._lock:
+            forest = self._forests.get(forest_name)
+            if forest is None:
+                return False
+            self._end_tries(forest)
+            return forest.deallocate(consumer_id)
+
+    def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
+        """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
+        with self._lock:
+            forest = self._forests.get(forest_name)
+            return forest is not None and forest.is_allocated(consumer_id)
+
+    def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on a forest so that `undo_allocate_forest` can take it back.
+
+        In maintenance mode the request is granted like any other, and cannot be taken back.
+
+        Raises:
+            RequestError: as for `allocate_forest`.
+        """
+        with self._lock:
+            forest, info = self._forest_request(forest_name, consumer_id)
+            self._end_tries(forest)
+            if self._mode is Mode.NORMAL:
+                answer, attempt = forest.allocate(info)
+                for managed, _ in attempt.trials:
+                    managed.attempt = attempt
+            else:
+                answer, _ = forest.force(info)
+            return respond(consumer_id, answer)
+
+    def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
+        """Take the last try on a forest back: everything is as it was before, order included.
+
+        Raises:
+            RequestError: forest or consumer are unknown, or a tree has changed since the consumer was tried there.
+        """
+        with self._lock:
+            forest = self._forest(forest_name)
+            self._info(consumer_id)
+            attempt = next((managed.attempt for managed in forest.trees.values()), None)
+            if (
+                attempt is None
+                or attempt.forest is not forest
+                or attempt.consumer_id != consumer_id
+                or not attempt.is_last
+            ):
+                raise RequestError(
+                    "consumer_id", consumer_id, f"it was not the last to be tried on forest {forest_name!r}"
+                )
+            attempt.take_back()
+
+    def update_forest(self, forest_name: str) -> UpdateResponse:
+        """Put the edits of the caches of a forest's trees in force.
+
+        Who can be held on one of the trees no longer leaves all of them.
+
+        Raises:
+            RequestError: there is no such forest.
+        """
+        with self._lock:
+            return self._update_forest(self._forest(forest_name))
+
+    def _update_forest(self, forest: Forest) -> UpdateResponse:
+        response = self._update(forest.trees.values())
+        for consumer_id in response.unallocated:
+            forest.deallocate(consumer_id)
+        return response
+
+    def update_all(self) -> UpdateResponse:
+        """Put the edits of all caches in force."""
+        with self._lock:
+            single = [managed for managed in self._trees.values() if managed.forest is None]
+            done = [self._update(single), *(self._update_forest(forest) for forest in self._forests.values())]
+        unallocated = {consumer_id for response in done for consumer_id in response.unallocated}
+        trees = {name: tree for response in done for name, tree in response.trees.items()}
+        return UpdateResponse(tuple(sorted(unallocated)), trees)

@@ -1,0 +1,102 @@
+"""Pictures of a tree: for terminals, and as text for Graphviz and Mermaid.
+
+Each node shows what is allocated of its quota and, where consumers of its groups are held above it, what they borrow.
+Below it stand those whom it holds; a consumer that is held above its group is shown with its group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ugm.errors import printable
+from ugm.quotatree.view import ConsumerView, NodeView, TreeView
+from ugm.resources import Resource, format_amount
+
+__all__ = ["draw", "to_graphviz", "to_mermaid"]
+
+
+def draw(view: TreeView) -> str:
+    """Return a tree as lines for a terminal.
+
+    >>> from ugm.quotatree import NodeSpec, TreeCache
+    >>> cache = TreeCache("Company")
+    >>> cache.add_resource_name("cpu")
+    >>> cache.add_node_specs({"all": {"quota": {"cpu": "8"}}, "team": {"parent": "all", "quota": {"cpu": "5"}}})
+    >>> print(draw(cache.create_tree()[0]))
+    Company
+    all: cpu 0 of 8
+    └─ team: cpu 0 of 5
+    """
+    if not view.nodes:
+        return f"{printable(view.name)}\n(empty)"
+    return "\n".join([printable(view.name), *_lines(view, view.nodes[0], "", "")])
+
+
+def _lines(view: TreeView, node: NodeView, first: str, rest: str) -> Iterator[str]:
+    yield first + printable(f"{node.name}{' (hard)' if node.hard and node.parent else ''}: {_amounts(node)}")
+    children = [child for child in view.nodes if child.parent == node.name]
+    bar = "│  " if children else "   "
+    yield from (f"{rest}{bar}· {printable(_consumer(consumer))}" for consumer in node.consumers)
+    for child in children:
+        is_last = child is children[-1]
+        yield from _lines(view, child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+
+
+def _amounts(node: NodeView) -> str:
+    parts = []
+    for name, quota in node.quota.items():
+        borrowed = node.borrowed[name]
+        more = f" and {format_amount(name, borrowed)} borrowed" if borrowed else ""
+        parts.append(f"{name} {format_amount(name, node.allocated[name])} of {format_amount(name, quota)}{more}")
+    return ", ".join(parts)
+
+
+def _consumer(consumer: ConsumerView) -> str:
+    group = f" of {consumer.group}" if consumer.is_borrowing else ""
+    return f"{consumer.consumer_id}{group}: {_request(consumer.request)}"
+
+
+def _request(request: Resource) -> str:
+    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in request.items() if amount) or "nothing"
+
+
+def to_graphviz(view: TreeView) -> str:
+    """Return a tree in the language of Graphviz: hard nodes have a thick frame, those above their quota a red one."""
+    names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
+    lines = [f"digraph {_quoted(view.name)} {{", "  node [shape=box];"]
+    for node in view.nodes:
+        label = "\\n".join(_escaped(line) for line in (node.name, _amounts(node), *map(_consumer, node.consumers)))
+        style = (", penwidth=3" if node.hard else "") + (", color=red" if _is_over(node) else "")
+        lines.append(f'  {names[node.name]} [label="{label}"{style}];')
+    lines += [f"  {names[node.parent]} -> {names[node.name]};" for node in view.nodes if node.parent]
+    return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _is_over(node: NodeView) -> bool:
+    return any(node.allocated[name] > quota for name, quota in node.quota.items())
+
+
+def to_mermaid(view: TreeView) -> str:
+    """Return a tree as a Mermaid flowchart: hard nodes have a double frame, those above their quota a red one."""
+    names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
+    lines = ["flowchart TD"]
+    for node in view.nodes:
+        label = "<br/>".join(_entities(line) for line in (node.name, _amounts(node), *map(_consumer, node.consumers)))
+        left, right = ("[[", "]]") if node.hard else ("[", "]")
+        lines.append(f'  {names[node.name]}{left}"{label}"{right}')
+    lines += [f"  {names[node.parent]} --> {names[node.name]}" for node in view.nodes if node.parent]
+    lines += [f"  style {names[node.name]} stroke:red" for node in view.nodes if _is_over(node)]
+    return "\n".join(lines)
+
+
+def _entities(text: str) -> str:
+    """Return a text in which nothing means anything to Mermaid."""
+    return "".join(c if c.isalnum() or c in " .,:-_/" else f"#{ord(c)};" for c in printable(text))

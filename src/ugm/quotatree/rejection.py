@@ -1,0 +1,116 @@
+"""Why a tree rejected a request: where, what was missing, what kept it from borrowing, and why nobody could make room.
+
+The numbers are noted as they were when the request was rejected; the text is written when somebody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from ugm.decision import Violation
+from ugm.quotatree.consumer import Amounts, Consumer
+from ugm.quotatree.node import TreeNode
+from ugm.resources import format_amount
+
+__all__ = ["Reason", "Rejection"]
+
+
+class Reason(StrEnum):
+    """Why a request cannot be granted."""
+
+    NO_ROOM = "no room"
+    UNKNOWN_GROUP = "unknown group"
+    NOT_A_LEAF = "not a leaf"
+    NO_GROUP = "no group"
+
+
+class Rejection(NamedTuple):
+    """A request that a tree rejected."""
+
+    tree_name: str
+    consumer_id: str
+    group: str
+    reason: Reason
+    #: Every node from the group up to the last that was visited, and what was left there.
+    rooms: tuple[tuple[TreeNode, tuple[int, ...]], ...] = ()
+    resources: tuple[str, ...] = ()
+    amounts: Amounts = ()
+    priority: int = 0
+    #: What would still be missing at the last node, by the position of the resource, if all who may be preempted went;
+    #: None if the request may preempt nobody.
+    lacking: Amounts | None = None
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Every quota in the way, from the group upward."""
+        return tuple(
+            Violation(
+                "quota node", node.name, "", "", self.resources[i], node.quota[i], node.quota[i] - room[i], amount
+            )
+            for node, room in self.rooms
+            for i, amount in self.amounts
+            if room[i] < amount
+        )
+
+    @property
+    def blocked_by(self) -> str:
+        """The hard node that kept the request from borrowing above; empty if none did."""
+        return next((node.name for node, _ in self.rooms if node.hard and node.parent), "")
+
+    @property
+    def victims(self) -> str:
+        """Why preemption did not help, as a sentence; empty if the request was not looked into."""
+        if self.reason is not Reason.NO_ROOM:
+            return ""
+        if self.lacking is None:
+            return f"priority {self.priority} preempts nobody for room"
+        last = self.rooms[-1][0].name
+        if not self.lacking:
+            return f"with all who may be preempted gone, {last!r} has room, but not the way to it"
+        amounts = ", ".join(f"{format_amount(name, n)} {name}" for name, n in self._named(self.lacking))
+        return f"with all who may be preempted gone, {amounts} would still be missing at {last!r}"
+
+    def _named(self, amounts: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
+        return [(self.resources[index], amount) for index, amount in amounts]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rejection for JSON."""
+        return {
+            "tree_name": self.tree_name,
+            "consumer_id": self.consumer_id,
+            "group": self.group,
+            "reason": str(self.reason),
+            "violations": [violation.to_dict() for violation in self.violations],
+            "blocked_by": self.blocked_by,
+            "victims": self.victims,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.consumer_id!r} rejected in group {self.group!r} of tree {self.tree_name!r}: {self.reason}"]
+        lines += [f"  {violation}" for violation in self.violations]
+        if self.blocked_by:
+            lines.append(f"  {self.blocked_by!r} is hard: nothing is borrowed above it")
+        if self.victims:
+            lines.append(f"  {self.victims}")
+        return "\n".join(lines)
+
+
+def no_room(
+    tree_name: str, consumer: Consumer, resources: tuple[str, ...], reached: int, lacking: Amounts | None
+) -> Rejection:
+    """Return the rejection of a request whose search has given up."""
+    leaf = consumer.leaf
+    rooms = tuple((node, tuple(node.free)) for node in leaf.path[: reached + 1]) if leaf else ()
+    return Rejection(
+        tree_name,
+        consumer.id,
+        consumer.entry.group,
+        Reason.NO_ROOM,
+        rooms,
+        resources,
+        consumer.amounts,
+        consumer.rank[0],
+        lacking,
+    )

@@ -1,0 +1,292 @@
+"""A quota tree with its consumers: allocate, force, deallocate, and take back.
+
+A request that fits everywhere on the way is charged at once. Any other is looked into by a `Search`, which changes
+nothing; what it finds is then carried out step by step, as the original does it, so that all lists end in the same
+order. A rejected request has therefore changed nothing.
+
+A `Trial` notes where everybody was who has been touched since it began, and takes all of it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from ugm.quotatree.consumer import Consumer, ConsumerInfo, TreeRequest, amounts_of
+from ugm.quotatree.node import TreeNode, fits
+from ugm.quotatree.rejection import Reason, Rejection, no_room
+from ugm.quotatree.search import Found, Search
+from ugm.quotatree.victims import VictimPolicy, first_found
+
+__all__ = ["QuotaTree", "Trial"]
+
+
+@final
+class Trial:
+    """What has been touched in a tree, as it was before."""
+
+    __slots__ = ("before", "preemptions")
+
+    #: Where everybody was, nobody more than once: the node, if any, and the place in the order there.
+    before: dict[Consumer, tuple[TreeNode | None, int]]
+    #: Who was noted as the preemptor of whom.
+    preemptions: list[tuple[ConsumerInfo, ConsumerInfo]]
+
+    def __init__(self) -> None:
+        self.before = {}
+        self.preemptions = []
+
+
+@final
+class QuotaTree:
+    """A tree of nodes and the consumers that it holds.
+
+    Args:
+        name: the name of the tree.
+        resources: what the tree counts, in order.
+        root: the top of the nodes, if there is one; without, nothing can be allocated.
+        policy: how victims are chosen.
+        as_original: whether the tree keeps two habits of the original: a rejected request puts those at the end of
+            their lists whom it had moved on the way, and a resource that is not asked for denies where it is over its
+            quota.
+    """
+
+    __slots__ = (
+        "_leaves",
+        "as_original",
+        "consumers",
+        "name",
+        "nodes",
+        "policy",
+        "resources",
+        "root",
+        "sequence",
+        "trial",
+    )
+
+    name: str
+    resources: tuple[str, ...]
+    root: TreeNode | None
+    nodes: Mapping[str, TreeNode]
+    _leaves: Mapping[str, TreeNode]
+    #: Who is allocated, by id.
+    consumers: dict[str, Consumer]
+    #: How often somebody has been put on a list, so that every arrival has its own number.
+    sequence: int
+    policy: VictimPolicy
+    as_original: bool
+    #: What is to be noted now; None if nothing is.
+    trial: Trial | None
+
+    def __init__(
+        self,
+        name: str,
+        resources: tuple[str, ...],
+        root: TreeNode | None,
+        *,
+        policy: VictimPolicy = first_found,
+        as_original: bool = False,
+    ) -> None:
+        self.name = name
+        self.resources = resources
+        self.root = root
+        self.nodes = {node.name: node for node in root.walk()} if root else {}
+        self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
+        self.consumers = {}
+        self.sequence = 0
+        self.policy = policy
+        self.as_original = as_original
+        self.trial = None
+
+    def consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
+        """Return a consumer of this tree, which nobody knows of yet."""
+        amounts = amounts_of(entry.request.amounts, self.resources, all_deny=self.as_original)
+        return Consumer(info, entry, amounts, self._leaves.get(entry.group))
+
+    def homeless(self, consumer: Consumer) -> Rejection:
+        """Return the rejection of a consumer whose group is no leaf."""
+        group = consumer.entry.group
+        reason = Reason.NOT_A_LEAF if group in self.nodes else Reason.UNKNOWN_GROUP if group else Reason.NO_GROUP
+        return Rejection(self.name, consumer.id, group, reason)
+
+    # Asking
+
+    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Found | Rejection:
+        """Return what `allocate` would do, without doing it; under another policy, if one is given."""
+        leaf = consumer.leaf
+        if leaf is None:
+            return self.homeless(consumer)
+        search = Search(consumer, leaf.path, policy or self.policy)
+        return search.run() or no_room(self.name, consumer, self.resources, search.reached, search.lacking)
+
+    # Changing
+
+    def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> tuple[str, ...] | Rejection:
+        """Allocate a consumer under the quotas.
+
+        Returns:
+            Who was preempted, in order; or why the request is rejected, and then nothing has changed.
+        """
+        leaf = consumer.leaf
+        if leaf is None:
+            return self.homeless(consumer)
+        amounts = consumer.amounts
+        path = leaf.path
+        for node in path:
+            if not fits(amounts, node.free):
+                break
+        else:
+            self._settle(consumer, leaf)
+            return ()
+        search = Search(consumer, path, policy or self.policy)
+        found = search.run(thorough=self.as_original)
+        if found is not None:
+            return self._carry_out(consumer, found)
+        if self.as_original:
+            self._requeue(search.moved())
+        return no_room(self.name, consumer, self.resources, search.reached, search.lacking)
+
+    def force(self, consumer: Consumer) -> tuple[str, ...] | Rejection:
+        """Allocate a consumer at its group, which may be any node, whatever the quotas."""
+        node = self.nodes.get(consumer.entry.group)
+        if node is None:
+            return self.homeless(consumer)
+        self._settle(consumer, node)
+        return ()
+
+    def place(self, consumer: Consumer, node: TreeNode) -> None:
+        """Allocate a consumer at a node, whatever the quotas."""
+        self._settle(consumer, node)
+
+    def deallocate(self, consumer_id: str) -> bool:
+        """Give back what a consumer holds, and let others come down where that makes room. Return whether it held."""
+        consumer = self.consumers.pop(consumer_id, None)
+        if consumer is None or consumer.node is None:
+            return False
+        node = consumer.node
+        self._lift(consumer, node)
+        consumer.node = None
+        amounts = consumer.amounts
+        for above in node.path:
+            free = above.free
+            for index, amount in amounts:
+                free[index] += amount
+            if above.waiting.count and above.parent:
+                self._let_down(above, above.parent)
+        return True
+
+    def _let_down(self, node: TreeNode, above: TreeNode) -> None:
+        """Move those down into a node who wait above it and fit, in order."""
+        waiting, free = node.waiting, node.free
+        consumer = waiting.first_that_fits(free)
+        while consumer is not None:
+            slot = consumer.slot
+            for index, amount in consumer.amounts:
+                free[index] -= amount
+            self._move(consumer, above, node)
+            consumer = waiting.first_that_fits(free, slot + 1)
+
+    # Moves
+
+    def _settle(self, consumer: Consumer, node: TreeNode) -> None:
+        if self.trial is not None:
+            self.trial.before.setdefault(consumer, (None, 0))
+        amounts = consumer.amounts
+        for above in node.path:
+            free = above.free
+            for index, amount in amounts:
+                free[index] -= amount
+        self.sequence += 1
+        node.append(consumer, self.sequence)
+        self.consumers[consumer.id] = consumer
+
+    def _lift(self, consumer: Consumer, node: TreeNode) -> None:
+        if self.trial is not None:
+            self.trial.before.setdefault(consumer, (node, consumer.sequence))
+        node.remove(consumer)
+
+    def _carry_out(self, consumer: Consumer, found: Found) -> tuple[str, ...]:
+        """Do what a search has found, in its order."""
+        _, requeued, preempted, slides = found
+        if requeued:
+            self._requeue(requeued)
+        for victim in preempted:
+            self._evict(victim)
+        for node, slid in slides:
+            if node.parent is not None:
+                for other in slid:
+                    self._slide(other, node, node.parent)
+            else:
+                for other in slid:
+                    self._evict(other)
+                preempted = preempted + slid
+        self._settle(consumer, found.home)
+        for victim in preempted:
+            self._note_preemption(victim.info, consumer.info)
+        return tuple(victim.id for victim in preempted) if preempted else ()
+
+    def _slide(self, consumer: Consumer, node: TreeNode, parent: TreeNode) -> None:
+        free = node.free
+        for index, amount in consumer.amounts:
+            free[index] += amount
+        self._move(consumer, node, parent)
+
+    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
+        if self.trial is not None:
+            self.trial.before.setdefault(consumer, (source, consumer.sequence))
+        source.remove(consumer)
+        self.sequence += 1
+        target.append(consumer, self.sequence)
+
+    def _evict(self, consumer: Consumer) -> None:
+        if consumer.node is not None:
+            self._charge(consumer, consumer.node, -1)
+            self._lift(consumer, consumer.node)
+            consumer.node = None
+        del self.consumers[consumer.id]
+
+    def _requeue(self, consumers: Iterable[Consumer]) -> None:
+        for consumer in consumers:
+            node = consumer.node
+            if node is not None:
+                self._move(consumer, node, node)
+
+    def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
+        known = victim.preempted_by
+        if known is None:
+            known = victim.preempted_by = set()
+        if preemptor not in known:
+            known.add(preemptor)
+            if self.trial is not None:
+                self.trial.preemptions.append((victim, preemptor))
+
+    def take_back(self, trial: Trial) -> None:
+        """Put everybody back where they were when a trial began, order included.
+
+        Takes time in the number of consumers at the nodes that are concerned.
+        """
+        touched: dict[TreeNode, None] = {}
+        for consumer in trial.before:
+            if consumer.node is not None:
+                touched[consumer.node] = None
+                self._charge(consumer, consumer.node, -1)
+                consumer.node.remove(consumer)
+                consumer.node = None
+            self.consumers.pop(consumer.id, None)
+        for consumer, (node, sequence) in trial.before.items():
+            if node is not None:
+                touched[node] = None
+                self._charge(consumer, node, 1)
+                node.append(consumer, sequence)
+                self.consumers[consumer.id] = consumer
+        for node in touched:
+            node.sort()
+        for victim, preemptor in trial.preemptions:
+            if victim.preempted_by is not None:
+                victim.preempted_by.discard(preemptor)
+
+    @staticmethod
+    def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
+        for above in node.path:
+            for index, amount in consumer.amounts:
+                above.free[index] -= times * amount

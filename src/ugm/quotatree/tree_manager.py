@@ -1,0 +1,352 @@
+"""What a quota manager does with consumers and single trees; forests come on top in `ugm.quotatree.manager`.
+
+Every public operation holds the lock once, for all of its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from threading import Lock
+from typing import Any, Final
+
+from ugm.errors import InvariantError, RequestError
+from ugm.identity import is_text
+from ugm.quotatree import audit
+from ugm.quotatree.answers import AllocationResponse, Plan, UpdateResponse
+from ugm.quotatree.cache import Blueprint, TreeCache
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
+from ugm.quotatree.managed import Attempt, ManagedTree, noted
+from ugm.quotatree.planning import forced_plan, tree_plan
+from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.tree import QuotaTree
+from ugm.quotatree.update import move_consumers
+from ugm.quotatree.victims import VictimPolicy, first_found, nobody
+from ugm.quotatree.view import TreeView, view_of
+
+__all__ = ["Mode", "TreeManager", "respond"]
+
+
+class Mode(StrEnum):
+    """Whether quotas hold."""
+
+    MAINTENANCE = "maintenance"
+    NORMAL = "normal"
+
+
+class TreeManager:
+    """Quota trees, and the consumers that ask them for resources.
+
+    Args:
+        policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
+        as_original: whether trees keep two habits of the original: a rejected request puts those at the end of their
+            lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+    """
+
+    __slots__ = ("_as_original", "_infos", "_lock", "_mode", "_policy", "_trees")
+
+    _mode: Mode
+    _infos: dict[str, ConsumerInfo]
+    _trees: dict[str, ManagedTree]
+
+    def __init__(self, *, policy: VictimPolicy = first_found, as_original: bool = False) -> None:
+        self._policy: Final = policy
+        self._as_original: Final = as_original
+        self._lock: Final = Lock()
+        self._mode = Mode.MAINTENANCE
+        self._infos = {}
+        self._trees = {}
+
+    # Management
+
+    def get_mode(self) -> Mode:
+        """Return the mode."""
+        return self._mode
+
+    def set_mode(self, mode: Mode | str) -> None:
+        """Set the mode.
+
+        Raises:
+            RequestError: there is no such mode.
+        """
+        try:
+            chosen = Mode(mode)
+        except ValueError:
+            raise RequestError("mode", mode, "expected 'maintenance' or 'normal'") from None
+        with self._lock:
+            self._mode = chosen
+
+    def get_tree_names(self) -> tuple[str, ...]:
+        """Return the names of all trees, sorted."""
+        with self._lock:
+            return tuple(sorted(self._trees))
+
+    # Consumers
+
+    def add_consumer(self, info: ConsumerInfo) -> None:
+        """Make a consumer known.
+
+        Raises:
+            RequestError: a consumer of that id is known.
+        """
+        if not isinstance(info, ConsumerInfo):
+            raise RequestError("info", info, "expected a ConsumerInfo")
+        with self._lock:
+            if info.consumer_id in self._infos:
+                raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
+            self._infos[info.consumer_id] = info
+
+    def remove_consumer(self, consumer_id: str) -> None:
+        """Forget a consumer. What it holds it keeps until it is deallocated.
+
+        Raises:
+            RequestError: there is no such consumer.
+        """
+        with self._lock:
+            self._info(consumer_id).preempted_by = None
+            del self._infos[consumer_id]
+
+    def get_all_consumer_ids(self) -> tuple[str, ...]:
+        """Return the ids of the known consumers, sorted."""
+        with self._lock:
+            return tuple(sorted(self._infos))
+
+    def _info(self, consumer_id: str) -> ConsumerInfo:
+        info = self._infos.get(consumer_id)
+        if info is None:
+            raise RequestError("consumer_id", consumer_id, "there is no such consumer")
+        return info
+
+    # Trees
+
+    def add_tree_by_name(self, tree_name: str) -> str:
+        """Add a tree without nodes, to be filled through its cache. Return its name.
+
+        Raises:
+            RequestError: the name is empty or taken.
+        """
+        return self._add_tree(TreeDocument(tree_name, (), {}))
+
+    def add_tree_from_string(self, text: str) -> str:
+        """Add a tree from a document in JSON or YAML. Return its name.
+
+        Raises:
+            ConfigError: the document is malformed; with everything that is wrong.
+            RequestError: the name is empty or taken.
+        """
+        return self._add_tree(tree_from_text(text))
+
+    def add_tree_from_struct(self, document: Mapping[str, Any]) -> str:
+        """Add a tree from a document that has been parsed. Return its name.
+
+        Raises:
+            ConfigError: the document is malformed; with everything that is wrong.
+            RequestError: the name is empty or taken.
+        """
+        return self._add_tree(tree_from_struct(document))
+
+    def _add_tree(self, document: TreeDocument) -> str:
+        name = document.name
+        if not is_text(name):
+            raise RequestError("tree_name", name, "a name is a text of at least one character")
+        cache = TreeCache(name, lock=self._lock)
+        cache.merge(document)
+        with self._lock:
+            if name in self._trees:
+                raise RequestError("tree_name", name, "there is a tree of that name already")
+            self._trees[name] = ManagedTree(name, self._tree(cache.build()), cache)
+        return name
+
+    def _tree(self, blueprint: Blueprint) -> QuotaTree:
+        name, resources, root, _ = blueprint
+        return QuotaTree(name, resources, root, policy=self._policy, as_original=self._as_original)
+
+    def delete_tree(self, tree_name: str) -> None:
+        """Remove a tree, from its forest, too.
+
+        Raises:
+            RequestError: there is no such tree, or somebody is allocated on it.
+        """
+        with self._lock:
+            managed = self._managed(tree_name)
+            if managed.tree.consumers:
+                raise RequestError("tree_name", tree_name, "consumers are allocated on it")
+            if managed.forest is not None:
+                del managed.forest.trees[tree_name]
+            del self._trees[tree_name]
+
+    def _managed(self, tree_name: str) -> ManagedTree:
+        managed = self._trees.get(tree_name)
+        if managed is None:
+            raise RequestError("tree_name", tree_name, "there is no such tree")
+        return managed
+
+    # Allocation on a tree
+
+    def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on a tree.
+
+        Raises:
+            RequestError: tree or consumer are unknown, or the consumer does not name the tree, or is allocated there.
+        """
+        with self._lock:
+            managed, info, entry = self._request(tree_name, consumer_id)
+            managed.attempt = None
+            return respond(consumer_id, self._allocate(managed.tree, info, entry))
+
+    def _request(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, ConsumerInfo, TreeRequest]:
+        managed = self._managed(tree_name)
+        info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
+        consumer_id = info.consumer_id
+        entry = info.on.get(tree_name)
+        if entry is None:
+            raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {tree_name!r}")
+        if consumer_id in managed.tree.consumers:
+            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on tree {tree_name!r} already")
+        return managed, info, entry
+
+    def _allocate(self, tree: QuotaTree, info: ConsumerInfo, entry: TreeRequest) -> tuple[str, ...] | Rejection:
+        consumer = tree.consumer(info, entry)
+        return tree.allocate(consumer) if self._mode is Mode.NORMAL else tree.force(consumer)
+
+    def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer at its group whatever the quotas, in any mode: it runs already, say after a restart.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+        with self._lock:
+            managed, info, entry = self._request(tree_name, consumer_id)
+            managed.attempt = None
+            return respond(consumer_id, managed.tree.force(managed.tree.consumer(info, entry)))
+
+    def plan_allocate(
+        self,
+        tree_name: str,
+        consumer: str | ConsumerInfo,
+        *,
+        without: Iterable[str] = (),
+        preempting: bool = True,
+    ) -> Plan:
+        """Return what `allocate` would do now, without doing it.
+
+        Args:
+            tree_name: the tree.
+            consumer: the id of a consumer, or one that need not be known.
+            without: as if these had been deallocated before.
+            preempting: whether anybody may be preempted for it.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+        with self._lock:
+            managed, info, entry = self._request(tree_name, consumer)
+            asking = managed.tree.consumer(info, entry)
+            if self._mode is not Mode.NORMAL:
+                return forced_plan(managed, asking)
+            return tree_plan(managed, asking, without, None if preempting else nobody)
+
+    def deallocate(self, tree_name: str, consumer_id: str) -> bool:
+        """Give back what a consumer holds on a tree. Return whether it held something there."""
+        with self._lock:
+            managed = self._trees.get(tree_name)
+            if managed is None or not managed.tree.deallocate(consumer_id):
+                return False
+            managed.attempt = None
+            return True
+
+    def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
+        """Return whether a consumer is allocated on a tree."""
+        with self._lock:
+            managed = self._trees.get(tree_name)
+            return managed is not None and consumer_id in managed.tree.consumers
+
+    def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on a tree so that `undo_allocate` can take it back.
+
+        Raises:
+            RequestError: as for `allocate`, or the mode is not normal.
+        """
+        with self._lock:
+            managed, info, entry = self._request(tree_name, consumer_id)
+            if self._mode is not Mode.NORMAL:
+                raise RequestError("mode", str(self._mode), "a try is possible in normal mode only")
+            with noted((managed,)) as trials:
+                answer = self._allocate(managed.tree, info, entry)
+            managed.attempt = Attempt(consumer_id, trials, {})
+            return respond(consumer_id, answer)
+
+    def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
+        """Take the last try back: everything is as it was before, order included.
+
+        Raises:
+            RequestError: tree or consumer are unknown, or the tree has changed since the consumer was tried there.
+        """
+        with self._lock:
+            attempt = self._managed(tree_name).attempt
+            self._info(consumer_id)
+            if attempt is None or attempt.forest is not None or attempt.consumer_id != consumer_id:
+                raise RequestError("consumer_id", consumer_id, f"it was not the last to be tried on tree {tree_name!r}")
+            attempt.take_back()
+
+    # Updates of trees
+
+    def get_tree_cache(self, tree_name: str) -> TreeCache:
+        """Return the cache in which a tree is edited.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        with self._lock:
+            return self._managed(tree_name).cache
+
+    def update_tree(self, tree_name: str) -> UpdateResponse:
+        """Put the edits of a tree's cache in force.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        with self._lock:
+            return self._update([self._managed(tree_name)])
+
+    def _update(self, trees: Iterable[ManagedTree]) -> UpdateResponse:
+        unallocated: set[str] = set()
+        responses = {}
+        for managed in trees:
+            blueprint = managed.cache.build()
+            tree = self._tree(blueprint)
+            unallocated.update(move_consumers(managed.tree, tree, managed.cache.settle_names()))
+            managed.tree = tree
+            managed.attempt = None
+            responses[managed.name] = blueprint.response
+        return UpdateResponse(tuple(sorted(unallocated)), responses)
+
+    # Looking on
+
+    def view(self, tree_name: str) -> TreeView:
+        """Return a tree as it is, with its nodes and consumers.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        with self._lock:
+            return view_of(self._managed(tree_name).tree)
+
+    def verify(self) -> None:
+        """Compare all counters and lists with what the consumers hold.
+
+        Raises:
+            InvariantError: with a sentence for each difference.
+        """
+        with self._lock:
+            found = [told for managed in self._trees.values() for told in audit.findings(managed.tree)]
+        if found:
+            raise InvariantError(tuple(found))
+
+
+def respond(consumer_id: str, answer: tuple[str, ...] | Rejection) -> AllocationResponse:
+    """Return the response that an answer makes."""
+    if isinstance(answer, Rejection):
+        return AllocationResponse(consumer_id, (), answer)
+    return AllocationResponse(consumer_id, answer)

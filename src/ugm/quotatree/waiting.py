@@ -1,0 +1,162 @@
+"""Those who are held above a node and would come down into it, in their order, found by what fits.
+
+A consumer that its group had no room for is held at a node above, and comes down one level when there is room for it.
+Who comes first is who arrived first, among those that fit. Room only shrinks while they come down, one after the
+other, so the earliest that fits, again and again from where the last was found, is what one pass over all would take.
+
+A tree of minima finds it: over every eight seats, every eight such blocks and so on, the least amount of each resource
+that is requested there. Where one resource decides, a search takes time in the logarithm of the number of those who
+wait. Where two do, it may look in vain into blocks in which one consumer is small in this and another in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, final
+
+from ugm.quotatree.consumer import Consumer
+
+__all__ = ["Waiting"]
+
+#: More than any room, as requests and quotas fit 64 bits. An int: comparing an int with a float takes twice the time.
+_EMPTY: Final = 1 << 256
+
+
+@final
+class Waiting:
+    """Consumers by arrival, with the first that fits a given room at hand.
+
+    Args:
+        width: the number of resources, at least one.
+    """
+
+    __slots__ = ("_base", "_end", "_minima", "_seats", "count")
+
+    #: By arrival; None where somebody has left. A power of eight.
+    _seats: list[Consumer | None]
+    #: The first seat behind all that are taken.
+    _end: int
+    #: For each resource the minima: the root at 0, the blocks of i at 8i + 1 to 8i + 8, the seats from `_base` on. What
+    #: is not requested stands as `-_EMPTY`, so it fits where there is less than no room; an empty seat as `_EMPTY`.
+    #: Blocks are of eight, because looking along siblings is cheaper than going up and down.
+    _minima: list[list[int]]
+    _base: int
+    count: int
+
+    def __init__(self, width: int) -> None:
+        self._minima = [[] for _ in range(width)]
+        self._seat(())
+
+    def _seat(self, consumers: Iterable[Consumer]) -> None:
+        """Seat consumers anew, with at least as many seats behind them as they take."""
+        seated: list[Consumer | None] = list(consumers)
+        self.count = self._end = len(seated)
+        size = 8
+        while size < 2 * len(seated):
+            size *= 8
+        base = self._base = (size - 1) // 7
+        self._seats = seated + [None] * (size - len(seated))
+        for minima in self._minima:
+            minima[:] = [_EMPTY] * (base + size)
+        for slot, consumer in enumerate(self):
+            consumer.slot = slot
+            for minima in self._minima:
+                minima[base + slot] = -_EMPTY
+            for index, amount in consumer.amounts:
+                self._minima[index][base + slot] = amount
+        for minima in self._minima:
+            # What is behind the last block with somebody in it is empty already.
+            for at in range((base + len(seated)) >> 3, -1, -1):
+                minima[at] = min(minima[8 * at + 1 : 8 * at + 9], default=_EMPTY)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return (consumer for consumer in self._seats if consumer is not None)
+
+    def append(self, consumer: Consumer) -> None:
+        """Seat a consumer behind all others."""
+        if self._end == len(self._seats):
+            self._seat(self)
+        slot = consumer.slot = self._end
+        self._end = slot + 1
+        self.count += 1
+        self._seats[slot] = consumer
+        amounts: Sequence[tuple[int, int]] = consumer.amounts
+        if len(amounts) < len(self._minima):
+            asked: dict[int, int] = dict(amounts)
+            amounts = [(index, asked.get(index, -_EMPTY)) for index in range(len(self._minima))]
+        seat = self._base + slot
+        for index, amount in amounts:
+            minima = self._minima[index]
+            at = seat
+            # Above the first block with somebody as small nothing changes.
+            while minima[at] > amount:
+                minima[at] = amount
+                if not at:
+                    break
+                at = (at - 1) >> 3
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go."""
+        slot = consumer.slot
+        self._seats[slot] = None
+        self.count -= 1
+        if slot == self._end - 1:
+            self._end = slot if self.count else 0
+        seat = self._base + slot
+        for minima in self._minima:
+            at = seat
+            gone = minima[at]
+            minima[at] = _EMPTY
+            while at:
+                at = (at - 1) >> 3
+                if minima[at] != gone:
+                    break
+                least = min(minima[8 * at + 1 : 8 * at + 9])
+                if least == gone:
+                    break
+                minima[at] = least
+
+    def rebuild(self) -> None:
+        """Seat everybody by arrival, after somebody has come back to an earlier place."""
+        self._seat(sorted(self, key=lambda consumer: consumer.sequence))
+
+    def first_that_fits(self, room: Sequence[int], start: int = 0) -> Consumer | None:
+        """Return the earliest consumer, from seat *start* on, whose request fits *room*."""
+        if start >= self._end:
+            return None
+        minima, most = self._minima[0], room[0]
+        others = list(zip(self._minima[1:], room[1:], strict=True))
+        base = self._base
+        at = base + start if start else 1
+        while True:
+            for at in range(at, ((at - 1) | 7) + 2):  # noqa: B020 - go on from where the loop stops
+                if minima[at] > most:
+                    continue
+                for more, bound in others:
+                    if more[at] > bound:
+                        break
+                else:
+                    break
+            else:
+                # Nobody in this block: on to the block behind the one above, or behind that above it.
+                at = (at - 1) >> 3
+                while at and not at & 7:
+                    at = (at - 1) >> 3
+                if not at:
+                    return None
+                at += 1
+                continue
+            if at >= base:
+                return self._seats[at - base]
+            at = 8 * at + 1
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is not as it has to be."""
+        for slot, consumer in enumerate(self._seats):
+            asked: dict[int, int] = dict(consumer.amounts) if consumer else {}
+            due = [asked.get(index, -_EMPTY) if consumer else _EMPTY for index in range(len(self._minima))]
+            if [minima[self._base + slot] for minima in self._minima] != due or (consumer and consumer.slot != slot):
+                yield f"seat {slot} is not that of whoever sits there"
+        for minima in self._minima:
+            if any(minima[at] != min(minima[8 * at + 1 : 8 * at + 9]) for at in range(self._base)):
+                yield "a minimum is not that of what is below it"

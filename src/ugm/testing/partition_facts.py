@@ -1,0 +1,272 @@
+"""What is known of a partition, as lists of applications and allocations, and every question that follows from them.
+
+Users and groups are those of `ugm.testing.Model`, queues those of `ugm.testing.QueueModel`; other quota models are made
+anew for each question, and charged with all that is held. Nothing is counted or cached, and no code is shared with the
+partition. How the lists change is in `ugm.testing.PartitionModel`.
+
+Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from ugm.decision import Violation
+from ugm.identity import TrackingType, UserGroup
+from ugm.model import Claim, DemandModel, QuotaModel
+from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
+from ugm.resources import Resource
+from ugm.testing.model import Grant, Model, Place
+from ugm.testing.queue_model import QueueModel, upward
+
+__all__ = ["UNCHOSEN", "PartitionFacts", "Submitted"]
+
+_PENDING: Final = AllocationState.PENDING
+#: The group of an application that has not run yet.
+UNCHOSEN: Final = ""
+
+
+class Submitted(NamedTuple):
+    """An application that was submitted and has not ended."""
+
+    application_id: str
+    user: UserGroup
+    #: What was asked for, as it was written.
+    queue: str
+    tags: Mapping[str, str]
+    gang_style: str
+    #: Where it was placed.
+    queue_path: str
+    #: The group that it is charged to, None for none; empty until it runs for the first time.
+    group: str | None = UNCHOSEN
+    has_run: bool = False
+    running: bool = False
+    failing: bool = False
+    #: Whether a placeholder of it has ever made way for a real allocation.
+    has_replaced: bool = False
+    #: Whether it was listed where it had been, so that what was asked for is not known.
+    is_adopted: bool = False
+
+
+@dataclass
+class PartitionFacts:
+    """What is known of one partition.
+
+    Attributes:
+        queues: the queues, the nodes, and the configuration in force.
+        group_limits: as for `ugm.Partition`.
+        make_models: returns new other quota models, of which nothing is charged.
+        applications: by id.
+        held: every allocation, pending ones included, by id.
+        closed: whether the partition takes nothing more.
+    """
+
+    queues: QueueModel = field(default_factory=QueueModel)
+    group_limits: Literal["always", "unless-user-limited"] = "always"
+    make_models: Callable[[], Sequence[QuotaModel]] = tuple
+    applications: dict[str, Submitted] = field(default_factory=dict)
+    held: dict[str, Allocation] = field(default_factory=dict)
+    closed: bool = False
+
+    # What follows from the lists
+
+    def entries(self, application_id: str | None = None, *, pending: bool = False) -> list[Allocation]:
+        """Return the allocations that count, or those that are pending: all, or those of one application."""
+        return [
+            one
+            for one in self.held.values()
+            if (one.state is _PENDING) is pending and application_id in (None, one.application_id)
+        ]
+
+    def total(self, application_id: str) -> Resource:
+        """Return what an application holds, without zeros."""
+        return sum((one.usage for one in self.entries(application_id)), Resource()).without_zeros()
+
+    def running(self) -> list[Submitted]:
+        """Return the applications that run."""
+        return [application for application in self.applications.values() if application.running]
+
+    @property
+    def limits(self) -> Model:
+        """The limits of users and groups; what they use is not in it."""
+        return Model(self.queues.config, self.group_limits)
+
+    def below(self, place: Place) -> set[str]:
+        """Return the running applications that count at a place."""
+        is_user = place.kind is TrackingType.USER
+        return {
+            app.application_id
+            for app in self.running()
+            if place.queue_path in upward(app.queue_path)
+            and (place.kind is TrackingType.QUEUE or place.name == (app.user.name if is_user else app.group))
+        }
+
+    def usage(self, place: Place) -> Resource:
+        """Return what is used at a place, without zeros."""
+        return sum((self.total(application_id) for application_id in self.below(place)), Resource()).without_zeros()
+
+    def most(self, place: Place, name: str) -> int | None:
+        """Return how much of a resource may be used at a place; None for no limit."""
+        if place.kind is TrackingType.QUEUE:
+            return self.queues.most(place.queue_path, name)
+        return self.limits.limit(place).resources.get(name)
+
+    def most_applications(self, place: Place) -> int:
+        """Return how many applications may run at a place; 0 for no limit."""
+        if place.kind is TrackingType.QUEUE:
+            return self.queues.allowed(place.queue_path).applications
+        return self.limits.limit(place).applications
+
+    def state(self, application: Submitted) -> ApplicationState:
+        """Return how far an application has come."""
+        if application.failing:
+            return ApplicationState.FAILING
+        if application.running:
+            return ApplicationState.RUNNING
+        if self.entries(application.application_id, pending=True):
+            return ApplicationState.ACCEPTED
+        return ApplicationState.COMPLETING if application.has_run else ApplicationState.NEW
+
+    def group_of(self, application: Submitted) -> str | None:
+        """Return the group that an application is charged to, or would be."""
+        if application.group != UNCHOSEN:
+            return application.group
+        return self.limits.group_for(application.queue_path, application.application_id, application.user)
+
+    def places(self, application: Submitted) -> list[Place]:
+        """Return where an application counts: at its user, its group and its queues, each leaf to root."""
+        paths, group = upward(application.queue_path), self.group_of(application)
+        users = [Place(TrackingType.USER, application.user.name, path) for path in paths]
+        groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
+        return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
+
+    def held_to(self, application: Submitted) -> list[Place]:
+        """Return the places whose limits hold for an application."""
+        places, limits = self.places(application), self.limits
+        users = [place for place in places if place.kind is TrackingType.USER]
+        named = any(limits.limit(place).limit_name == application.user.name for place in users)
+        if not named or self.group_limits == "always":
+            return places
+        return [place for place in places if place.kind is not TrackingType.GROUP]
+
+    def short(self, application: Submitted, usage: Resource) -> tuple[Violation, ...]:
+        """Return every limit of users, groups and queues that *usage* more would exceed.
+
+        Queues compare every resource that is named, users and groups only those of which something is asked.
+        """
+        found = []
+        for place in self.held_to(application):
+            used, count = self.usage(place), len(self.below(place))
+            for name, amount in usage.items():
+                most = self.most(place, name)
+                asked = amount or place.kind is TrackingType.QUEUE
+                if asked and most is not None and used.get(name, 0) + amount > most:
+                    found.append(self.violation(place, name, most, used.get(name, 0), amount))
+            if not application.running and 0 < self.most_applications(place) <= count:
+                found.append(self.violation(place, None, self.most_applications(place), count, 1))
+        return tuple(found)
+
+    def violation(self, place: Place, name: str | None, most: int, used: int, asked: int) -> Violation:
+        """Return what is exceeded at a place."""
+        is_queue = place.kind is TrackingType.QUEUE
+        return Violation(*place, "" if is_queue else self.limits.limit(place).limit_name, name, most, used, asked)
+
+    def over(self, places: Iterable[Place]) -> Iterator[Violation]:
+        """Yield every limit that is exceeded at some places."""
+        for place in places:
+            for name, used in self.usage(place).items():
+                most = self.most(place, name)
+                if most is not None and used > most:
+                    yield self.violation(place, name, most, used, 0)
+            if 0 < self.most_applications(place) < len(self.below(place)):
+                yield self.violation(place, None, self.most_applications(place), len(self.below(place)), 0)
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded."""
+        places = {place for app in self.running() for place in self.places(app)}
+        return tuple(self.over(sorted(places)))
+
+    def headroom(self, application_id: str) -> Resource | None:
+        """Return the least that any limit leaves of each limited resource; None where nothing limits resources."""
+        return self.room(self.held_to(self.applications[application_id]))
+
+    def room(self, places: Iterable[Place]) -> Resource | None:
+        """Return the least that the limits of some places leave."""
+        room: dict[str, int] = {}
+        for place in places:
+            queue = self.queues.allowed(place.queue_path).resources
+            limit = queue if place.kind is TrackingType.QUEUE else self.limits.limit(place).resources
+            for name, most in (limit or Resource()).items():
+                free = most - self.usage(place).get(name, 0)
+                room[name] = min(free, room.get(name, free))
+        return Resource(room) if room else None
+
+    def exposed(self) -> dict[str, Any]:
+        """Return all that is known in the form of `ugm.testing.exposed_partition`."""
+        grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
+        return {
+            **Model(self.queues.config, self.group_limits, grants).exposed(),
+            "queues": [self._queue(path) for path in self.queues.paths()],
+            "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
+            "allocations": [self.held[name] for name in sorted(self.held)],
+            "nodes": dict(sorted(self.queues.nodes.items())),
+            "over": sorted(self.over_limit(), key=repr),
+        }
+
+    def _queue(self, path: str) -> dict[str, Any]:
+        place, allowed = Place(TrackingType.QUEUE, path, path), self.queues.allowed(path)
+        return {
+            "queue_path": path,
+            "is_leaf": self.queues.is_leaf(path),
+            "is_managed": path not in self.queues.made,
+            "is_draining": self.queues.is_draining(path),
+            "max_resources": allowed.resources,
+            "max_applications": allowed.applications,
+            "guaranteed": allowed.guaranteed,
+            "usage": self.usage(place),
+            "running_applications": len(self.below(place)),
+            "applications": tuple(sorted(app[0] for app in self.applications.values() if app.queue_path == path)),
+            "children": len(self.queues.children(path)),
+        }
+
+    def _shown(self, app: Submitted) -> ApplicationInfo:
+        held = self.entries(app.application_id)
+        return ApplicationInfo(
+            *(app.application_id, app.user, app.queue_path, self.state(app), app.group or None),
+            *(self.total(app.application_id), len(held)),
+            going=sum(one.state is AllocationState.GOING for one in held),
+            placeholders=sum(one.placeholder for one in held),
+            pending=len(self.entries(app.application_id, pending=True)),
+            tags=app.tags,
+        )
+
+    # Other quota models
+
+    def charged_models(self, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()) -> Sequence[QuotaModel]:
+        """Return other quota models that were told of all that is held, without some of it and with something more."""
+        models, coming = self.make_models(), tuple(coming)
+        gone = {*leaving, *(one.allocation_id for one in coming)}
+        for model in models:
+            for one in (*self.held.values(), *coming):
+                if one.allocation_id in gone and one not in coming:
+                    continue
+                if one.state is not _PENDING:
+                    model.charge(self.claim(one))
+                elif isinstance(model, DemandModel):
+                    model.expect(self.claim(one))
+        return models
+
+    def claim(self, one: Allocation) -> Claim:
+        """Return an allocation as the question that other quota models are asked."""
+        application = self.applications[one.application_id]
+        path, user, tags = application.queue_path, application.user, application.tags
+        return Claim(*one[:3], path, user, tags, one.priority, one.preemptible)
+
+    def denied_beside(
+        self, one: Allocation, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()
+    ) -> tuple[Violation, ...]:
+        """Return every limit of other quota models that is in the way of an allocation."""
+        models = self.charged_models(leaving, coming)
+        return tuple(violation for model in models for violation in model.check(self.claim(one)))

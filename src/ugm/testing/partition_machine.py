@@ -1,0 +1,437 @@
+"""A state machine that drives a `ugm.Partition` and the naive model of one side by side.
+
+Override `PartitionMachine.make_models` to have quota models of one's own take part, and hand the class to pytest as
+hypothesis does::
+
+    class LicenceMachine(PartitionMachine):
+        def make_models(self):
+            return [Licences(4)]
+
+    TestLicences = LicenceMachine.TestCase
+
+A model that takes part has to answer the same whatever the order in which it was charged; after every step it must be
+what a new one is that was charged with all that is held. Override `PartitionMachine.make_partition` to test a wrapper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Literal
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ugm import Ask, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
+from ugm.identity import ROOT, TrackingType
+from ugm.model import QuotaModel
+from ugm.partition import ApplicationInfo, AuditReport, Plan
+from ugm.testing.invariants import exposed_partition
+from ugm.testing.machine import by_place
+from ugm.testing.model import Place
+from ugm.testing.partition_draws import (
+    ALLOCATIONS_THERE,
+    APPLICATIONS_THERE,
+    ASKS,
+    ENDINGS,
+    GANGS,
+    HOMES,
+    NEW_APPLICATIONS,
+    NODES,
+    OFFERS,
+    QUEUES_ADOPTED,
+    QUEUES_ASKED,
+    QUOTAS,
+    TAGS,
+    USAGES,
+    fresh_asks,
+    placeholders,
+)
+from ugm.testing.partition_model import PartitionModel
+from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, asks, full_partitions
+from ugm.testing.queue_model import QueueModel, upward
+from ugm.testing.strategies import GROUPS, PartitionSpec, users
+
+__all__ = ["PartitionMachine"]
+
+
+def _agree(found: object, expected: object, what: object) -> None:
+    if found != expected:
+        raise AssertionError(f"{what}: the partition says {found!r}, the model {expected!r}")
+
+
+def _compared(answer: Any) -> Any:  # noqa: ANN401 - whatever an operation returns
+    """Return an answer without what is not compared: the order of limits of one place, and that of ids."""
+    if isinstance(answer, Decision):
+        return by_place(answer.violations)
+    if isinstance(answer, ApplicationInfo):
+        return answer.state
+    if isinstance(answer, AuditReport):
+        return _compared(answer.differences)
+    if isinstance(answer, tuple) and all(isinstance(one, Violation) for one in answer):
+        return by_place(answer)
+    return (
+        sorted(answer) if isinstance(answer, (tuple, list)) and all(isinstance(one, str) for one in answer) else answer
+    )
+
+
+class PartitionMachine(RuleBasedStateMachine):
+    """A partition against the naive model.
+
+    Attributes:
+        group_limits: how the partition, and so the model, treats users with limits of their own; see `ugm.Partition`.
+        partition: what is tested.
+        models: the other quota models that take part.
+        model: what is believed.
+    """
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
+    partition: Partition
+    models: Sequence[QuotaModel]
+    model: PartitionModel
+    # The asks so far, the plans that were made and perhaps not applied, and the audits that were made.
+    made: list[Ask]
+    plans: list[tuple[Plan, PartitionSpec | None]]
+    reports: list[AuditReport]
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return new other quota models to take part."""
+        return ()
+
+    def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+        """Return the partition to be tested."""
+        return Partition(config, models=models, group_limits=self.group_limits)
+
+    @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
+    def start(self, config: PartitionSpec, homes: list[tuple[UserGroup, str]]) -> None:
+        """Begin with a configuration and some applications."""
+        self.made, self.plans, self.reports = [], [], []
+        self.models = self.make_models()
+        self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models)
+        self.partition = self.make_partition(config, self.models)
+        for application_id, (user, path) in zip(SUBMITTED, homes, strict=False):
+            self.adopt_application(application_id, user, path, gang_style="hard")
+
+    @contextmanager
+    def nothing_changes(self) -> Iterator[None]:
+        """Expect the block to leave what the partition shows alone."""
+        before = exposed_partition(self.partition)
+        yield
+        _agree(exposed_partition(self.partition), before, "after a call that changes nothing")
+
+    def both(self, operation: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - whatever it returns
+        """Call an operation of the partition and of the model, compare the answers, and return the partition's.
+
+        What the model refuses has to be refused, and to change nothing.
+        """
+        what = (operation, arguments, options)
+        try:
+            expected = getattr(self.model, operation)(*arguments, **options)
+        except RequestError:
+            self.refused(operation, *arguments, **options)
+            return None
+        found = getattr(self.partition, operation)(*arguments, **options)
+        _agree(_compared(found), _compared(expected), what)
+        return found
+
+    def refused(self, operation: str, *arguments: object, **options: object) -> None:
+        """Expect a call to be refused, and to change nothing."""
+        with self.nothing_changes():
+            try:
+                getattr(self.partition, operation)(*arguments, **options)
+            except RequestError:
+                return
+        raise AssertionError(f"{operation}{arguments}{options} should have been refused")
+
+    # Applications
+
+    @rule(
+        application_id=NEW_APPLICATIONS,
+        user=users(),
+        queue=QUEUES_ASKED,
+        tags=st.sampled_from(TAGS),
+        quota=QUOTAS,
+        gang_style=st.sampled_from(["soft", "hard"]),
+    )
+    def submit(self, application_id: str, user: UserGroup, queue: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
+        """An application is placed by the rules, or rejected; a second submission has to be the same."""
+        try:
+            expected = self.model.submit(application_id, user, queue, **options)
+        except RequestError:
+            self.refused("submit", application_id, user, queue, **options)
+            return
+        placement = self.partition.submit(application_id, user, queue, **options)
+        _agree((placement.queue_path, placement.creates), expected, ("submit", application_id, user, queue, options))
+
+    @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
+    def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
+        """The same submission once more is answered as before, and any other refused."""
+        known = self.model.applications.get(application_id)
+        if known is not None:
+            _, user, queue, tags, *_ = known
+            self.submit(application_id, user, queue, tags=dict(tags), quota=quota, gang_style=gang_style)
+
+    @rule(
+        application_id=NEW_APPLICATIONS,
+        user=users(),
+        path=QUEUES_ADOPTED,
+        quota=QUOTAS,
+        group=st.sampled_from(["", "", "", None, *GROUPS]),
+    )
+    def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
+        """An application is listed where it was, whatever is there now."""
+        self.both("adopt_application", application_id, user, path, **options)
+
+    @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
+    def give_quota(self, path: str, quota: Resource | None) -> None:
+        """The quota of a queue that the configuration does not name may change at any time."""
+        if quota is not None:
+            self.both("give_quota", path, quota)
+
+    @rule(application_id=APPLICATIONS_THERE, operation=st.sampled_from(ENDINGS))
+    def end(self, application_id: str, operation: str) -> None:
+        """An application waits no longer for its gang, has done its work, fails, or goes."""
+        self.both(operation, application_id)
+
+    @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because nothing can be submitted afterwards
+    @rule(really=st.sampled_from([False, False, False, True]))
+    def close(self, *, really: bool) -> None:
+        """With the partition, everything fails."""
+        if really:
+            self.both("close")
+
+    # Allocations
+
+    @rule(ask=ASKS)
+    def allocate(self, ask: Ask) -> None:
+        """An allocation is granted exactly if it fits every limit; a denial names all in the way."""
+        self.made.append(ask)
+        self._with_traits("allocate", ask)
+
+    @rule(ask=ASKS)
+    def ask(self, ask: Ask) -> None:
+        """What is asked for is pending, and counts nowhere."""
+        self.made.append(ask)
+        self._with_traits("ask", ask)
+
+    @rule(ask=ASKS)
+    def adopt(self, ask: Ask) -> None:
+        """What runs already is counted, and what is over is named."""
+        self.made.append(ask)
+        self._with_traits("adopt", ask)
+
+    def _with_traits(self, operation: str, ask: Ask) -> None:
+        traits: dict[str, Any] = dict(zip(Ask._fields[3:], ask[3:], strict=True))
+        try:
+            expected = getattr(self.model, operation)(*ask)
+        except RequestError:
+            self.refused(operation, *ask[:3], **traits)
+            return
+        found = getattr(self.partition, operation)(*ask[:3], **traits)
+        _agree(_compared(found), _compared(expected), (operation, ask))
+
+    @rule(gang=GANGS)
+    def allocate_all(self, gang: list[Ask]) -> None:
+        """Several are granted together or not at all, and a denial tells what they ask together."""
+        self.made += gang
+        try:
+            expected = self.model.allocate_all(gang)
+        except RequestError:
+            self.refused("allocate_all", gang)
+            return
+        found = self.partition.allocate_all(gang).violations
+        _agree(sorted(found, key=repr), sorted(expected, key=repr), ("allocate_all", gang))
+
+    @rule(ask=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
+    def gang(self, ask: Ask, real: Ask, *, ends: bool) -> None:
+        """A placeholder is replaced by what was asked for; the rest of the gang does not come in time."""
+        self.allocate(ask._replace(placeholder=True))
+        self.ask(real._replace(application_id=ask.application_id, placeholder=False))
+        self.both("replace", ask.allocation_id, real.allocation_id, real.usage)
+        if ends:
+            self.both("release", real.allocation_id)
+            self.allocate(ask._replace(placeholder=True))
+            self.both("time_out_gang", ask.application_id)
+
+    @precondition(lambda self: bool(placeholders(self)))
+    @rule(data=st.data(), ask=st.runner().flatmap(fresh_asks), same=st.booleans())
+    def replace_one(self, data: st.DataObject, ask: Ask, *, same: bool) -> None:
+        """A placeholder makes way for a new allocation, or for one that was asked for; only what grows is checked."""
+        name = data.draw(st.sampled_from(placeholders(self)), label="placeholder")
+        pending = [one.allocation_id for one in self.model.entries(pending=True)]
+        allocation_id = data.draw(st.sampled_from([ask.allocation_id, ask.allocation_id, *pending]), label="id")
+        known = self.model.held[allocation_id if allocation_id in pending else name]
+        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
+        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
+
+    @rule(placeholder_id=ALLOCATIONS_THERE, allocation_id=ALLOCATIONS_THERE, usage=USAGES, same=st.booleans())
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
+        """What is no placeholder is not replaced, and nothing that is held takes its place."""
+        known = self.model.held.get(placeholder_id if same else allocation_id)
+        self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
+
+    @rule(allocation_id=ALLOCATIONS_THERE, usage=USAGES)
+    def resize(self, allocation_id: str, usage: Resource) -> None:
+        """Of a change of size only the growth is checked."""
+        self.both("resize", allocation_id, usage)
+
+    @rule(allocation_id=ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
+    def give_back(self, allocation_id: str, operation: str) -> None:
+        """What is marked counts until it is released; a second release is harmless."""
+        if self.both(operation, allocation_id) and operation == "release":
+            _agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
+
+    # The cluster
+
+    @rule(name=st.sampled_from(NODES), offers=OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
+    def node(self, name: str, offers: Resource, operation: str) -> None:
+        """The root allows what the nodes add up to."""
+        self._node(operation, name, offers)
+
+    @rule(name=st.sampled_from(NODES))
+    def remove_node(self, name: str) -> None:
+        """Without a node there is less, but nobody is evicted."""
+        self._node("remove_node", name)
+
+    def _node(self, operation: str, *arguments: object) -> None:
+        try:
+            expected = getattr(self.model.queues, operation)(*arguments)
+        except RequestError:
+            self.refused(operation, *arguments)
+            return
+        _agree(getattr(self.partition, operation)(*arguments), expected, (operation, arguments))
+
+    # The configuration
+
+    @rule(config=full_partitions())
+    def configure(self, config: PartitionSpec) -> None:
+        """Another configuration changes limits and queues, never usage."""
+        self.both("configure", config)
+
+    @rule(config=full_partitions() | st.none())
+    def plan(self, config: PartitionSpec | None) -> None:
+        """A plan says who will be over and which queues drain, and changes nothing."""
+        with self.nothing_changes():
+            self.plans.append((self.partition.plan(config), config))
+
+    @precondition(lambda self: self.plans)
+    @rule(data=st.data())
+    def apply(self, data: st.DataObject) -> None:
+        """What is planned happens; a plan for another configuration is refused."""
+        plan, config = data.draw(st.sampled_from(self.plans), label="plan")
+        if plan.compiled is self.current_base():
+            with self.nothing_changes():
+                self.partition.apply(plan)
+            return
+        if plan.base is not self.current_base():
+            self.refused("apply", plan)
+            return
+        latest = self.partition.plan(config)
+        self.partition.apply(plan)
+        self.model.configure(config)
+        _agree(sorted(latest.over, key=repr), sorted(self.model.over_limit(), key=repr), "planned to be over")
+        _agree([tuple(one) for one in latest.leaving], self.model.leaving(), "planned to leave")
+
+    def current_base(self) -> object:
+        """Return what a plan that can be applied now was made for."""
+        return self.partition.plan(None).base
+
+    # The truth
+
+    @rule(data=st.data(), later=st.booleans())
+    def audit(self, data: st.DataObject, *, later: bool) -> None:
+        """An audit finds what differs, and a repair mends what it found as far as it is still so."""
+        running = {one.allocation_id: Running(*one[:3]) for one in self.model.entries()}
+        for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
+            running.pop(name, None)
+            if data.draw(st.booleans(), label="runs"):
+                application_id = data.draw(APPLICATIONS_THERE | st.just("stranger"), label="application")
+                running[name] = Running(name, application_id, data.draw(USAGES, label="usage"))
+        with self.nothing_changes():
+            report = self.both("audit", list(running.values()))
+        self.reports.append(report)
+        if not later:
+            self.repair(report)
+            left = self.partition.audit(running.values())
+            _agree([one for one in left.differences if one.is_known], [], "left after a repair")
+
+    @precondition(lambda self: self.reports)
+    @rule(data=st.data())
+    def reconcile(self, data: st.DataObject) -> None:
+        """An old report is looked at again."""
+        self.repair(data.draw(st.sampled_from(self.reports), label="report"))
+
+    def repair(self, report: AuditReport) -> None:
+        """Repair, and compare what was repaired."""
+        expected = self.model.reconcile(report.differences)
+        _agree(self.partition.reconcile(report).differences, expected, "reconcile")
+
+    # Questions
+
+    @rule(application_id=APPLICATIONS_THERE, usage=USAGES)
+    def check(self, application_id: str, usage: Resource) -> None:
+        """Asking tells what an allocation would be told, and changes nothing."""
+        with self.nothing_changes():
+            decision = self.both("check", application_id, usage)
+            if decision is not None:
+                _agree(self.partition.explain(application_id, usage).decision, decision, "explain")
+
+    @rule(application_id=APPLICATIONS_THERE)
+    def headroom(self, application_id: str) -> None:
+        """The headroom is the least that any limit leaves."""
+        if application_id in self.model.applications:
+            with self.nothing_changes():
+                self.both("headroom", application_id)
+        else:
+            self.refused("headroom", application_id)
+
+    @rule(data=st.data())
+    def queue_room(self, data: st.DataObject) -> None:
+        """So it is for queues, with and without the cluster."""
+        path = data.draw(st.sampled_from(self.model.queues.paths()), label="queue")
+        places = [Place(TrackingType.QUEUE, above, above) for above in upward(path)]
+        inner = [place for place in places if place.queue_path != ROOT]
+        _agree(self.partition.queue_headroom(path), self.model.room(places), "queue_headroom")
+        _agree(self.partition.queue_headroom(path, cluster=False), self.model.room(inner), "queue_headroom")
+
+    @rule(ask=asks(), wrong=st.sampled_from([None, "", 7, []]))
+    def misuse(self, ask: Ask, wrong: object) -> None:
+        """What is no request is refused, and changes nothing."""
+        for operation, arguments in (
+            ("ask", (wrong, *ask[1:3])),
+            ("allocate", (ask[0], wrong, ask[2])),
+            ("allocate", (*ask[:2], wrong)),
+            ("allocate", (*ask[:2], Resource(memory=-1))),
+            ("allocate_all", ([ask, ask._replace(application_id="stranger")],)),
+            ("adopt", (ask[0], "stranger", ask[2])),
+            ("replace", (wrong, *ask[1:3])),
+            ("resize", (ask[0], wrong)),
+            ("release", (wrong,)),
+            ("preempt", (wrong,)),
+            ("submit", (wrong, UserGroup("ana"), "root.a")),
+            ("submit", ("new", wrong, "root.a")),
+            ("adopt_application", ("new", UserGroup("ana"), wrong)),
+            ("add_node", ("new", wrong)),
+            ("audit", ([(*ask[:2], wrong)],)),
+        ):
+            self.refused(operation, *arguments)
+
+    # At every moment
+
+    @invariant()
+    def shows_what_the_model_shows(self) -> None:
+        """Users, groups, queues, applications, allocations, nodes and what is over are those of the model."""
+        found, expected = exposed_partition(self.partition), self.model.exposed()
+        for part, shown in expected.items():
+            _agree(found[part], shown, part)
+
+    @invariant()
+    def adds_up(self) -> None:
+        """Every counter follows from the ledger."""
+        self.partition.verify()
+
+    @invariant()
+    def models_agree(self) -> None:
+        """Every other quota model is what a new one is that was charged with all that is held."""
+        for model, fresh in zip(self.models, self.model.charged_models(), strict=True):
+            _agree(vars(model), vars(fresh), model)

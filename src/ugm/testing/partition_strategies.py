@@ -1,0 +1,107 @@
+"""Hypothesis strategies for what goes into a `ugm.Partition`: configurations with everything, and asks.
+
+The world is as small as that of `ugm.testing.strategies`: a handful of queues, applications and allocations, one-digit
+amounts, so that quotas bite, ids come again, and queues come, go, and change between parents and leaves. Rules between
+a queue and the queues above it are not kept; no partition relies on them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hypothesis import strategies as st
+
+from ugm import Ask, Resource
+from ugm.identity import ROOT
+from ugm.testing.strategies import (
+    AmountsSpec,
+    FilterSpec,
+    PartitionSpec,
+    QueueSpec,
+    RuleSpec,
+    TemplateSpec,
+    limits,
+    resources,
+)
+
+__all__ = ["ALLOCATIONS", "SUBMITTED", "asks", "full_partitions", "placement_rules", "quotas"]
+
+#: The ids of applications.
+SUBMITTED: Final = tuple(f"app-{number}" for number in range(1, 6))
+
+#: The ids of allocations.
+ALLOCATIONS: Final = tuple(f"x-{number}" for number in range(1, 9))
+
+_PROVIDED: Final = RuleSpec("provided", create=True)
+_NAMESPACE: Final = RuleSpec("tag", create=True, value="namespace")
+#: Lists of placement rules: none, one kind each, nested, filtered, and one after the other.
+_RULES: Final[tuple[tuple[RuleSpec, ...], ...]] = (
+    (),
+    (_PROVIDED,),
+    (RuleSpec("Provided"), RuleSpec("user", create=True, parent=RuleSpec("fixed", create=True, value="ab"))),
+    (_NAMESPACE, RuleSpec("fixed", value="root.a")),
+    (RuleSpec("tag", create=True, value="namespace", parent=RuleSpec("user", create=True)), _PROVIDED),
+    (RuleSpec("provided", create=True, parent=RuleSpec("fixed", value="root.b")), _PROVIDED),
+    (RuleSpec("user", create=True, filter=FilterSpec("deny", ("ana",), ("dev",))), _PROVIDED),
+    (RuleSpec("provided", create=True, filter=FilterSpec("allow", ("ana", "bob"))), _NAMESPACE),
+)
+
+#: Which queues are below a queue.
+_BELOW: Final = st.sampled_from(((), ("a",), ("b",), ("a", "b"), ("b", "ab"), ("a", "ab")))
+
+#: Nobody is kept out more often than not.
+_LISTS: Final = ("", "", "", "", "*", "ana", "bob dev", " ops,science", " ")
+
+
+def quotas() -> st.SearchStrategy[AmountsSpec]:
+    """Draw what a queue may use and is guaranteed, either or both of which may be left out."""
+    return st.just(AmountsSpec()) | st.builds(AmountsSpec, resources(largest=20), st.none() | resources())
+
+
+#: What many queues have nothing of.
+_SOME_LIMITS: Final = st.just(()) | limits()
+_SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
+
+
+@st.composite
+def _queue(draw: st.DrawFn, name: str, depth: int) -> QueueSpec:
+    """Draw a queue with everything below it."""
+    # A level may be left out, so that a path is a leaf in one configuration and a parent in another.
+    below = draw(_BELOW) if depth > 1 else ()
+    return QueueSpec(
+        draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
+        draw(_SOME_LIMITS),
+        tuple(draw(_queue(child, depth - 1)) for child in below),
+        draw(quotas()),
+        draw(_SOME_COUNT),
+        TemplateSpec(draw(quotas()), draw(_SOME_COUNT)) if draw(st.booleans()) else None,
+        *draw(st.tuples(st.sampled_from(_LISTS), st.sampled_from(_LISTS))),
+        declared_parent=draw(st.booleans()),
+    )
+
+
+def placement_rules() -> st.SearchStrategy[tuple[RuleSpec, ...]]:
+    """Draw the placement rules of a partition."""
+    return st.sampled_from(_RULES)
+
+
+@st.composite
+def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionSpec:
+    """Draw a configuration with quotas, limits, templates, access lists and placement rules.
+
+    Its queues are at most *depth* levels deep, the root among them.
+    """
+    return PartitionSpec(draw(_queue(ROOT, depth)), draw(placement_rules()))
+
+
+def asks(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[Ask]:
+    """Draw an allocation of an application: mostly a plain one."""
+    return st.builds(
+        Ask,
+        st.sampled_from(ALLOCATIONS),
+        st.sampled_from(SUBMITTED),
+        resources() if usages is None else usages,
+        st.sampled_from((False, False, False, True)),
+        st.sampled_from((0, 0, 0, 5)),
+        st.sampled_from((True, True, True, False)),
+    )

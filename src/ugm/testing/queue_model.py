@@ -1,0 +1,287 @@
+"""A naive model of the queues of a partition: what the configuration says is looked up in it, every time anew.
+
+Only what no configuration says is written down: the queues that placement or recovery has made, or that have left the
+configuration with applications in them, and the nodes of the cluster. No code is shared with `ugm.queues`.
+
+Source: Apache YuniKorn, resource quota management; placement rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, final
+
+from ugm.errors import RequestError
+from ugm.identity import ROOT, UserGroup
+from ugm.resources import Resource
+
+if TYPE_CHECKING:
+    from ugm.partition import PartitionQueue, PartitionSettings
+    from ugm.queues import QueueSettings
+    from ugm.queues.filters import FilterSpec
+    from ugm.queues.placement import RuleConfig
+    from ugm.queues.specs import Template
+
+__all__ = ["Allowed", "MadeQueue", "QueueModel", "upward"]
+
+
+class Allowed(NamedTuple):
+    """What a queue may use, how many applications may run in it, and what it is guaranteed."""
+
+    resources: Resource | None = None
+    applications: int = 0
+    guaranteed: Resource | None = None
+
+
+class MadeQueue(NamedTuple):
+    """A queue that the configuration does not name."""
+
+    is_parent: bool
+    #: Whether the configuration named it once.
+    has_left: bool
+    allowed: Allowed
+    #: What queues get that are made below.
+    template: Allowed | None = None
+    #: The quota that it was given for itself.
+    annotated: Resource | None = None
+
+
+@final
+@dataclass
+class QueueModel:
+    """The queues of one partition, by the book.
+
+    Attributes:
+        config: the configuration in force; None for a root alone.
+        made: the queues that it does not name, by path.
+        nodes: what every registered node offers.
+        offered: the resources that any node has ever offered; None before the first.
+    """
+
+    config: PartitionSettings | None = None
+    made: dict[str, MadeQueue] = field(default_factory=dict)
+    nodes: dict[str, Resource] = field(default_factory=dict)
+    offered: set[str] | None = None
+
+    # What there is
+
+    def configured(self, path: str) -> PartitionQueue | None:
+        """Return what the configuration says of a queue."""
+        queue: PartitionQueue | None = None if self.config is None else self.config.root
+        for name in path.split(".")[1:]:
+            queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
+        return queue
+
+    def paths(self) -> list[str]:
+        """Return all queues, sorted."""
+        named = [] if self.config is None else list(_paths(self.config.root, ROOT))
+        return sorted({ROOT, *named, *self.made})
+
+    def children(self, path: str) -> list[str]:
+        """Return the queues directly below a queue, sorted."""
+        return [other for other in self.paths() if other.rpartition(".")[0] == path]
+
+    def nearest(self, path: str) -> str:
+        """Return the queue, or the nearest above it that there is."""
+        return next(above for above in upward(path) if above in self.paths())
+
+    def may_have_children(self, path: str) -> bool:
+        """Return whether a queue was meant to be a parent."""
+        queue = self.configured(path)
+        return path == ROOT or (self.made[path].is_parent if queue is None else queue.parent)
+
+    def is_leaf(self, path: str) -> bool:
+        """Return whether a queue takes applications."""
+        return not self.may_have_children(path)
+
+    def is_draining(self, path: str) -> bool:
+        """Return whether a queue takes nothing more: it has left, or has no place any more below the one above."""
+        if path not in self.made:
+            return False
+        above = path.rpartition(".")[0]
+        return self.made[path].has_left or self.is_draining(above) or not self.may_have_children(above)
+
+    def allowed(self, path: str) -> Allowed:
+        """Return what a queue allows; the resources of the root are those of the cluster."""
+        if path in self.made:
+            made = self.made[path]
+            return made.allowed if made.annotated is None else made.allowed._replace(resources=made.annotated)
+        said = _allowed(self.configured(path))
+        return Allowed(self.cluster(), said.applications) if path == ROOT else said
+
+    def most(self, path: str, name: str) -> int | None:
+        """Return how much of a resource a queue allows; None for no limit."""
+        resources = self.allowed(path).resources
+        if resources is None:
+            return None
+        return resources.get(name, 0 if path == ROOT else None)
+
+    def cluster(self) -> Resource | None:
+        """Return what all nodes offer together; None before the first is registered."""
+        if self.offered is None:
+            return None
+        return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
+
+    def template(self, path: str) -> Allowed:
+        """Return what a queue gets that is made directly below."""
+        for above in upward(path):
+            queue = self.configured(above)
+            if above in self.made:
+                found = self.made[above].template
+            else:
+                found = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
+            if found is not None:
+                return found
+        return Allowed()
+
+    # Placement
+
+    def place(self, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
+        """Return the queue of an application; None if no rule has one that may be used."""
+        rules = () if self.config is None else self.config.placement_rules
+        if not rules:
+            path = _spelt(asked)
+            path = path if path is None or "." in path or path == ROOT else f"{ROOT}.{path}"
+            return path if path is not None and self._may_use(path, user, create=False) else None
+        for rule in rules:
+            path = self._found(rule, user, asked, tags)
+            if path is not None and self._may_use(path, user, create=rule.create):
+                return path
+        return None
+
+    def _found(self, rule: RuleConfig, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
+        """Return the path that a rule comes up with, with the help of its parent rules."""
+        if not _applies(rule.filter, user):
+            return None
+        kinds = {"provided": asked, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
+        name = _spelt(kinds[rule.name.lower()])
+        if name is None or name == ROOT or name.startswith("root."):
+            return name
+        if rule.parent is None:
+            return f"{ROOT}.{name}"
+        above = self._found(rule.parent, user, asked, tags)
+        if above is None or (above not in self.paths() and not rule.parent.create):
+            return None
+        return None if above in self.paths() and self.is_leaf(above) else f"{above}.{name}"
+
+    def _may_use(self, path: str, user: UserGroup, *, create: bool) -> bool:
+        nearest = self.nearest(path)
+        fits = self.is_leaf(path) if nearest == path else create and not self.is_leaf(nearest)
+        return fits and not self.is_draining(nearest) and self._may_submit(nearest, user)
+
+    def _may_submit(self, path: str, user: UserGroup) -> bool:
+        queues = [queue for above in upward(path) for queue in [self.configured(above)] if queue is not None]
+        lists = [text for queue in queues for text in (queue.submit_acl, queue.admin_acl) if text]
+        return not lists or any(_lets_in(text, user) for text in lists)
+
+    # Changes
+
+    def create(self, path: str) -> None:
+        """Make a queue, and those above it that there are not."""
+        template = self.template(self.nearest(path))
+        for above in upward(path):
+            if above not in self.paths():
+                is_leaf = above == path
+                self.made[above] = MadeQueue(not is_leaf, has_left=False, allowed=template if is_leaf else Allowed())
+
+    def annotate(self, path: str, quota: Resource | None) -> None:
+        """Give a queue that the configuration does not name a quota for itself."""
+        if quota and path in self.made:
+            self.made[path] = self.made[path]._replace(annotated=quota)
+
+    def prune(self, busy: Collection[str]) -> None:
+        """Drop what the configuration does not name and has no application in it, or below."""
+        self.made = {path: queue for path, queue in self.made.items() if any(path in upward(other) for other in busy)}
+
+    def configure(self, config: PartitionSettings | None) -> None:
+        """Follow another configuration."""
+        before = self.paths()
+        for path in [path for path in before if path not in self.made and path != ROOT]:
+            queue = self.configured(path)
+            template = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
+            self.made[path] = MadeQueue(
+                self.may_have_children(path), has_left=True, allowed=_allowed(queue), template=template
+            )
+        self.config = config
+        named = [] if config is None else list(_paths(config.root, ROOT))
+        self.made = {path: self.made[path] for path in before if path in self.made and path not in named}
+        for path, queue_made in self.made.items():
+            if not self.is_draining(path) and not queue_made.is_parent:
+                self.made[path] = queue_made._replace(allowed=self.template(path.rpartition(".")[0]))
+
+    def set_node(self, name: str, offers: Resource) -> None:
+        """Register a node, or change what it offers."""
+        self.offered = {*(self.offered or ()), *offers}
+        self.nodes[name] = offers
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node.
+
+        Raises:
+            RequestError: it is registered with other resources.
+        """
+        if self.nodes.get(name, offers) != offers:
+            raise RequestError("node", name, "a node of that name is registered with other resources")
+        self.set_node(name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change what a node offers.
+
+        Raises:
+            RequestError: there is no such node.
+        """
+        if name not in self.nodes:
+            raise RequestError("node", name, "there is no such node")
+        self.set_node(name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        """Remove a node, and say whether there was one."""
+        return self.nodes.pop(name, None) is not None
+
+
+def upward(path: str) -> list[str]:
+    """Return a path and all above it, leaf to root."""
+    names = path.split(".")
+    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
+
+
+def _paths(queue: QueueSettings, path: str) -> Iterator[str]:
+    yield path
+    for child in queue.queues:
+        yield from _paths(child, f"{path}.{child.name.lower()}")
+
+
+def _allowed(said: QueueSettings | Template | None) -> Allowed:
+    """Return what a configuration says; a vector of nothing says nothing."""
+    if said is None:
+        return Allowed()
+    return Allowed(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
+
+
+def _spelt(text: str) -> str | None:
+    """Return the queue name, or the path from the root, that a text means; None if it means none."""
+    small = text.lower()
+    if small.startswith("root."):
+        parts = small.split(".")
+        return small if all(map(_is_name, parts[1:])) else None
+    small = small.replace(".", "_dot_")
+    return small if small == ROOT or _is_name(small) else None
+
+
+def _is_name(text: str) -> bool:
+    plain = text.isascii() and all(letter.isalnum() or letter in "_:#/@-" for letter in text)
+    return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the length that a name may have
+
+
+def _applies(filtered: FilterSpec, user: UserGroup) -> bool:
+    """Return whether a filter without patterns lets a user through."""
+    nobody = not filtered.users and not filtered.groups
+    named = nobody or user.name in filtered.users or not set(filtered.groups).isdisjoint(user.groups)
+    return not named if filtered.type.lower() == "deny" else named
+
+
+def _lets_in(text: str, user: UserGroup) -> bool:
+    users, _, groups = text.partition(" ")
+    lists: Sequence[tuple[str, Sequence[str]]] = ((users, (user.name,)), (groups.strip(), user.groups))
+    return any(names == "*" or not set(names.split(",")).isdisjoint(whose) for names, whose in lists)

@@ -1,0 +1,222 @@
+"""Elastic groups taken through recorded scenarios of Koordinator, answering in the words of the recording."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ugm import RequestError, Resource
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    SYSTEM_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    GroupError,
+    Pod,
+)
+
+__all__ = [
+    "BUILT_IN",
+    "TreeReplay",
+    "admitted",
+    "amounts",
+    "built_in_groups",
+    "judged",
+    "nonzero",
+    "quota_of",
+    "read_group",
+    "read_pod",
+    "take",
+    "tree_of",
+]
+
+#: The groups that are there without being configured.
+BUILT_IN = (ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP)
+
+
+def read_group(told: dict[str, Any]) -> ElasticGroup:
+    """Return a group of a recording."""
+    weight = told.get("shared_weight")
+    return ElasticGroup(
+        told["name"],
+        told.get("parent") or ROOT_GROUP,
+        min=Resource(told["min"]),
+        max=Resource(told["max"]),
+        shared_weight=None if weight is None else Resource(weight),
+        allow_lent=told.get("allow_lent", True),
+        is_parent=told.get("is_parent", False),
+        namespaces=tuple(told.get("namespaces", ())),
+        namespace=told.get("namespace", ""),
+        tree_id=told.get("tree_id"),
+        is_root=told.get("is_root", False),
+        force_update=told.get("allow_force_update", False),
+        strict_max=tuple(told.get("max_strict_check_resource_keys", ())),
+        reported_used=Resource(told.get("used", {})),
+        unread_weight=told.get("raw_shared_weight", ""),
+    )
+
+
+def built_in_groups(scenario: dict[str, Any]) -> list[ElasticGroup]:
+    """Return the system and the default group with the maximums of a scenario."""
+    return [
+        ElasticGroup(name, max=Resource(scenario[key]))
+        for name, key in ((SYSTEM_GROUP, "system_max"), (DEFAULT_GROUP, "default_max"))
+    ]
+
+
+def tree_of(scenario: dict[str, Any]) -> ElasticTree:
+    """Return the tree that a scenario starts with."""
+    groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
+    return ElasticTree(Resource(scenario["total"]), groups, scale_min=scenario["scale_min"])
+
+
+def amounts(value: Resource) -> dict[str, int]:
+    """Return a vector without zeros: in recordings an absent resource is 0."""
+    return dict(value.without_zeros())
+
+
+class TreeReplay:
+    """One scenario of ``runtime`` on one tree."""
+
+    def __init__(self, scenario: dict[str, Any]) -> None:
+        self.tree = tree_of(scenario)
+
+    def do(self, step: dict[str, Any]) -> None:
+        """Take a step that has no result."""
+        getattr(self, f"_{step['op']}")(step)
+
+    def _request(self, step: dict[str, Any]) -> None:
+        self.tree.change_request(step["quota"], Resource(step["delta"]), firm=_firm(step))
+
+    def _used(self, step: dict[str, Any]) -> None:
+        self.tree.change_used(step["quota"], Resource(step["delta"]), firm=_firm(step))
+
+    def _total(self, step: dict[str, Any]) -> None:
+        self.tree.set_total(Resource(step["value"]))
+
+    def _update_quota(self, step: dict[str, Any]) -> None:
+        self.tree.put(read_group(step["quota"]))
+
+    def _delete_quota(self, step: dict[str, Any]) -> None:
+        self.tree.drop(step["name"])
+
+    def shown(self, field: str, names: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return one field of a result step."""
+        read = self._fields()[field]
+        return {name: amounts(read(name)) for name in names}
+
+    def _fields(self) -> dict[str, Callable[[str], Resource]]:
+        tree = self.tree
+        return {
+            "runtime": tree.runtime,
+            "request": tree.request,
+            "child_request": tree.child_request,
+            "limited_request": tree.limited_request,
+            "auto_scaled_min": tree.scaled_min,
+            "used": tree.used,
+            "non_preemptible_request": tree.firm_request,
+            "non_preemptible_used": tree.firm_used,
+        }
+
+    def differing(self, step: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
+        """Return (field, group, recorded, shown) wherever a result step and the tree differ."""
+        found = []
+        for field in self._fields():
+            recorded = {name: nonzero(values) for name, values in step.get(field, {}).items()}
+            shown = self.shown(field, recorded)
+            found += [(field, name, recorded[name], shown[name]) for name in recorded if recorded[name] != shown[name]]
+        total = amounts(self.tree.runtime(ROOT_GROUP))
+        if total != nonzero(step["total_for_quotas"]):
+            found.append(("total_for_quotas", ROOT_GROUP, step["total_for_quotas"], total))
+        return found
+
+
+def _firm(step: dict[str, Any]) -> Resource:
+    return Resource(step.get("non_preemptible_delta", {}))
+
+
+def nonzero(values: dict[str, int]) -> dict[str, int]:
+    """Return amounts without zeros."""
+    return {name: amount for name, amount in values.items() if amount}
+
+
+def read_pod(told: dict[str, Any]) -> Pod:
+    """Return a pod of a recording."""
+    return Pod(
+        told["name"],
+        Resource(told["request"]),
+        told.get("quota", ""),
+        told["namespace"],
+        told.get("priority", 0),
+        preemptible=not told.get("non_preemptible", False),
+        started=told.get("start"),
+    )
+
+
+def quota_of(scenario: dict[str, Any]) -> ElasticQuota:
+    """Return the quota that a scenario of ``admission`` or ``revoke`` starts with."""
+    rules = AdmissionRules(
+        by_runtime=scenario.get("enable_runtime", True), check_parents=scenario.get("check_parents", False)
+    )
+    quota = ElasticQuota(tree_of(scenario), rules=rules)
+    for pod in scenario.get("pods", ()):
+        quota.adopt(read_pod(pod))
+    return quota
+
+
+def take(quota: ElasticQuota, step: dict[str, Any]) -> None:
+    """Take a step of ``admission`` that has no result."""
+    if step["op"] == "total":
+        quota.tree.set_total(Resource(step["value"]))
+        return
+    # Adopted, and not expected, because recordings have pods on groups that are there for groups below them.
+    pod = read_pod(step["pod"])
+    if step["op"] == "pending_pod":
+        quota.adopt(pod)
+        quota.stop(pod.name)
+    elif pod in quota.pods_in(quota.group_of(pod)):
+        quota.start(pod.name)
+    else:
+        quota.adopt(pod)
+
+
+def admitted(quota: ElasticQuota, pod: Pod) -> dict[str, Any]:
+    """Return the answer to a pod in the words of the recordings: the first reason only."""
+    decision = quota.check(pod)
+    if decision:
+        return {"admitted": True}
+    first = decision.violations[0]
+    same = [each for each in decision.violations if (each.kind, each.name) == (first.kind, first.name)]
+    answer = {"admitted": False, "exceeded": sorted(str(each.resource) for each in same)}
+    if first.kind == "elastic group minimum":
+        return {**answer, "reason": "non_preemptible_min"}
+    if first.name == quota.group_of(pod):
+        return {**answer, "reason": "quota_limit"}
+    return {**answer, "reason": "parent_limit", "at": first.name}
+
+
+def judged(quota: ElasticQuota, step: dict[str, Any]) -> dict[str, Any]:
+    """Take a step of ``validation``, and return its result."""
+    try:
+        _change(quota, step)
+    except GroupError as error:
+        return {"accepted": False, "category": error.refusals[0].rule}
+    return {} if step["op"] == "remove_pod" else {"accepted": True}
+
+
+def _change(quota: ElasticQuota, step: dict[str, Any]) -> None:
+    if step["op"] == "create":
+        quota.create(read_group(step["quota"]))
+    elif step["op"] == "update":
+        quota.update(read_group(step["quota"]))
+    elif step["op"] == "delete":
+        quota.delete(step["name"])
+    elif step["op"] == "add_pod":
+        quota.expect(read_pod(step["pod"]))
+    else:
+        with contextlib.suppress(RequestError):  # a pod that was refused before is not there
+            quota.forget(step["pod"]["name"])

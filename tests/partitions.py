@@ -1,0 +1,217 @@
+"""Partitions to try laws on: a configuration, where applications are, what they have asked, and models beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import strategies as st
+
+from ugm import Ask, Partition, RequestError, Resource, UserGroup
+from ugm.decision import Violation
+from ugm.identity import ROOT
+from ugm.model import Claim, QuotaModel
+from ugm.testing import PartitionSpec, QueueSpec, asks, exposed_partition, full_partitions, resources, users
+from ugm.testing.partition_strategies import SUBMITTED
+
+__all__ = [
+    "Backlog",
+    "Fault",
+    "Faulty",
+    "Licences",
+    "Scene",
+    "Seats",
+    "beside",
+    "everything",
+    "grant_all",
+    "scenes",
+    "traits_of",
+]
+
+
+class Licences:
+    """As many allocations as there are licences."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+
+    def check(self, claim: Claim) -> Iterator[Violation]:
+        """Name the licences if there is none left."""
+        if self.taken >= self.most:
+            yield Violation("licence", claim.user.name, "", "", "licences", self.most, self.taken, 1)
+
+    def charge(self, _: Claim) -> None:
+        """Take one."""
+        self.taken += 1
+
+    def refund(self, _: Claim) -> None:
+        """Give it back."""
+        self.taken -= 1
+
+
+class Seats(Licences):
+    """Licences that the first holders give up for others, one at a time."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(most)
+        self.holders: dict[str, Claim] = {}
+
+    def charge(self, claim: Claim) -> None:
+        """Take one."""
+        super().charge(claim)
+        self.holders[claim.allocation_id] = claim
+
+    def refund(self, claim: Claim) -> None:
+        """Give it back."""
+        super().refund(claim)
+        assert self.holders.pop(claim.allocation_id) == claim
+
+    def evictions(self, _: Claim) -> list[str]:
+        """Name as many as there are too many."""
+        return sorted(self.holders)[: self.taken - self.most + 1]
+
+
+class Backlog:
+    """Who waits for more than six of memory gets nothing; knows every claim, and takes none twice."""
+
+    def __init__(self) -> None:
+        self.charged: dict[str, Claim] = {}
+        self.waiting: dict[str, Claim] = {}
+
+    def check(self, claim: Claim) -> Iterator[Violation]:
+        """Name the user who waits for too much besides this."""
+        mine = [one for one in self.waiting.values() if one.user.name == claim.user.name and one[0] != claim[0]]
+        asked = sum(one.usage.get("memory", 0) for one in mine)
+        if asked > 6:
+            yield Violation("backlog", claim.user.name, "", "", "memory", 6, asked, 0)
+
+    def charge(self, claim: Claim) -> None:
+        """Note a claim, which must be new."""
+        assert self.charged.setdefault(claim.allocation_id, claim) is claim
+
+    def refund(self, claim: Claim) -> None:
+        """Strike the same claim."""
+        assert self.charged.pop(claim.allocation_id) == claim
+
+    def expect(self, claim: Claim) -> None:
+        """Note a claim that waits, which must be new."""
+        assert self.waiting.setdefault(claim.allocation_id, claim) is claim
+
+    def forget(self, claim: Claim) -> None:
+        """Strike the same claim."""
+        assert self.waiting.pop(claim.allocation_id) == claim
+
+
+class Fault(Exception):  # noqa: N818 - it is the fault of a model, and no error of ugm
+    """What a faulty model raises."""
+
+
+class Faulty:
+    """Raises when one method is called the so-many-th time, and otherwise agrees with everything.
+
+    What it was charged with before it takes back without ado: whoever fails to do that cannot be undone.
+    """
+
+    def __init__(self) -> None:
+        self.method, self.left = "", 0
+        self.known: set[tuple[str, str, Resource]] = set()
+
+    def _call(self, method: str) -> None:
+        if method == self.method:
+            self.left -= 1
+            if self.left == 0:
+                raise Fault(method)
+
+    def check(self, _: Claim) -> tuple[Violation, ...]:
+        """Agree."""
+        self._call("check")
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Count nothing."""
+        if claim[:3] not in self.known:
+            self._call("charge")
+        self.known.add(claim[:3])
+
+    def refund(self, _: Claim) -> None:
+        """Count nothing."""
+
+    def expect(self, _: Claim) -> None:
+        """Count nothing."""
+        self._call("expect")
+
+    def forget(self, _: Claim) -> None:
+        """Count nothing."""
+
+
+class Scene(NamedTuple):
+    """What there was before, and one more allocation."""
+
+    config: PartitionSpec
+    nodes: tuple[Any, ...]
+    homes: tuple[tuple[UserGroup, str], ...]
+    stream: list[Ask]
+    ask: Ask
+
+    def partition(self, models: Sequence[QuotaModel] = (), **options: Any) -> Partition:  # noqa: ANN401 - the partition's
+        """Return a partition with all applications in which the stream has been allocated, as far as it was granted."""
+        partition = Partition(self.config, models=models, **options)
+        for number, offers in enumerate(self.nodes):
+            partition.add_node(f"n-{number}", offers)
+        for application_id, (user, path) in zip(SUBMITTED, self.homes, strict=True):
+            partition.adopt_application(application_id, user, path)
+        grant_all(partition, self.stream)
+        return partition
+
+
+def beside() -> list[QuotaModel]:
+    """Return two other quota models."""
+    return [Licences(6), Backlog()]
+
+
+def traits_of(ask: Ask) -> dict[str, Any]:
+    """Return what is passed by keyword."""
+    return dict(zip(Ask._fields[3:], ask[3:], strict=True))
+
+
+def grant_all(partition: Partition, stream: Iterable[Ask]) -> list[Ask]:
+    """Ask for every other allocation before it is allocated, and return those that were granted."""
+    granted = []
+    for number, ask in enumerate(stream):
+        try:
+            if number % 2:
+                partition.ask(*ask[:3], **traits_of(ask))
+            if partition.allocate(*ask[:3], **traits_of(ask)):
+                granted.append(ask)
+        except RequestError:
+            # The id stands for another allocation already.
+            continue
+    return granted
+
+
+def _leaves(queue: QueueSpec, path: str = ROOT) -> Iterator[str]:
+    if not queue.parent:
+        yield path
+    for child in queue.queues:
+        yield from _leaves(child, f"{path}.{child.name.lower()}")
+
+
+@st.composite
+def scenes(draw: st.DrawFn, longest: int = 8) -> Scene:
+    """Draw a configuration, nodes or none, four applications in it, and what they ask."""
+    config = draw(full_partitions())
+    paths = st.sampled_from([*_leaves(config.root), "root.a", "root.new.x"])
+    homes = tuple((draw(users()), draw(paths)) for _ in SUBMITTED)
+    nodes = draw(st.lists(resources(smallest=9, largest=60), max_size=2))
+    return Scene(config, tuple(nodes), homes, draw(st.lists(asks(), max_size=longest)), draw(asks()))
+
+
+def everything(partition: Partition, models: Sequence[QuotaModel] = ()) -> tuple[object, ...]:
+    """Return all that can be seen of a partition and of the models beside it."""
+    partition.verify()
+    known = [{name: _copied(value) for name, value in vars(model).items()} for model in models]
+    return exposed_partition(partition), known
+
+
+def _copied(value: object) -> object:
+    return dict(value) if isinstance(value, dict) else value

@@ -1,0 +1,59 @@
+"""Small trees for tests, written as ``{node: (parent, quota)}`` with a ``!`` behind the name of a hard node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ugm import Resource
+from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeRequest, VictimPolicy, first_found
+
+__all__ = ["PAIR", "Scene", "document"]
+
+#: A root of 4 with two leaves of 2.
+PAIR = {"R": ("nil", 4), "A": ("R", 2), "B": ("R", 2)}
+
+Nodes = Mapping[str, tuple[str, int]]
+
+
+def document(nodes: Nodes, name: str = "T") -> dict[str, Any]:
+    """Return a tree document."""
+    specs = {
+        key.rstrip("!"): {"parent": parent, "hard": str(key.endswith("!")).lower(), "quota": {"cpu": str(quota)}}
+        for key, (parent, quota) in nodes.items()
+    }
+    return {"kind": "QuotaTree", "metadata": {"name": name}, "spec": {"resourceNames": ["cpu"], "nodes": specs}}
+
+
+class Scene:
+    """A manager in normal mode with one tree, or several."""
+
+    def __init__(self, *trees: Nodes, policy: VictimPolicy = first_found, forest: str = "") -> None:
+        self.manager = QuotaManager(policy=policy)
+        self.manager.set_mode(Mode.NORMAL)
+        self.trees = [f"T{number}" if number else "T" for number in range(len(trees))]
+        for name, nodes in zip(self.trees, trees, strict=True):
+            self.manager.add_tree_from_struct(document(nodes, name))
+        if forest:
+            self.manager.add_forest(forest)
+            for name in self.trees:
+                self.manager.add_tree_to_forest(forest, name)
+
+    def know(self, consumer_id: str, group: str, cpu: int = 1, **rank: Any) -> None:  # noqa: ANN401 - of a TreeRequest
+        """Make a consumer known that asks the same of all trees."""
+        entries = [TreeRequest(name, group, Resource(cpu=cpu), **rank) for name in self.trees]
+        self.manager.add_consumer(ConsumerInfo(consumer_id, entries))
+
+    def ask(self, consumer_id: str, group: str, cpu: int = 1, **rank: Any) -> AllocationResponse:  # noqa: ANN401 - as above
+        """Make a consumer known and have it ask for resources on the first tree."""
+        self.know(consumer_id, group, cpu, **rank)
+        return self.manager.allocate("T", consumer_id)
+
+    def held(self, tree: str = "T") -> dict[str, list[str]]:
+        """Return who is held where, in order, of the nodes that hold somebody."""
+        nodes = self.manager.view(tree).nodes
+        return {node.name: [c.consumer_id for c in node.consumers] for node in nodes if node.consumers}
+
+    def used(self, tree: str = "T") -> dict[str, int]:
+        """Return what is allocated at every node."""
+        return {node.name: node.allocated["cpu"] for node in self.manager.view(tree).nodes}

@@ -1,0 +1,83 @@
+"""The partition against the naive model, step by step, alone and with another quota model beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final, Literal
+
+import pytest
+from hypothesis import settings
+
+from partitions import Backlog, Licences
+from ugm import Partition
+from ugm.model import QuotaModel
+from ugm.testing import PartitionMachine, PartitionSpec
+
+SMALL: Final = settings(max_examples=40, stateful_step_count=30)
+DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
+
+
+class LenientMachine(PartitionMachine):
+    """Users with limits of their own are held to those alone."""
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
+
+
+class BesideMachine(PartitionMachine):
+    """Other quota models have a say."""
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return one that counts, and one that looks at what is waiting."""
+        return [Licences(4), Backlog()]
+
+
+class FollowedMachine(PartitionMachine):
+    """Somebody is told of everything, which takes other ways through the partition."""
+
+    def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+        """Return a partition that is followed."""
+        return Partition(
+            config, models=models, group_limits=self.group_limits, subscribers=[lambda _number, _events: None]
+        )
+
+
+class LenientBesideMachine(BesideMachine):
+    """Both."""
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
+
+
+class DeepMachine(PartitionMachine):
+    """The same for much longer."""
+
+
+class DeepLenientMachine(LenientMachine):
+    """The same for much longer."""
+
+
+class DeepBesideMachine(BesideMachine):
+    """The same for much longer."""
+
+
+class DeepLenientBesideMachine(LenientBesideMachine):
+    """The same for much longer."""
+
+
+TestPartition = PartitionMachine.TestCase
+TestPartition.settings = SMALL
+TestLenient = LenientMachine.TestCase
+TestLenient.settings = SMALL
+TestBeside = BesideMachine.TestCase
+TestBeside.settings = SMALL
+TestFollowed = FollowedMachine.TestCase
+TestFollowed.settings = SMALL
+TestLenientBeside = LenientBesideMachine.TestCase
+TestLenientBeside.settings = SMALL
+TestDeepPartition = pytest.mark.deep(DeepMachine.TestCase)
+TestDeepPartition.settings = DEEP
+TestDeepLenient = pytest.mark.deep(DeepLenientMachine.TestCase)
+TestDeepLenient.settings = DEEP
+TestDeepBeside = pytest.mark.deep(DeepBesideMachine.TestCase)
+TestDeepBeside.settings = DEEP
+TestDeepLenientBeside = pytest.mark.deep(DeepLenientBesideMachine.TestCase)
+TestDeepLenientBeside.settings = DEEP

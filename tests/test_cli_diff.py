@@ -1,0 +1,195 @@
+"""The command ``ugm diff``: what it prints, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ugm.cli import commands
+
+OLD = """\
+partitions:
+- name: default
+  placementrules:
+  - {name: provided}
+  queues:
+  - name: prod
+    resources: {max: {vcore: 40, memory: 4Ti}}
+    limits:
+    - {users: [sue], maxapplications: 3, maxresources: {vcore: 4}}
+    - {groups: [dev], maxapplications: 1}
+    - {groups: [test], maxapplications: 1}
+"""
+
+NEW = """\
+partitions:
+- name: default
+  placementrules:
+  - {name: tag, value: namespace, create: true, filter: {type: deny, users: [bob, eve], groups: [ops]},
+     parent: {name: fixed, value: teams}}
+  - {name: provided}
+  queues:
+  - name: prod
+    resources: {max: {vcore: 48, memory: 4Ti}, guaranteed: {vcore: 8}}
+    limits:
+    - {users: [sue], maxapplications: 2, maxresources: {vcore: 4}}
+    - {groups: [test], maxapplications: 1}
+    - {groups: [dev], maxapplications: 1}
+  - name: spare
+  - {name: teams, parent: true}
+- name: gpu
+  queues: [{name: a, maxapplications: 1}]
+"""
+
+#: As on a terminal of 80 columns, without the blanks at the ends of lines.
+EXPECTED = """
+old.yaml -> new.yaml
+
+partition default
+
+Queues
+   queue       what              before    after
+~  root.prod   maximum vcore     40        48
+               guaranteed vcore            8
++  root.spare
++  root.teams  parent                      yes
+
+Limits
+   queue      limit for  what          before    after
+~  root.prod  user sue   applications  3         2
+
+Order of groups, which chooses between those of a user
+   queue
+~  root.prod
+
+Placement rules
+   rule
++  tag namespace, creates queues, deny users bob eve and groups ops, below
+   (fixed teams)
+   provided
+
+partition gpu, which is added
+
+Queues
+   queue     what                  before    after
++  root.a    maximum applications            1
+
+"""
+
+
+@pytest.fixture(name="folder", autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("old.yaml").write_text(OLD)
+    Path("new.yaml").write_text(NEW)
+
+
+def diff(*arguments: str, width: int = 80) -> Result:
+    """Compare, as a user would."""
+    return CliRunner(env={"COLUMNS": str(width)}).invoke(commands.ugm, ("diff", *arguments))
+
+
+def lines(result: Result) -> list[str]:
+    """Return what was printed, without the blanks at the ends of lines."""
+    return [line.rstrip() for line in result.stdout.splitlines()]
+
+
+def test_differences() -> None:
+    """Every partition that differs is shown: its queues, its limits amount by amount, its placement rules."""
+    result = diff("old.yaml", "new.yaml")
+
+    assert lines(result) == EXPECTED.splitlines()
+    assert (result.exit_code, result.stderr) == (1, "")
+
+
+def test_no_differences() -> None:
+    """Files that say the same, however they are written, do not differ: the exit status is 0."""
+    Path("other.yaml").write_text("# the same\n" + OLD.replace("4Ti", "4096Gi").replace("prod", "PROD"))
+
+    result = diff("old.yaml", "other.yaml")
+
+    assert lines(result) == ["", "old.yaml -> other.yaml", "", "  no changes", ""]
+    assert result.exit_code == 0
+
+
+def test_what_goes() -> None:
+    """Read the other way round, what came goes."""
+    said = lines(diff("new.yaml", "old.yaml"))
+
+    assert "-  root.spare" in said
+    assert "partition gpu, which is removed" in said
+
+
+def test_one_partition() -> None:
+    """One partition can be compared alone; its name is the same in any case."""
+    assert "partition default" not in lines(diff("old.yaml", "new.yaml", "--partition", "GPU"))
+    assert diff("old.yaml", "old.yaml", "--partition", "default").exit_code == 0
+
+
+def test_unknown_partition() -> None:
+    """A partition that neither file has is wrong usage."""
+    result = diff("old.yaml", "new.yaml", "--partition", "cpu")
+
+    said = " ".join(result.stderr.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "partition 'cpu': no such partition in either file; there is 'default', 'gpu'" in said
+
+
+@pytest.mark.parametrize("arguments", [(), ("old.yaml",), ("old.yaml", "none.yaml"), ("old.yaml", "new.yaml", "--x")])
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    """There are two files, and both must exist."""
+    assert diff(*arguments).exit_code == 2
+
+
+def test_problems() -> None:
+    """A file with problems is not compared; all of them are told, and the exit status is not that of a difference."""
+    Path("new.yaml").write_text(OLD.replace("maxapplications: 1", "maxapplications: one"))
+
+    result = diff("old.yaml", "new.yaml")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert [line.startswith("new.yaml:") for line in result.stderr.splitlines()] == [True, True]
+
+
+def test_json() -> None:
+    """As JSON every partition is there with what becomes of it and all changes, in base units."""
+    result = diff("old.yaml", "new.yaml", "--json")
+
+    said = json.loads(result.stdout)
+    default, gpu = said.pop("partitions")
+    assert (result.exit_code, said) == (1, {"old": "old.yaml", "new": "new.yaml", "changed": True})
+    assert (default["partition"], default["change"], gpu["partition"], gpu["change"]) == (
+        *("default", "changed"),
+        *("gpu", "added"),
+    )
+    assert [queue["queue_path"] for queue in default["queues"]] == ["root.prod", "root.spare", "root.teams"]
+    assert default["queues"][0]["after"]["guaranteed"] == {"vcore": 8000}
+    assert default["limits"][0]["before"] == {"max_resources": {"vcore": 4000}, "max_applications": 3}
+    assert (default["placement_rules"], default["group_orders"]) == (True, ["root.prod"])
+
+
+def test_json_without_differences() -> None:
+    """As JSON, too, the exit status says whether anything differs."""
+    result = diff("old.yaml", "old.yaml", "--json")
+
+    said = json.loads(result.stdout)
+    assert (result.exit_code, said["changed"], said["partitions"][0]["change"]) == (0, False, "none")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_fits_the_terminal(width: int) -> None:
+    """No line is longer than the terminal is wide."""
+    assert max(map(len, diff("old.yaml", "new.yaml", width=width).stdout.splitlines())) <= width
+
+
+def test_what_is_not_printable() -> None:
+    """Names with signs for the terminal are shown, not obeyed; so is what looks like markup."""
+    odd = "\x1b[31m[red].yaml"
+    Path(odd).write_text(OLD.replace("{name: provided}", r'{name: tag, value: "[red]\e[31mx"}'))
+
+    said = lines(diff("old.yaml", odd))
+
+    assert (said[1], said[-2]) == (r"old.yaml -> \x1b[31m[red].yaml", r"+  tag [red]\x1b[31mx")

@@ -1,0 +1,175 @@
+"""How a runtime came about, who holds what is missing, what would be, and the self-check."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ugm import InvariantError, RequestError, Resource, Violation
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    Cap,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    Pod,
+    explain,
+    shortage,
+    verify,
+    what_if,
+)
+
+#: The worked example of the document.
+EXAMPLE = {"A": (5, 10, 10), "B": (20, 15, 60), "C": (40, 20, 50), "D": (50, 15, 80)}
+
+
+@pytest.fixture(name="tree")
+def _tree() -> ElasticTree:
+    tree = ElasticTree(Resource(cpu=100))
+    for name, (asked, least, weight) in EXAMPLE.items():
+        tree.put(ElasticGroup(name, "", Resource(cpu=least), Resource(cpu=100), Resource(cpu=weight)))
+        tree.change_request(name, Resource(cpu=asked))
+    return tree
+
+
+def test_account_in_words(tree: ElasticTree) -> None:
+    """An account tells minimum, lenders, every round with its weights, what is borrowed, and what caps it."""
+    assert str(explain(tree, "C", "cpu")).splitlines() == [
+        "elastic group 'C' gets 35 cpu",
+        "  asks for 40; min 20, max 100, weight 50",
+        "  'koordinator-root-quota' has 100 to share",
+        "  'A' lends 5",
+        "  round 1 deals 45 to weights of 190: 12 to it",
+        "  round 2 deals 9 to weights of 130: 3 to it",
+        "  borrows 15",
+        "  held by: what the others left",
+    ]
+
+
+def test_account_in_numbers(tree: ElasticTree) -> None:
+    """An account has the part of every group, and goes into JSON."""
+    account = explain(tree, "B", "cpu")
+    told = json.loads(json.dumps(account.to_dict()))
+
+    assert (account.part.borrowed, account.part.cap, account.unused) == (5, Cap.REQUEST, 0)
+    assert [(part.group, part.runtime, part.lent) for part in account.lenders] == [("A", 5, 5)]
+    assert told["parts"][3]["cap"] == "what the others left"
+    assert told["rounds"][1] == {"left": 9, "weight": 130, "given": {"C": 3, "D": 6}}
+
+
+@pytest.mark.parametrize(
+    ("group", "asked", "total", "cap"),
+    [
+        (ElasticGroup("x", max=Resource(cpu=10)), 5, 50, Cap.REQUEST),
+        (ElasticGroup("x", max=Resource(cpu=10)), 15, 50, Cap.MAX),
+        (ElasticGroup("x", max=Resource(cpu=10)), 15, 5, Cap.OTHERS),
+        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), Resource(cpu=0, gpu=1)), 15, 50, Cap.WEIGHT),
+        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), allow_lent=False), 0, 50, Cap.NOT_LENT),
+    ],
+)
+def test_caps(group: ElasticGroup, asked: int, total: int, cap: Cap) -> None:
+    """An account says what keeps a group from getting more."""
+    tree = ElasticTree(Resource(cpu=total), [group])
+    tree.change_request("x", Resource(cpu=asked))
+
+    assert explain(tree, "x", "cpu").part.cap is cap
+
+
+def test_scaled_minimum_is_told() -> None:
+    """An account says that and how far a minimum is scaled down."""
+    tree = ElasticTree(Resource(cpu=10), [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=90)) for name in "ab"])
+    for name in "ab":
+        tree.change_request(name, Resource(cpu=30))
+
+    assert "  min scaled down to 5: the minimums are more than there is" in str(explain(tree, "a", "cpu")).splitlines()
+
+
+@pytest.mark.parametrize("group", [ROOT_GROUP, DEFAULT_GROUP, "A"])
+def test_nothing_to_explain(tree: ElasticTree, group: str) -> None:
+    """What is not shared out to a group has no account."""
+    with pytest.raises(RequestError) as caught:
+        explain(tree, group, "memory")
+
+    assert str(caught.value) == f"resource 'memory': it is not shared out to {group!r}"
+
+
+def test_shortage_names_borrowers() -> None:
+    """For a denied pod: the group, the resource, what is missing, and who uses more than its minimum, most first."""
+    names = ("p", "q", "r")
+    groups = [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=100)) for name in names]
+    quota = ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, ElasticGroup("p1", "p", max=Resource(cpu=100))]))
+    quota.adopt(Pod("q-1", Resource(cpu=25), "q"))
+    quota.adopt(Pod("r-1", Resource(cpu=35), "r"))
+    quota.expect(Pod("p-1", Resource(cpu=30), "p1"))
+    (violation,) = quota.admit("p-1").violations
+    told = shortage(quota.tree, violation)
+
+    assert told.borrowers == (("r", 15), ("q", 5))
+    assert str(told) == "elastic group 'p1': 10 cpu missing; 'r' borrows 15; 'q' borrows 5"
+
+
+def test_shortage_of_firm_pods() -> None:
+    """Nobody borrows what a pod misses that must not be taken back: its group's minimum is too small."""
+    quota = ElasticQuota(ElasticTree(Resource(cpu=60), [ElasticGroup("a", "", Resource(cpu=5), Resource(cpu=60))]))
+    quota.expect(Pod("p", Resource(cpu=6), "a", preemptible=False))
+
+    assert (
+        shortage(quota.tree, quota.check(Pod("p", Resource(cpu=6), "a", preemptible=False)).violations[0]).borrowers
+        == ()
+    )
+
+
+def test_shortage_of_something_else(tree: ElasticTree) -> None:
+    """A limit on applications is none of elastic groups."""
+    with pytest.raises(RequestError, match="it is none of an elastic group"):
+        shortage(tree, Violation("user", "sue", "root", "sue", None, 1, 1, 1))
+
+
+def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
+    """What would be with another total, other requests or other groups is told, and nothing has changed."""
+    before = {group.name: tree.runtime(group.name) for group in tree.groups}
+    smaller = {change.group: change.after for change in what_if(tree, total=Resource(cpu=91))}
+    assert smaller == {"C": Resource(cpu=32), "D": Resource(cpu=34)}
+
+    other = what_if(tree, put=[ElasticGroup("E", max=Resource(cpu=9))], drop=["D"], requests={"E": Resource(cpu=9)})
+    assert [(change.group, change.before, change.after) for change in other] == [
+        ("C", Resource(cpu=35), Resource(cpu=40)),
+        ("D", Resource(cpu=40), None),
+        ("E", None, Resource(cpu=9)),
+    ]
+    assert {group.name: tree.runtime(group.name) for group in tree.groups} == before
+
+
+def test_verify_finds_damage(tree: ElasticTree) -> None:
+    """The self-check names every count that does not follow from the groups."""
+    verify(tree)
+    tree.nodes["C"].cells["cpu"].used = 3
+    tree.root.child_mins["cpu"] = 7
+    with pytest.raises(InvariantError) as caught:
+        verify(tree)
+
+    assert caught.value.findings == (
+        f"elastic group '{ROOT_GROUP}', cpu: used 0, but 3 follows",
+        f"elastic group '{ROOT_GROUP}', cpu: minimum of children 7, but 60 follows",
+        "elastic group 'C', cpu: used 3, but 0 follows",
+    )
+
+
+def test_verify_finds_a_lost_group(tree: ElasticTree) -> None:
+    """The self-check misses a group that is not listed below the one above it, and one that no longer shares."""
+    tree.root.cells["cpu"].pool.remove(tree.nodes["D"].cells["cpu"])
+    del tree.root.children["A"]
+    with pytest.raises(InvariantError) as caught:
+        verify(tree)
+
+    assert f"elastic group 'A' is not listed below '{ROOT_GROUP}'" in caught.value.findings
+    assert f"elastic group '{ROOT_GROUP}', cpu: others share than are below it" in caught.value.findings
+
+
+def test_verify_finds_a_wrong_runtime(tree: ElasticTree) -> None:
+    """The self-check notices sums from which a wrong runtime would be read."""
+    tree.root.cells["cpu"].pool.floors -= 1
+    with pytest.raises(InvariantError, match="runtime"):
+        verify(tree)

@@ -1,0 +1,108 @@
+"""Elastic quotas as one of several quota models."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm import Claim, DemandModel, EvictingModel, QuotaModel, RequestError, Resource, UserGroup
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
+
+SUE = UserGroup("sue")
+
+
+def claim(name: str, cpu: int = 10, *, group: str = "a", priority: int = 0) -> Claim:
+    """Return a claim of an application in a group."""
+    return Claim(name, "app", Resource(cpu=cpu), "root.q", SUE, {GROUP_TAG: group}, priority)
+
+
+@pytest.fixture(name="model")
+def _model() -> ElasticModel:
+    groups = [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=100)) for name in ("a", "b")]
+    parent = ElasticGroup("p", max=Resource(cpu=100), is_parent=True, namespaces=("ns",))
+    return ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, parent])))
+
+
+def test_protocols(model: ElasticModel) -> None:
+    """The model answers all questions that a quota model can be asked."""
+    assert isinstance(model, QuotaModel)
+    assert isinstance(model, DemandModel)
+    assert isinstance(model, EvictingModel)
+
+
+def test_charge_and_refund(model: ElasticModel) -> None:
+    """A charged claim is used and asked for; a refunded one is neither."""
+    model.charge(claim("x"))
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
+
+    model.refund(claim("x"))
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(), Resource())
+
+
+def test_expected_claims_ask(model: ElasticModel) -> None:
+    """What waits is asked for, takes its share from others, and is asked for no more when it is withdrawn."""
+    model.charge(claim("b-1", 30, group="b"))
+    assert model.quota.tree.runtime("b") == Resource(cpu=30)
+
+    model.expect(claim("x", 50))
+    assert model.quota.tree.runtime("a") == Resource(cpu=30)
+    model.forget(claim("x", 50))
+    assert model.quota.tree.request("a") == Resource()
+
+
+def test_expected_then_charged(model: ElasticModel) -> None:
+    """A claim may be forgotten just before it is charged, or be charged as it waits."""
+    for forgotten in (True, False):
+        model.expect(claim("x"))
+        assert list(model.check(claim("x"))) == []
+        if forgotten:
+            model.forget(claim("x"))
+        model.charge(claim("x"))
+        assert model.quota.tree.used("a") == model.quota.tree.request("a") == Resource(cpu=10)
+        model.refund(claim("x"))
+
+
+def test_check_as_if_expected(model: ElasticModel) -> None:
+    """A claim that is not expected has its part in the runtime all the same, and leaves no trace."""
+    model.charge(claim("b-1", 40, group="b"))
+
+    assert list(model.check(claim("x", 20))) == []
+    told = [str(violation) for violation in model.check(claim("x", 41))]
+    assert told == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
+    assert model.quota.tree.request("a") == Resource()
+
+
+def test_parents_take_nothing(model: ElasticModel) -> None:
+    """A claim on a group that is there for groups below it is denied for good, by name or by namespace."""
+    by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})
+    for one in (claim("x", group="p"), by_namespace):
+        told = [str(violation) for violation in model.check(one)]
+        assert told == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
+
+
+def test_evictions(model: ElasticModel) -> None:
+    """Lower priorities of the same group would let a claim in, if refunding them does."""
+    model.charge(claim("low", 20, priority=1))
+    model.charge(claim("high", 10, priority=9))
+    model.charge(claim("b-1", 40, group="b"))
+    urgent = claim("urgent", 10, priority=5)
+
+    assert [violation.shortfall for violation in model.check(urgent)] == [10]
+    assert model.evictions(urgent) == ("low",)
+    model.refund(claim("low", 20, priority=1))
+    assert list(model.check(urgent)) == []
+
+
+def test_no_evictions_in_vain(model: ElasticModel) -> None:
+    """Nobody is named if it would not help, or if nobody is less important."""
+    model.charge(claim("high", 30, priority=9))
+    model.charge(claim("b-1", 40, group="b"))
+
+    assert model.evictions(claim("urgent", 10, priority=5)) == ()
+    assert model.evictions(claim("urgent", 90, priority=10)) == ()
+
+
+def test_unknown_allocation(model: ElasticModel) -> None:
+    """What was not charged cannot be refunded."""
+    with pytest.raises(RequestError, match="there is no such pod"):
+        model.refund(claim("x"))

@@ -1,0 +1,195 @@
+"""Pods: where they belong, what they count for, whether they fit."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from ugm import RequestError, Resource
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    Pod,
+    RuntimeViolation,
+)
+
+TEN = Resource(cpu=10)
+
+
+def quota(*groups: ElasticGroup, total: int = 100, rules: AdmissionRules | None = None) -> ElasticQuota:
+    """Return a quota of some groups in a cluster of so much ``cpu``."""
+    return ElasticQuota(ElasticTree(Resource(cpu=total), groups), rules=rules or AdmissionRules())
+
+
+def group(name: str, parent: str = "", least: int = 0, most: int = 100) -> ElasticGroup:
+    """Return a group with amounts of ``cpu``."""
+    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=most))
+
+
+@pytest.mark.parametrize(
+    ("pod", "belongs"),
+    [
+        (Pod("p", TEN, "a", "ns"), "a"),
+        (Pod("p", TEN, namespace="own"), "own"),
+        (Pod("p", TEN, namespace="listed"), "a"),
+        (Pod("p", TEN, namespace="b"), DEFAULT_GROUP),
+        (Pod("p", TEN, "gone", "own"), DEFAULT_GROUP),
+        (Pod("p", TEN), DEFAULT_GROUP),
+    ],
+)
+def test_belonging(pod: Pod, belongs: str) -> None:
+    """The label counts first, then the group of the namespace, then the group that lists it, then the default group."""
+    groups = [group("a")._replace(namespaces=("own", "listed")), group("b"), group("own")._replace(namespace="own")]
+
+    assert quota(*groups).group_of(pod) == belongs
+
+
+def test_pods_follow_their_group() -> None:
+    """Pods wait in the default group until their group is there, and go back when it no longer lists them."""
+    one = quota()
+    one.expect(Pod("named", TEN, "a"))
+    one.adopt(Pod("listed", TEN, namespace="ns"))
+    assert [pod.name for pod in one.pods_in(DEFAULT_GROUP)] == ["named", "listed"]
+
+    one.create(group("a")._replace(namespaces=("ns",)))
+    assert [pod.name for pod in one.pods_in("a")] == ["named", "listed"]
+    assert (one.tree.request("a"), one.tree.used("a")) == (Resource(cpu=20), TEN)
+    assert one.tree.request(DEFAULT_GROUP) == Resource()
+
+    one.update(group("a"))
+    assert [pod.name for pod in one.pods_in(DEFAULT_GROUP)] == ["listed"]
+
+
+def test_pods_by_namespace_do_not_keep_a_group() -> None:
+    """A group may go although pods are tied to it by their namespace; they are counted where they belong then."""
+    one = quota(group("a")._replace(namespaces=("ns",)))
+    one.adopt(Pod("p", TEN, namespace="ns"))
+    one.delete("a")
+
+    assert one.tree.used(DEFAULT_GROUP) == TEN
+
+
+def test_life_of_a_pod() -> None:
+    """A waiting pod asks, a running one asks and uses, and a forgotten one does neither."""
+    one = quota(group("a"))
+    one.expect(Pod("p", TEN, "a", preemptible=False))
+    assert (one.tree.request("a"), one.tree.used("a"), one.is_running("p")) == (TEN, Resource(), False)
+
+    one.start("p")
+    one.start("p")
+    assert (one.tree.used("a"), one.tree.firm_used("a"), one.is_running("p")) == (TEN, TEN, True)
+
+    one.stop("p")
+    one.stop("p")
+    assert (one.tree.request("a"), one.tree.used("a")) == (TEN, Resource())
+
+    one.forget("p")
+    assert (one.tree.request("a"), one.tree.firm_request(ROOT_GROUP), one.knows("p")) == (Resource(), Resource(), False)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda one: one.expect(Pod("p", TEN)), "pod 'p': there is a pod of this name"),
+        (lambda one: one.adopt(Pod("x", Resource(cpu=-1))), "usage Resource(cpu=-1): less than nothing is asked for"),
+        (lambda one: one.start("x"), "pod 'x': there is no such pod"),
+        (lambda one: one.forget("x"), "pod 'x': there is no such pod"),
+        (lambda one: one.admit("p"), "pod 'p': it runs already"),
+        (lambda one: one.if_gone(["x"], lambda: None), "pod 'x': there is no such pod"),
+    ],
+)
+def test_misuse(call: object, message: str) -> None:
+    """What no correct caller does is refused, and nothing has changed."""
+    assert callable(call)
+    one = quota()
+    one.adopt(Pod("p", TEN))
+    with pytest.raises(RequestError) as caught:
+        call(one)
+
+    assert str(caught.value) == message
+    assert one.tree.request(ROOT_GROUP) == TEN
+
+
+def test_admission_up_to_the_runtime() -> None:
+    """A pod fits if what its group uses with it is within the runtime, exactly so included."""
+    one = quota(group("a", least=30), group("b", least=70))
+    one.adopt(Pod("b-1", Resource(cpu=60), "b"))
+    one.expect(Pod("a-1", Resource(cpu=40), "a"))
+    one.expect(Pod("a-2", Resource(cpu=1), "a"))
+
+    assert one.admit("a-1")
+    decision = one.admit("a-2")
+    assert str(decision) == (
+        "denied, waiting can help:\n  elastic group 'a': 1 cpu requested, 40 of 40 used, 1 too much"
+    )
+    assert not one.is_running("a-2")
+
+
+def test_a_request_beyond_every_runtime() -> None:
+    """Whatever is above a maximum on the way, or above what the cluster has, cannot be waited for."""
+    one = quota(group("p", most=50), group("a", "p", most=80), total=40)
+
+    told = [str(violation) for violation in one.check(Pod("x", Resource(cpu=45), "a")).violations]
+    assert told == ["elastic group 'a': 45 cpu requested, never more than 40 allowed"]
+    assert one.check(Pod("x", Resource(cpu=40), "a")).can_wait
+
+
+def test_runtime_violation_is_a_value() -> None:
+    """A violation that others may end survives pickle, with its answer."""
+    violation = RuntimeViolation("elastic group", "a", "", "", "cpu", 5, 0, 9)
+
+    twin = pickle.loads(pickle.dumps(violation))  # noqa: S301 - our own pickle
+    assert (twin, type(twin), twin.can_wait) == (violation, RuntimeViolation, True)
+
+
+def test_firm_pods_stay_within_the_minimum() -> None:
+    """Pods that must not be taken back use no more than the configured minimum, of what it names."""
+    one = quota(ElasticGroup("a", min=TEN, max=Resource(cpu=100, gpu=4)), total=100)
+    one.tree.set_total(Resource(cpu=100, gpu=4))
+    one.expect(Pod("p", Resource(cpu=11, gpu=4), "a", preemptible=False))
+
+    told = [str(violation) for violation in one.admit("p").violations]
+    assert told == ["elastic group minimum 'a': 11 cpu requested, never more than 10 allowed"]
+    assert one.check(Pod("q", Resource(cpu=11), "a"))
+
+
+def test_parents_on_request() -> None:
+    """The groups above have to have room only if the rules say so."""
+    groups = [group("p", most=50), group("a", "p"), group("b", "p")]
+    pods = [Pod("p-1", Resource(cpu=45), "p"), Pod("a-1", Resource(cpu=10), "a")]
+    for check_parents, fits in ((False, True), (True, False)):
+        one = quota(*groups, rules=AdmissionRules(check_parents=check_parents))
+        for pod in pods:
+            one.adopt(pod)
+            one.stop(pod.name)
+        one.start("p-1")
+        decision = one.check(pods[1])
+
+        assert bool(decision) is fits
+        assert [violation.name for violation in decision.violations] == [] if fits else ["p"]
+
+
+def test_by_maximum() -> None:
+    """Without lending and borrowing a group is held to its maximum alone."""
+    one = quota(group("a", most=50), rules=AdmissionRules(by_runtime=False), total=0)
+
+    assert one.check(Pod("p", Resource(cpu=50), "a"))
+    assert str(one.check(Pod("p", Resource(cpu=51), "a")).violations[0]) == (
+        "elastic group 'a': 51 cpu requested, never more than 50 allowed"
+    )
+
+
+def test_checking_changes_nothing() -> None:
+    """A question leaves requests as they are, also one that is asked as if a pod were expected or gone."""
+    one = quota(group("a"))
+    one.adopt(Pod("p", TEN, "a"))
+    one.check(Pod("q", TEN, "a"))
+
+    assert one.if_expected(Pod("q", TEN, "a"), lambda: one.tree.runtime("a")) == Resource(cpu=20)
+    assert one.if_gone(["p"], lambda: one.tree.used("a")) == Resource()
+    assert (one.tree.request("a"), one.tree.used("a")) == (TEN, TEN)

@@ -1,0 +1,199 @@
+"""Taking back from a group that uses more than its runtime, and making room inside one."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm import RequestError, Resource
+from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, OveruseClock, Pod, PreemptionPlan
+
+HUNDRED = Resource(cpu=100, memory=100)
+
+
+def quota(*pods: Pod, most: Resource = HUNDRED, total: Resource = HUNDRED) -> ElasticQuota:
+    """Return a quota of two groups that are guaranteed nothing, with running pods."""
+    groups = [ElasticGroup(name, max=most) for name in ("a", "b")]
+    made = ElasticQuota(ElasticTree(total, groups))
+    for pod in pods:
+        made.adopt(pod)
+    return made
+
+
+def pod(name: str, cpu: int = 10, memory: int = 0, priority: int = 0, started: int | None = 0) -> Pod:
+    """Return a pod of the group ``a``."""
+    return Pod(name, Resource(cpu=cpu, memory=memory).without_zeros(), "a", priority=priority, started=started)
+
+
+def firm(name: str, cpu: int) -> Pod:
+    """Return a pod that must not be taken back."""
+    return pod(name, cpu)._replace(preemptible=False)
+
+
+def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, ...]:
+    """Return the victims in ``a`` when there is so much left."""
+    one.tree.set_total(Resource(cpu=cpu, memory=memory))
+    return one.plan_revoke("a").victims
+
+
+def test_nobody_goes_within_the_runtime() -> None:
+    """A group that uses no more than its runtime gives up nothing, exactly so much included."""
+    assert shrink(quota(pod("x"), pod("y")), cpu=20) == ()
+
+
+def test_lowest_priority_goes_first() -> None:
+    """Pods go by priority, and no more of them than it takes."""
+    one = quota(pod("high", priority=9), pod("low", priority=1), pod("middle", priority=5))
+
+    assert shrink(one, cpu=20) == ("low",)
+    assert shrink(one, cpu=10) == ("middle", "low")
+
+
+def test_youngest_goes_first() -> None:
+    """Of equal priority the youngest goes first, one whose start is not known before all; then the earlier arrival."""
+    one = quota(pod("old", started=1), pod("young", started=2), pod("new", started=None), pod("newer", started=None))
+
+    assert shrink(one, cpu=30) == ("new",)
+    assert shrink(one, cpu=10) == ("young", "newer", "new")
+
+
+def test_firm_pods_stay() -> None:
+    """What must not be taken back is not taken back; the plan says what remains above the runtime."""
+    one = quota(firm("firm", 50), pod("x"))
+    one.tree.set_total(Resource(cpu=20, memory=100))
+    plan = one.plan_revoke("a")
+
+    assert plan.victims == ("x",)
+    assert (plan.excess, plan.remaining) == (Resource(cpu=40), Resource(cpu=30))
+
+
+def test_pods_that_wait_are_passed_over() -> None:
+    """A pod that does not run gives nothing back."""
+    one = quota(pod("x", 30))
+    one.expect(pod("waiting", 30))
+
+    assert shrink(one, cpu=20) == ("x",)
+
+
+def test_important_pods_that_fit_stay() -> None:
+    """Whoever fits in after all stays: a small pod of low priority need not go where a large one has to."""
+    assert shrink(quota(pod("small", 5, priority=1), pod("large", 30, priority=2)), cpu=10) == ("large",)
+
+
+def test_every_resource_is_looked_at() -> None:
+    """That a pod does not ask for a resource hides nobody else's use of it."""
+    one = quota(pod("no-memory", 10, priority=1), pod("memory", 10, memory=60, priority=2))
+
+    assert shrink(one, cpu=100, memory=50) == ("memory",)
+
+
+def test_memory_hidden_behind_cpu() -> None:
+    """Too much of both resources is given back in both."""
+    one = quota(pod("x", 50, priority=1), pod("y", 10, memory=80, priority=2), pod("z", 10, priority=3))
+
+    assert set(shrink(one, cpu=40, memory=50)) == {"x", "y"}
+
+
+def test_carried_out() -> None:
+    """A plan that is carried out leaves the group within its runtime; an outdated one is refused as a whole."""
+    one = quota(*(pod(f"p-{number}") for number in range(6)))
+    one.tree.set_total(Resource(cpu=25))
+    plan = one.plan_revoke("a")
+    assert [str(each) for each in one.over_used()] == ["elastic group 'a': 60 cpu used of 25, 35 too much"]
+
+    one.carry_out(plan)
+    assert one.over_used() == ()
+    assert one.tree.used("a") == Resource(cpu=20)
+    with pytest.raises(RequestError, match="there is no such pod"):
+        one.carry_out(plan)
+
+
+def test_default_group_is_watched_by_its_maximum() -> None:
+    """The default group is over when it uses more than its maximum, and gives back like others."""
+    one = ElasticQuota(ElasticTree(HUNDRED, [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15))]))
+    one.adopt(Pod("x", Resource(cpu=10)))
+    one.adopt(Pod("y", Resource(cpu=10)))
+
+    assert [each.name for each in one.over_used()] == [DEFAULT_GROUP]
+    assert one.plan_revoke(DEFAULT_GROUP).victims == ("x",)
+
+
+def test_clock_waits_longer_than_the_delay() -> None:
+    """A group is due when it has been over for longer than the delay, and then not before another delay."""
+    clock = OveruseClock(delay=10)
+
+    assert [clock.due(["b", "a"], now=now) for now in (0, 10, 11, 21, 22)] == [(), (), ("a", "b"), (), ("a", "b")]
+
+
+def test_clock_starts_anew() -> None:
+    """A group that has been within its runtime in between has a full delay before it."""
+    clock = OveruseClock(delay=10)
+    clock.due(["a"], now=0)
+    clock.due([], now=5)
+
+    assert clock.due(["a"], now=11) == ()
+    assert clock.due(["a"], now=22) == ("a",)
+
+
+def test_clock_refuses_a_negative_delay() -> None:
+    """A delay is not less than nothing."""
+    with pytest.raises(RequestError) as caught:
+        OveruseClock(-1)
+
+    assert str(caught.value) == "delay -1: less than nothing"
+
+
+def full(*pods: Pod) -> ElasticQuota:
+    """Return a quota in which ``a`` gets 40 ``cpu`` and no more."""
+    return quota(*pods, most=Resource(cpu=40))
+
+
+def test_preemption_takes_the_least_important() -> None:
+    """As few as it takes give way, the least important of those that may."""
+    one = full(pod("low", 20, priority=1), pod("middle", 20, priority=2))
+
+    assert one.plan_preemption(pod("urgent", 10, priority=9)) == PreemptionPlan("urgent", "a", ("low",), ())
+    assert one.plan_preemption(pod("urgent", 30, priority=9)).victims == ("low", "middle")
+    assert one.tree.used("a") == Resource(cpu=40)
+
+
+def test_nobody_of_equal_priority_gives_way() -> None:
+    """Only lower priorities give way, and only pods that may be taken back."""
+    one = full(pod("equal", 20, priority=9), firm("firm", 20))
+    plan = one.plan_preemption(pod("urgent", 10, priority=9))
+
+    assert not plan
+    assert [str(each) for each in plan.violations] == [
+        "elastic group 'a': 10 cpu requested, 40 of 40 used, 10 too much"
+    ]
+
+
+def test_nobody_goes_in_vain() -> None:
+    """If all who may give way are not enough, nobody does."""
+    one = full(pod("low", 10), firm("firm", 30))
+
+    assert one.plan_preemption(pod("urgent", 20, priority=9)).victims == ()
+
+
+def test_nobody_gives_way_to_a_pod_that_fits() -> None:
+    """A pod that fits needs no room made."""
+    one, urgent = full(pod("low", 10)), pod("urgent", 10, priority=9)
+    one.expect(urgent)
+
+    assert one.plan_preemption(urgent) == PreemptionPlan("urgent", "a", (), ())
+
+
+def test_each_victim_once() -> None:
+    """A pod that fits nowhere is named as a victim once."""
+    one = quota(pod("x", 10, memory=10), pod("y", 10, memory=10), most=Resource(cpu=20, memory=20))
+
+    assert one.plan_preemption(pod("urgent", 20, memory=20, priority=1)).victims == ("x", "y")
+
+
+def test_default_group_on_request() -> None:
+    """Pods of the default group do not give way to one another unless that is asked for."""
+    for allowed, victims in ((False, ()), (True, ("x",))):
+        tree = ElasticTree(HUNDRED, [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=10))])
+        one = ElasticQuota(tree, preempt_in_default=allowed)
+        one.adopt(Pod("x", Resource(cpu=10)))
+
+        assert one.plan_preemption(Pod("urgent", Resource(cpu=5), priority=1)).victims == victims

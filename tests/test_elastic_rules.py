@@ -1,0 +1,235 @@
+"""What a change of the configured groups must obey: every refusal with its words."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from ugm import Resource, UgmError
+from ugm.elastic import (
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    SYSTEM_GROUP,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    GroupError,
+    Pod,
+    Refusal,
+)
+
+MOST = Resource(vcore=100_000, memory=2**30)
+HALF = Resource(vcore=50_000)
+
+DEPARTMENT = ElasticGroup("dept", min=HALF, max=MOST, is_parent=True)
+TEAM = ElasticGroup("team", "dept", Resource(vcore=20_000), MOST, namespaces=("research",))
+
+
+@pytest.fixture(name="quota")
+def _quota() -> ElasticQuota:
+    quota = ElasticQuota(ElasticTree(MOST))
+    quota.create(DEPARTMENT)
+    quota.create(TEAM)
+    return quota
+
+
+def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any method of the quota
+    """Return why a call is refused."""
+    with pytest.raises(GroupError) as caught:
+        call(*arguments)
+    return [str(refusal) for refusal in caught.value.refusals]
+
+
+@pytest.mark.parametrize(
+    ("group", "reasons"),
+    [
+        (TEAM, ["elastic group 'team': there is a group of this name [already_exists]"]),
+        (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
+        (
+            TEAM._replace(name="x", unread_weight="[1]"),
+            ["elastic group 'x': '[1]' is no mapping of weights [bad_shared_weight]"],
+        ),
+        (
+            TEAM._replace(name="x", parent="team", namespaces=()),
+            ["elastic group 'x': 'team' is not there for groups below it [parent_is_not_parent]"],
+        ),
+        (TEAM._replace(name="x"), [
+            "elastic group 'x': namespace 'research' is bound to 'team' [namespace_bound]",
+        ]),
+        (
+            ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
+            [
+                (
+                    "elastic group 'x': it and its siblings are guaranteed 50001m vcore, min of 'dept' 50 "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
+            ],
+        ),
+        (
+            ElasticGroup("x", "dept", Resource(memory=1), Resource(memory=5)),
+            [
+                "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
+                "elastic group 'x': min names what min of 'dept' does not [min_keys_not_in_parent]",
+                (
+                    "elastic group 'x': it and its siblings are guaranteed 1 memory, min of 'dept' 0 "
+                    "[siblings_min_exceeds_parent_min]"
+                ),
+            ],
+        ),
+        (
+            ElasticGroup("x", "dept", tree_id="t", max=MOST),
+            ["elastic group 'x': 'dept' belongs to another tree [tree_id_parent_mismatch]"],
+        ),
+    ],
+)  # fmt: skip
+def test_create_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
+    """A new group that breaks rules is refused with all of them, in their order."""
+    assert refused(quota.create, group) == reasons
+    assert quota.tree.groups == (DEPARTMENT, quota.tree.node("team").group)
+
+
+def test_amounts_refused(quota: ElasticQuota) -> None:
+    """Amounts are checked one by one, those of a group that stands by itself, too."""
+    group = ElasticGroup(
+        "x",
+        min=Resource(vcore=2000, memory=-1, gpu=1),
+        max=Resource(vcore=1000, memory=-2),
+        shared_weight=Resource(vcore=-3),
+        strict_max=("vcore", "gpu"),
+        reported_used=Resource(vcore=1500, gpu=1, memory=7),
+    )
+
+    assert refused(quota.create, group) == [
+        "elastic group 'x': max of memory is negative [negative_max]",
+        "elastic group 'x': min of memory is negative [negative_min]",
+        "elastic group 'x': shared_weight of memory is negative [negative_shared_weight]",
+        "elastic group 'x': shared_weight of vcore is negative [negative_shared_weight]",
+        "elastic group 'x': min names gpu, and max does not [min_key_not_in_max]",
+        "elastic group 'x': min of memory is -1 above max -2 [min_exceeds_max]",
+        "elastic group 'x': min of vcore is 2 above max 1 [min_exceeds_max]",
+        "elastic group 'x': 1 gpu is used, max allows less [max_below_used]",
+        "elastic group 'x': 1500m vcore is used, max allows less [max_below_used]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "reasons"),
+    [
+        (ElasticGroup("x"), ["elastic group 'x': there is no such group [not_found]"]),
+        (
+            ElasticGroup(SYSTEM_GROUP, max=MOST),
+            [f"elastic group '{SYSTEM_GROUP}': the group is built in [forbidden_modify]"],
+        ),
+        (
+            DEPARTMENT._replace(is_parent=False),
+            ["elastic group 'dept': 'team' is below it [is_parent_with_children]"],
+        ),
+        (DEPARTMENT._replace(parent="dept"), ["elastic group 'dept': 'dept' is the group itself, or below it [cycle]"]),
+        (
+            DEPARTMENT._replace(min=Resource(vcore=1000)),
+            [
+                (
+                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 1 "
+                    "[children_min_exceeds_min]"
+                ),
+            ],
+        ),
+        (
+            DEPARTMENT._replace(min=Resource(), tree_id="t"),
+            [
+                "elastic group 'dept': the group belongs to the tree '' [tree_id_changed]",
+                "elastic group 'dept': 'team' belongs to another tree [tree_id_child_mismatch]",
+                "elastic group 'dept': min of 'team' names what min does not [min_keys_not_in_parent]",
+                (
+                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 0 "
+                    "[children_min_exceeds_min]"
+                ),
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_update_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
+    """A change that breaks rules is refused with all of them, and nothing has changed."""
+    before = quota.tree.groups
+
+    assert refused(quota.update, group) == reasons
+    assert quota.tree.groups == before
+
+
+def test_group_below_its_own_child(quota: ElasticQuota) -> None:
+    """A group cannot be moved below itself, on whatever level."""
+    quota.update(TEAM._replace(is_parent=True))
+
+    told = refused(quota.update, DEPARTMENT._replace(parent="team"))
+    assert told == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
+
+
+@pytest.mark.parametrize("mark", ["force_update", "is_root"])
+def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
+    """A group marked so may be guaranteed more than the group above."""
+    group = ElasticGroup("x", "dept", Resource(vcore=90_000), MOST)
+    quota.create(group._replace(force_update=mark == "force_update", is_root=mark == "is_root"))
+
+    assert quota.tree.node("x").group is not None
+
+
+def test_free_changes(quota: ElasticQuota) -> None:
+    """A change of weights, lending and marks alone is not looked at, and takes effect."""
+    quota.update(TEAM._replace(shared_weight=Resource(vcore=-5), allow_lent=False))
+
+    assert quota.tree.request("team") == Resource(vcore=20_000)
+
+
+def test_defaults() -> None:
+    """A new group gets the root as its parent, the tree of its parent, and weights of just what its maximum names."""
+    quota = ElasticQuota(ElasticTree())
+    quota.create(DEPARTMENT._replace(parent="", tree_id="t", shared_weight=Resource(vcore=1, gpu=2)))
+    quota.create(ElasticGroup("team", "dept", max=MOST))
+    department, team = quota.tree.groups
+
+    assert (department.parent, team.tree_id) == (ROOT_GROUP, "t")
+    assert department.shared_weight == Resource(vcore=1, memory=2**30)
+    assert team.shared_weight is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (DEFAULT_GROUP, f"elastic group '{DEFAULT_GROUP}': the group is built in [forbidden_delete]"),
+        ("x", "elastic group 'x': there is no such group [not_found]"),
+        ("dept", "elastic group 'dept': 'team' is below it [has_children]"),
+        ("team", "elastic group 'team': there are pods that name it [has_pods]"),
+    ],
+)
+def test_delete_refused(quota: ElasticQuota, name: str, reason: str) -> None:
+    """What is built in, unknown, has groups below it or pods that name it, stays."""
+    quota.expect(Pod("p", HALF, "team"))
+
+    assert refused(quota.delete, name) == [reason]
+
+
+def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
+    """A group with pods, by name or by namespace, takes no groups; an idle one may change."""
+    quota.expect(Pod("p", HALF, namespace="research"))
+    told = refused(quota.update, TEAM._replace(is_parent=True))
+    assert told == ["elastic group 'team': there are pods in it [is_parent_with_pods]"]
+
+    quota.forget("p")
+    quota.update(TEAM._replace(is_parent=True))
+    assert refused(quota.expect, Pod("p", HALF, "team")) == [
+        "elastic group 'team': it is there for groups below it [pod_on_parent_quota]"
+    ]
+
+
+def test_error_survives() -> None:
+    """An error is rebuilt by pickle and copy, and is a ValueError of ugm."""
+    error = GroupError((Refusal("a", "cycle", "below itself"), Refusal("a", "not_found", "gone")))
+
+    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - our own pickle
+        assert twin.refusals == error.refusals
+        assert str(twin) == "elastic group 'a': below itself [cycle]\nelastic group 'a': gone [not_found]"
+    assert isinstance(error, UgmError)
+    assert isinstance(error, ValueError)

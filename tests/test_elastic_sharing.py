@@ -1,0 +1,122 @@
+"""Sharing one resource: floors, rounds, remainders, scaling."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm.elastic import Sharer, share
+from ugm.elastic.sharing import deal_once
+
+
+def gets(available: int, *given: Sharer, scale: bool = True) -> dict[str, int]:
+    """Return what everybody gets."""
+    return share(available, given, scale=scale).runtime
+
+
+def test_worked_example() -> None:
+    """The example of the document: A lends 5, B is satisfied in the first round, C and D share what it returns."""
+    shared = share(
+        100, [Sharer("A", 5, 10, 10), Sharer("B", 20, 15, 60), Sharer("C", 40, 20, 50), Sharer("D", 50, 15, 80)]
+    )
+
+    assert [each.left for each in shared.rounds] == [45, 9]
+    assert shared.rounds[0].given == {"B": 14, "C": 12, "D": 19}
+    assert shared.rounds[1].given == {"C": 3, "D": 6}
+    assert shared.runtime == {"A": 5, "B": 20, "C": 35, "D": 40}
+    assert shared.unused == 0
+
+
+def test_request_within_minimum() -> None:
+    """Who asks for no more than its minimum gets what it asks for, and the others what is left."""
+    assert gets(10, Sharer("a", 2, 5, 1), Sharer("b", 20, 5, 1)) == {"a": 2, "b": 8}
+
+
+def test_not_lent() -> None:
+    """Who does not lend its minimum keeps all of it."""
+    assert gets(10, Sharer("a", 5, 5, 1, lends=False), Sharer("b", 20, 5, 1)) == {"a": 5, "b": 5}
+
+
+def test_remainder_goes_to_the_largest() -> None:
+    """A unit that cannot be divided goes whole to whom most of it is due."""
+    assert gets(10, Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 2)) == {"a": 3, "b": 7}
+
+
+def test_equal_remainders_go_by_name() -> None:
+    """Of equal claims to the last units the first names get them."""
+    assert gets(5, Sharer("c", 9, 0, 1), Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 1)) == {"a": 2, "b": 2, "c": 1}
+
+
+def test_three_devices_for_two() -> None:
+    """Devices stay whole."""
+    assert gets(3, Sharer("a", 4, 0, 1), Sharer("b", 4, 0, 1)) == {"a": 2, "b": 1}
+
+
+def test_no_weight() -> None:
+    """Who has no weight gets nothing beyond its minimum, though something is left."""
+    shared = share(10, [Sharer("a", 9, 2, 0), Sharer("b", 3, 0, 1)])
+
+    assert shared.runtime == {"a": 2, "b": 3}
+    assert shared.unused == 5
+
+
+def test_negative_weight_is_none() -> None:
+    """A weight below nothing counts as none, and takes nothing away from the sum."""
+    assert gets(10, Sharer("a", 9, 0, -600), Sharer("b", 9, 0, 1)) == {"a": 0, "b": 9}
+
+
+def test_scaled() -> None:
+    """If minimums and requests are more than there is, minimums shrink in proportion, rounded down."""
+    shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)])
+
+    assert shared.least == {"a": 33, "b": 66}
+    assert shared.runtime == {"a": 34, "b": 66}
+
+
+def test_scaled_minimum_still_competes() -> None:
+    """What a scaled minimum leaves of a request is shared like anything else."""
+    assert gets(100, Sharer("a", 60, 60, 1), Sharer("b", 10, 60, 1)) == {"a": 60, "b": 10}
+
+
+def test_not_scaled_while_nothing_is_short() -> None:
+    """Minimums that are more than there is do not matter while less is asked for."""
+    shared = share(15, [Sharer("a", 15, 20, 0), Sharer("b", 0, 20, 1)])
+
+    assert shared.least == {"a": 20, "b": 20}
+    assert shared.runtime == {"a": 15, "b": 0}
+
+
+def test_without_scaling() -> None:
+    """Without scaling, minimums are granted beyond what there is, and the account says so."""
+    shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)], scale=False)
+
+    assert shared.runtime == {"a": 40, "b": 80}
+    assert shared.unused == -20
+
+
+@pytest.mark.parametrize("available", [0, -5])
+def test_nothing_there(available: int) -> None:
+    """With nothing to share, or less, minimums shrink to nothing."""
+    assert gets(available, Sharer("a", 9, 3, 1), Sharer("b", 0, 0, 1)) == {"a": 0, "b": 0}
+
+
+def test_less_than_nothing_without_minimums() -> None:
+    """A total below nothing, because the system uses more than there is, leaves nothing to groups without minimums."""
+    assert gets(-1, Sharer("a", 0, 0, 1, lends=False)) == {"a": 0}
+
+
+def test_numbers_beyond_64_bits() -> None:
+    """Sums of weights and products of any size are exact."""
+    weight = 2**63
+
+    assert gets(2**64 + 1, Sharer("a", 2**65, 0, weight), Sharer("b", 2**65, 0, weight)) == {"a": 2**63 + 1, "b": 2**63}
+
+
+def test_nobody() -> None:
+    """Without groups everything is unused."""
+    assert share(5, []).unused == 5
+
+
+def test_deal_once_deals_every_unit() -> None:
+    """A round leaves nothing."""
+    assert deal_once(7, [3, 3, 1]) == [3, 3, 1]
+    assert sum(deal_once(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1

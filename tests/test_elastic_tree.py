@@ -1,0 +1,244 @@
+"""The tree of elastic groups: structure, requests, reads, misuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm import RequestError, Resource
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, status, verify
+from ugm.elastic.group import parents_first
+
+
+def group(name: str, parent: str = "", least: int = 0, most: int = 100) -> ElasticGroup:
+    """Return a group with amounts of ``cpu``."""
+    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=most))
+
+
+@pytest.fixture(name="tree")
+def _tree() -> ElasticTree:
+    return ElasticTree(Resource(cpu=100), [group("p", least=40), group("a", "p", 20), group("b", "p", 20), group("c")])
+
+
+def cpu(tree: ElasticTree, *names: str) -> list[int]:
+    """Return the runtimes of some groups."""
+    return [tree.runtime(name)["cpu"] for name in names]
+
+
+def test_runtime_follows_requests(tree: ElasticTree) -> None:
+    """What is not asked for is lent, and taken back when it is."""
+    tree.change_request("c", Resource(cpu=100))
+    assert cpu(tree, "p", "a", "b", "c") == [0, 0, 0, 100]
+
+    tree.change_request("a", Resource(cpu=50))
+    assert cpu(tree, "p", "a", "b", "c") == [50, 50, 0, 50]
+
+    tree.change_request("b", Resource(cpu=50))
+    assert cpu(tree, "p", "a", "b", "c") == [70, 35, 35, 30]
+
+
+def test_request_is_limited_by_every_maximum() -> None:
+    """A parent asks for what its children ask for, each up to its maximum, up to its own."""
+    tree = ElasticTree(Resource(cpu=100), [group("p", most=30), group("a", "p", most=20), group("b", "p", most=20)])
+    tree.change_request("a", Resource(cpu=50))
+    tree.change_request("b", Resource(cpu=5))
+    shown = status(tree, "p")
+
+    assert (shown.request, shown.limited_request, shown.runtime) == (
+        Resource(cpu=25),
+        Resource(cpu=25),
+        Resource(cpu=25),
+    )
+    tree.change_request("b", Resource(cpu=15))
+    assert status(tree, "p").to_dict()["limited_request"] == {"cpu": 30}
+
+
+def test_pods_on_a_parent() -> None:
+    """What pods on a group with children ask for adds to its request, and is not shared with the children."""
+    tree = ElasticTree(Resource(cpu=100), [group("p"), group("a", "p")])
+    tree.change_request("p", Resource(cpu=10))
+    tree.change_request("a", Resource(cpu=5))
+
+    assert tree.child_request("p") == Resource(cpu=15)
+    assert cpu(tree, "p", "a") == [15, 5]
+
+
+def test_unnamed_resource_is_not_counted(tree: ElasticTree) -> None:
+    """A resource that the maximum does not name is counted only when it does."""
+    tree.change_request("a", Resource(cpu=5, memory=7))
+    assert tree.request("a") == Resource(cpu=5)
+
+    tree.put(ElasticGroup("a", "p", max=Resource(cpu=100, memory=100)))
+    assert tree.request("a") == Resource(cpu=5, memory=7)
+
+
+def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
+    """What the system and the default group use is no longer there for others; nothing else limits them."""
+    tree.change_request("c", Resource(cpu=100))
+    tree.change_used(SYSTEM_GROUP, Resource(cpu=30))
+    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=50)
+    assert cpu(tree, "c") == [50]
+    assert tree.used(ROOT_GROUP) == Resource(cpu=50)
+    assert tree.runtime(SYSTEM_GROUP) == Resource()
+
+
+def test_total(tree: ElasticTree) -> None:
+    """A smaller cluster scales minimums down, a larger one does not raise them."""
+    tree.change_request("a", Resource(cpu=100))
+    tree.change_request("c", Resource(cpu=100))
+    tree.set_total(Resource(cpu=20))
+    assert tree.scaled_min("p") == Resource(cpu=20)
+    assert cpu(tree, "a", "c") == [20, 0]
+
+    tree.set_total(Resource())
+    assert cpu(tree, "a", "c") == [0, 0]
+    assert tree.total == Resource()
+
+
+@pytest.mark.parametrize("larger", [70, 95, 101, 1000])
+def test_total_up_and_back(larger: int) -> None:
+    """A cluster that has been larger for a while gives everybody what it gave before."""
+    tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
+    for name, asked in (("a", 30), ("b", 31), ("c", 40)):
+        tree.change_request(name, Resource(cpu=asked))
+    before = cpu(tree, "a", "b", "c")
+    tree.set_total(Resource(cpu=larger))
+    cpu(tree, "a")
+    tree.set_total(Resource(cpu=50))
+
+    assert cpu(tree, "c", "b", "a") == before[::-1] == [16, 17, 17]
+
+
+def test_move(tree: ElasticTree) -> None:
+    """A group moves with what is below it and all that is asked for and used there."""
+    tree.change_request("a", Resource(cpu=30))
+    tree.change_used("a", Resource(cpu=10))
+    tree.put(group("p", "c", 40))
+
+    assert tree.request("c") == Resource(cpu=30)
+    assert tree.used("c") == Resource(cpu=10)
+    assert cpu(tree, "c", "p", "a") == [30, 30, 30]
+    verify(tree)
+
+
+def test_drop(tree: ElasticTree) -> None:
+    """A group takes along what was asked for in it, at most what its maximum let through."""
+    tree.change_request("a", Resource(cpu=500))
+    tree.change_request("b", Resource(cpu=7))
+    tree.drop("a")
+
+    assert tree.request("p") == Resource(cpu=7)
+    assert cpu(tree, "b") == [7]
+    verify(tree)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tree: tree.put(group("x", "y")), "elastic group 'x': there is no group 'y' [parent_not_found]"),
+        (lambda tree: tree.put(group("p", "p")), "elastic group 'p': 'p' is the group itself, or below it [cycle]"),
+        (lambda tree: tree.put(group("p", "a")), "elastic group 'p': 'a' is the group itself, or below it [cycle]"),
+        (lambda tree: tree.drop("p"), "elastic group 'p': 'a' is below it [has_children]"),
+        (lambda tree: tree.drop("x"), "elastic group 'x': there is no such group [not_found]"),
+        (
+            lambda tree: tree.drop(DEFAULT_GROUP),
+            f"elastic group '{DEFAULT_GROUP}': a built-in group stays [forbidden_delete]",
+        ),
+        (lambda tree: tree.runtime("x"), "elastic group 'x': there is no such group [not_found]"),
+    ],
+)
+def test_refused(tree: ElasticTree, change: object, message: str) -> None:
+    """What could not be a tree is refused, and nothing has changed."""
+    assert callable(change)
+    groups = tree.groups
+    with pytest.raises(GroupError) as caught:
+        change(tree)
+
+    assert str(caught.value) == message
+    assert tree.groups == groups
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda tree: tree.change_request("a", Resource(cpu=-6)),
+            "delta Resource(cpu=-6): the pods of 'a' would ask for -1 cpu, 0 of it firm",
+        ),
+        (
+            lambda tree: tree.change_used("a", Resource(cpu=1), firm=Resource(cpu=2)),
+            "delta Resource(cpu=1): the pods of 'a' would use 1 cpu, 2 of it firm",
+        ),
+        (
+            lambda tree: tree.change_request("a", Resource(cpu=1), firm=Resource(memory=1)),
+            "firm Resource(memory=1): it is a part of the change, and names no other resources",
+        ),
+        (lambda tree: tree.set_total(Resource(cpu=-1)), "total Resource(cpu=-1): the amount of cpu is negative"),
+    ],
+)
+def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
+    """Counts never fall below nothing; what would take them there is refused as a whole."""
+    assert callable(call)
+    tree.change_request("a", Resource(cpu=5))
+    with pytest.raises(RequestError) as caught:
+        call(tree)
+
+    assert str(caught.value) == message
+    assert tree.request("a") == Resource(cpu=5)
+    assert tree.used("a") == Resource()
+
+
+def test_firm_is_counted_apart(tree: ElasticTree) -> None:
+    """What must not be taken back is counted in the group and in all above it."""
+    tree.change_request("a", Resource(cpu=9), firm=Resource(cpu=4))
+    tree.change_used("a", Resource(cpu=6), firm=Resource(cpu=3))
+
+    assert tree.firm_request("p") == Resource(cpu=4)
+    assert tree.firm_used(ROOT_GROUP) == Resource(cpu=3)
+
+
+def test_copy_is_independent(tree: ElasticTree) -> None:
+    """A copy shows the same, and has a life of its own."""
+    tree.change_request("a", Resource(cpu=9), firm=Resource(cpu=4))
+    tree.change_used("a", Resource(cpu=6))
+    twin = tree.copy()
+    twin.change_request("a", Resource(cpu=1))
+
+    assert (twin.groups, twin.total, twin.scale_min) == (tree.groups, tree.total, tree.scale_min)
+    assert (twin.request("a"), tree.request("a")) == (Resource(cpu=10), Resource(cpu=9))
+    assert twin.used(ROOT_GROUP) == Resource(cpu=6)
+
+
+def test_groups_in_any_order() -> None:
+    """Groups may be given children first."""
+    tree = ElasticTree(Resource(cpu=10), [group("b", "a"), group("a", "p"), group("p")])
+
+    assert [each.name for each in tree.groups] == ["p", "a", "b"]
+
+
+def test_groups_without_a_root() -> None:
+    """Groups that are each above the other have no place."""
+    rounds = [group("a", "b"), group("b", "a")]
+
+    assert sorted(parents_first(rounds)) == rounds
+    with pytest.raises(GroupError):
+        ElasticTree(Resource(), rounds)
+
+
+def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
+    """The root has no limits."""
+    tree.put(ElasticGroup(ROOT_GROUP, max=Resource(cpu=1)))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
+    assert tree.groups[0].name == ROOT_GROUP
+
+
+def test_any_height() -> None:
+    """A tree may be as high as one likes."""
+    chain = [group("g0")] + [group(f"g{number}", f"g{number - 1}") for number in range(1, 3000)]
+    tree = ElasticTree(Resource(cpu=10), chain)
+    tree.change_request("g2999", Resource(cpu=7, memory=7))
+
+    assert cpu(tree, "g0", "g2999") == [7, 7]
+    assert tree.request("g0") == Resource(cpu=7)

@@ -1,0 +1,129 @@
+"""A tree and a forest as quota models, through the protocol alone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quotatree_scenes import PAIR, document
+from quotatree_strategies import documents
+from ugm import Claim, EvictingModel, RequestError, Resource, UserGroup
+from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
+
+SUE = UserGroup("sue")
+
+amounts = st.integers(0, 4)
+ranks = st.integers(0, 3)
+
+
+def claim(number: int, group: str, cpu: int = 1, memory: int = 0, priority: int = 0) -> Claim:
+    """Return the claim of one allocation in one group."""
+    usage = Resource(cpu=cpu, memory=memory)
+    return Claim(f"a{number}", "app", usage, f"root.{group}", SUE, priority=priority)
+
+
+def group_of(asked: Claim) -> str | None:
+    """Return the last part of a queue path; nothing for those that the tree does not limit."""
+    group = asked.queue_path.removeprefix("root.")
+    return None if group == "free" else group
+
+
+def manager_of(*trees: str) -> QuotaManager:
+    """Return a manager in normal mode with some trees, in one forest."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest("F")
+    for name in trees:
+        manager.add_tree_from_struct(document(PAIR, name))
+        manager.add_tree_to_forest("F", name)
+    return manager
+
+
+@pytest.fixture(name="model", params=["tree", "forest"])
+def _model(request: pytest.FixtureRequest) -> EvictingModel:
+    manager = manager_of("T", "U")
+    if request.param == "tree":
+        return TreeModel(manager, "T", group_of)
+    return ForestModel(manager, "F", lambda asked: {name: group_of(asked) or "" for name in ("T", "U")})
+
+
+def test_protocol(model: EvictingModel) -> None:
+    """Both are quota models that may evict."""
+    assert isinstance(model, EvictingModel)
+
+
+def test_check_charge_refund(model: EvictingModel) -> None:
+    """What fits is charged, what does not is told with every quota in the way, and a refund makes room."""
+    first, second = claim(1, "A", 4), claim(2, "B", 1)
+    assert not list(model.check(first))
+    model.charge(first)
+
+    (told,) = [violation for violation in model.check(second) if violation.name == "R"]
+    assert str(told) == "quota node 'R': 1 cpu requested, 4 of 4 used, 1 too much"
+    model.refund(first)
+    assert not list(model.check(second))
+
+
+def test_evictions_are_of_lower_priority(model: EvictingModel) -> None:
+    """Those are proposed whose refund lets the claim in, and nobody of the same priority."""
+    model.charge(claim(1, "A", 4))
+
+    assert list(model.evictions(claim(2, "B", 1))) == []
+    assert list(model.evictions(claim(3, "B", 1, priority=1))) == ["a1"]
+    assert list(model.evictions(claim(4, "B", 5, priority=1))) == []
+
+
+def test_charge_without_a_check(model: EvictingModel) -> None:
+    """What runs already is charged whatever the quotas; what is not in the tree at all is misuse."""
+    model.charge(claim(1, "A", 9))
+
+    assert list(model.check(claim(2, "A", 1)))
+    with pytest.raises(RequestError):
+        model.charge(claim(3, "nowhere"))
+    with pytest.raises(RequestError):
+        model.charge(claim(1, "A"))
+    assert list(model.check(claim(3, "nowhere")))
+    model.refund(claim(1, "A", 9))
+    assert not list(model.check(claim(2, "A", 1)))
+
+
+def test_no_say() -> None:
+    """A claim that a tree does not limit is neither checked nor counted there."""
+    manager = manager_of("T")
+    model = TreeModel(manager, "T", group_of)
+    free = claim(1, "free", 100)
+    model.charge(free)
+    model.refund(free)
+
+    assert (list(model.check(free)), list(model.evictions(free))) == ([], [])
+    assert manager.get_all_consumer_ids() == ()
+
+
+@given(documents(), st.data())
+def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> None:
+    """After the refund of those proposed, and of nobody else, the check is clean; asking changes nothing."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    name = manager.add_tree_from_struct(tree)
+    model = TreeModel(manager, name, group_of)
+    nodes = manager.view(name).nodes
+    groups = [node.name for node in nodes if not any(other.parent == node.name for other in nodes)]
+    charged: dict[str, Claim] = {}
+    for number in range(data.draw(st.integers(1, 9))):
+        group, (cpu, memory, priority) = (
+            data.draw(st.sampled_from(groups)),
+            data.draw(st.tuples(amounts, amounts, ranks)),
+        )
+        asked = claim(number, group, cpu, memory, priority)
+        before = manager.view(name)
+        if list(model.check(asked)):
+            evictions = list(model.evictions(asked))
+            assert manager.view(name) == before
+            for allocation_id in evictions:
+                model.refund(charged.pop(allocation_id))
+            assert bool(evictions) == (not list(model.check(asked)))
+        if not list(model.check(asked)):
+            model.charge(asked)
+            charged[asked.allocation_id] = asked
+    manager.verify()

@@ -1,0 +1,63 @@
+"""What a request costs grows with the logarithm of the number of those who are held: lines are counted, twice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import pytest
+
+from test_scale import lines_run_by
+from ugm import Resource
+from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeRequest
+
+SMALL: Final = 200
+LARGE: Final = 20_000
+
+
+def crowded(count: int) -> QuotaManager:
+    """Return a full tree of 1 + 4 + 16 nodes, most of whose consumers, of all sizes, live above their group."""
+    draw = random.Random(1)
+    mean = 500
+    quota = {"root": mean * count}
+    for org in range(4):
+        quota[f"o{org}"] = mean * count // 10
+        quota |= {f"o{org}l{leaf}": mean * count // 40 for leaf in range(4)}
+    manager = QuotaManager()
+    cache = manager.get_tree_cache(manager.add_tree_by_name("T"))
+    cache.add_resource_name("cpu")
+    parents = {name: "root" if "l" not in name else name[:2] for name in quota} | {"root": "nil"}
+    cache.add_node_specs(
+        {name: {"parent": parents[name], "quota": {"cpu": str(amount)}} for name, amount in quota.items()}
+    )
+    manager.update_tree("T")
+    manager.set_mode(Mode.NORMAL)
+    for number in range(count):
+        size, priority = draw.randint(1, 2 * mean), draw.randint(0, 2)
+        ask(manager, f"c{number}", f"o{draw.randrange(4)}l{draw.randrange(4)}", size, priority)
+    return manager
+
+
+def ask(manager: QuotaManager, consumer_id: str, group: str, cpu: int, priority: int = 0) -> bool:
+    """Make a consumer known and have it ask."""
+    manager.add_consumer(ConsumerInfo(consumer_id, [TreeRequest("T", group, Resource(cpu=cpu), priority)]))
+    return manager.allocate("T", consumer_id).allocated
+
+
+#: Requests of every kind, each many times, so that chance evens out.
+OPERATIONS: Final[dict[str, Callable[[QuotaManager], object]]] = {
+    "arrive": lambda manager: [ask(manager, f"n{n}", f"o{n % 4}l{n // 4 % 4}", 500) for n in range(50)],
+    "arrive-first": lambda manager: [ask(manager, f"p{n}", f"o{n % 4}l{n // 4 % 4}", 500, 2) for n in range(50)],
+    "rejected": lambda manager: [ask(manager, f"r{n}", "o0l0", 10**12, 3) for n in range(50)],
+    "leave": lambda manager: [manager.deallocate("T", f"c{n}") for n in range(0, 200, 4)],
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_growth(operation: str) -> None:
+    """With a hundred times as many held an operation runs less than three times the lines."""
+    small, large = (lines_run_by(partial(OPERATIONS[operation], crowded(size))) for size in (SMALL, LARGE))
+
+    assert large <= 3 * small, (small, large)

@@ -1,0 +1,76 @@
+"""The two ways of choosing victims."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Resource
+from ugm.quotatree import ConsumerInfo, TreeRequest, fewest, first_found
+from ugm.quotatree.consumer import Consumer, amounts_of
+
+RESOURCES = ("cpu", "memory")
+
+
+def candidate(number: int, cpu: int, memory: int, priority: int = 0) -> Consumer:
+    """Return a consumer that is held somewhere."""
+    entry = TreeRequest("T", "L", Resource(cpu=cpu, memory=memory), priority)
+    return Consumer(ConsumerInfo(f"c{number}", [entry]), entry, amounts_of(entry.request, RESOURCES), None)
+
+
+candidates = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=7).map(
+    lambda drawn: [candidate(number, *told) for number, told in enumerate(drawn)]
+)
+wants = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda two: tuple(enumerate(two)))
+
+
+def suffices(chosen: tuple[Consumer, ...], amounts: tuple[tuple[int, int], ...]) -> bool:
+    """Return whether some victims free what is asked for where nothing is left."""
+    return all(sum(dict(c.amounts).get(index, 0) for c in chosen) >= amount for index, amount in amounts)
+
+
+@given(candidates, wants)
+def test_fewest_and_lowest(listed: list[Consumer], amounts: tuple[tuple[int, int], ...]) -> None:
+    """No smaller set suffices, and none of the same size has lower priorities."""
+    chosen = fewest(listed, amounts, [0, 0])
+    if not any(amount for _, amount in amounts):
+        return
+    sets = [c for size in range(1, len(listed) + 1) for c in combinations(listed, size) if suffices(c, amounts)]
+
+    def cost(victims: tuple[Consumer, ...]) -> tuple[int, list[int]]:
+        return len(victims), sorted((victim.rank[0] for victim in victims), reverse=True)
+
+    assert (chosen is None) == (not sets)
+    assert chosen is None or cost(tuple(chosen)) == min(map(cost, sets))
+
+
+@given(candidates, wants)
+def test_first_found_is_a_beginning(listed: list[Consumer], amounts: tuple[tuple[int, int], ...]) -> None:
+    """The original takes the shortest beginning of the list that suffices, at least one."""
+    chosen = first_found(listed, amounts, [0, 0])
+    least = next((n for n in range(1, len(listed) + 1) if suffices(tuple(listed[:n]), amounts)), None)
+
+    assert chosen == (None if least is None else listed[:least])
+
+
+def test_many_candidates_of_one_resource() -> None:
+    """Among very many candidates, too, the fewest are found, and exchanged for others of lower priority."""
+    listed = [candidate(n, 1 + n % 3, 0, n % 2) for n in range(60)]
+    chosen = fewest(listed, ((0, 30),), [0, 0]) or []
+
+    assert len(chosen) == 10
+    assert [victim.rank[0] for victim in chosen] == [0] * 10
+
+
+def test_many_candidates_that_do_not_suffice() -> None:
+    """Nobody is taken where all together are not enough."""
+    assert fewest([candidate(n, 1, 0) for n in range(60)], ((0, 61),), [0, 0]) is None
+
+
+def test_who_came_last_goes_first() -> None:
+    """Among candidates of one size and priority the last goes."""
+    listed = [candidate(0, 1, 0), candidate(1, 1, 0)]
+
+    assert fewest(listed, ((0, 1),), [0, 0]) == listed[1:]
