@@ -29,6 +29,7 @@ def test_demo_is_alive() -> None:
         while seen(address)["newest"] == first["newest"]:
             time.sleep(0.1)
         run.send_signal(signal.SIGINT)
+    assert run.returncode == 0
     assert {"allocated", "denied", "released", "submitted"} <= first["told"].keys()
 
 

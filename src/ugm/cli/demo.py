@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -52,11 +52,11 @@ def demo_command(*, host: str, port: int, speed: float) -> None:
     """
     try:
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
-        from ugm.server.serving import run  # noqa: PLC0415 - as above
+        from ugm.server.serving import listen, run  # noqa: PLC0415 - as above
     except ModuleNotFoundError as error:
         missing_extra(error)
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = listen(host, port)
     except OSError as error:
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
@@ -67,7 +67,8 @@ def demo_command(*, host: str, port: int, speed: float) -> None:
     app = create_app({"default": player.partition}, history={"default": history})
     thread.start()
     try:
-        with listener:
+        # Ctrl-C is how it is meant to end.
+        with listener, suppress(KeyboardInterrupt):
             run(app, listener, ready=lambda: click.echo(f"serving at {url_of(host, listener)}"))
     finally:
         over.set()
