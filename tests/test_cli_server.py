@@ -285,7 +285,7 @@ def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
 def test_another_missing_module_is_no_missing_extra() -> None:
     """What no extra installs is an ordinary error."""
     with pytest.raises(ModuleNotFoundError):
-        serve._missing(ModuleNotFoundError(name="other"))
+        serve.missing_extra(ModuleNotFoundError(name="other"))
 
 
 @pytest.mark.parametrize(
