@@ -1,6 +1,6 @@
 """A workload played in a partition as a scheduler would: jobs come, start when the limits let them, and end.
 
-Time is virtual: whoever plays says how far. Unlike `ugm.simulation.simulate`, which asks a manager and reports, a
+Time is virtual: whoever plays says how far. Unlike `ugm.simulation.simulate`, which runs to the end and reports, a
 player lives in a `ugm.Partition` that others watch meanwhile: what waits is pending there, and every denial is told. A
 job is one application with one allocation.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, final
 
 from ugm.identity import UserGroup
@@ -47,7 +47,7 @@ class Player:
     (1, 0)
     """
 
-    __slots__ = ("_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
+    __slots__ = ("_asked", "_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
 
     #: The virtual clock, in seconds since the start of the workload.
     now: int
@@ -57,8 +57,10 @@ class Player:
     _running: list[tuple[int, int, Job]]
     #: How many jobs have started.
     _started: int
-    #: Of each kind the jobs that wait, the oldest first; no kind without any.
-    _waiting: dict[_Kind, deque[Job]]
+    #: How many jobs have been asked for.
+    _asked: int
+    #: Of each kind the jobs that wait with the order in which they came, the oldest first; no kind without any.
+    _waiting: dict[_Kind, deque[tuple[int, Job]]]
 
     def __init__(self, partition: Partition, jobs: Iterator[Job]) -> None:
         self.partition: Final = partition
@@ -66,6 +68,7 @@ class Player:
         self._next = next(jobs, None)
         self._running = []
         self._started = 0
+        self._asked = 0
         self._waiting = {}
         self.now = 0
 
@@ -86,7 +89,7 @@ class Player:
             if self._running and self._running[0][0] == moment:
                 self._end()
                 self._retry()
-            while self._next is not None and self._next.submit_time <= moment:
+            elif self._next is not None:
                 self._submit(self._next)
                 self._next = next(self._jobs, None)
         self.now = max(self.now, until)
@@ -106,26 +109,33 @@ class Player:
 
     def _retry(self) -> None:
         """Start those that wait and fit now, the oldest first."""
-        heads = [(jobs[0].submit_time, order, kind) for order, (kind, jobs) in enumerate(self._waiting.items())]
-        heads.sort(key=lambda head: head[:2])
-        # Within a round usage only grows: a kind that is denied once is done with.
-        for _, _, kind in heads:
+        # No two have the same order, so kinds are never compared.
+        heads = [(jobs[0][0], kind) for kind, jobs in self._waiting.items()]
+        heapify(heads)
+        while heads:
+            _, kind = heappop(heads)
             jobs = self._waiting[kind]
-            while jobs and self._start(jobs[0]):
-                jobs.popleft()
-            if not jobs:
+            # Within a round usage only grows: a kind that is denied once is done with.
+            if not self._start(jobs[0][1]):
+                continue
+            jobs.popleft()
+            if jobs:
+                heappush(heads, (jobs[0][0], kind))
+            else:
                 del self._waiting[kind]
 
     def _submit(self, job: Job) -> None:
-        if not self.partition.submit(job.application_id, job.user, job.queue):
+        placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
+        if placement.queue_path is None:
             return
         self.partition.ask(job.application_id, job.application_id, job.usage)
-        kind = (job.queue, job.user, job.usage)
+        kind = (placement.queue_path, job.user, job.usage)
+        self._asked += 1
         waiting = self._waiting.get(kind)
         if waiting is not None:
-            waiting.append(job)
+            waiting.append((self._asked, job))
         elif not self._start(job) and self.partition.application(job.application_id):
-            self._waiting[kind] = deque([job])
+            self._waiting[kind] = deque([(self._asked, job)])
 
     def _start(self, job: Job) -> bool:
         """Start a job, and return whether it runs; one that can never run is turned away."""
