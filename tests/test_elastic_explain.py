@@ -44,7 +44,7 @@ def test_account_in_words(tree: ElasticTree) -> None:
         "  round 1 deals 45 to weights of 190: 12 to it",
         "  round 2 deals 9 to weights of 130: 3 to it",
         "  borrows 15",
-        "  held by: what the others left",
+        "  capped by: what the others left",
     ]
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from quotatree_scenes import PAIR, document
 from quotatree_strategies import documents
-from ugm import Claim, EvictingModel, RequestError, Resource, UserGroup
+from ugm import Claim, EvictingModel, Partition, RequestError, Resource, UserGroup
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
 
 SUE = UserGroup("sue")
@@ -86,6 +86,42 @@ def test_charge_without_a_check(model: EvictingModel) -> None:
     assert list(model.check(claim(3, "nowhere")))
     model.refund(claim(1, "A", 9))
     assert not list(model.check(claim(2, "A", 1)))
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        (Resource(cpu=2), "2 cpu requested, never more than 0 allowed"),
+        (Resource(), "0 of 0 applications running, 1 more requested"),
+    ],
+)
+def test_unknown_group(model: EvictingModel, usage: Resource, told: str) -> None:
+    """A group that is not in the tree allows nothing, and the denial says of which resource."""
+    (violation,) = model.check(claim(1, "nowhere")._replace(usage=usage))
+
+    assert str(violation) == f"quota node 'nowhere': {told}"
+
+
+def test_asked_without_an_id(model: EvictingModel) -> None:
+    """A partition that only asks has no id for the claim: it is answered like any other, next to one named `?`."""
+    model.charge(claim(1, "A", 4)._replace(allocation_id="?"))
+    asked = claim(2, "B", 1, priority=1)._replace(allocation_id="")
+
+    assert [violation.name for violation in model.check(asked)] == ["R"]
+    assert list(model.evictions(asked)) == ["?"]
+
+
+def test_in_a_partition() -> None:
+    """Every question and every change of a partition finds its way into a tree and out of it."""
+    partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda asked: asked.tags["team"])])
+    partition.adopt_application("app", SUE, "root.a", tags={"team": "A"})
+    assert partition.check("app", Resource(cpu=4))
+    assert partition.allocate("a1", "app", Resource(cpu=3), placeholder=True)
+    assert partition.replace("a1", "a2", Resource(cpu=2))
+    assert partition.resize("a2", Resource(cpu=4))
+    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["R"]
+    assert partition.release("a2")
+    assert partition.check("app", Resource(cpu=4))
 
 
 def test_no_say() -> None:

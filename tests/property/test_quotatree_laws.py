@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from quotatree_model import Asked
 from quotatree_strategies import TREE, documents, info_of, requests
 from ugm.quotatree import (
+    AllocationPlan,
     ConsumerInfo,
     Mode,
-    Plan,
     QuotaManager,
     TreeView,
     VictimPolicy,
@@ -127,7 +127,7 @@ def moved(before: TreeView, after: TreeView, newcomer: str) -> dict[str, tuple[s
     return {consumer_id: (source, target) for consumer_id, (source, target) in homes.items() if source != target}
 
 
-def check_plan(plan: Plan, before: list[TreeView], after: list[TreeView], newcomer: str) -> None:
+def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeView], newcomer: str) -> None:
     """Make sure that what happened between two views is what a plan says."""
     planned = {tree.tree_name: tree for tree in plan.trees}
     for then, now in zip(before, after, strict=True):

@@ -29,7 +29,6 @@ class Cap(StrEnum):
     WEIGHT = "it has no weight, and gets nothing beyond its minimum"
     OTHERS = "what the others left"
     NOT_LENT = "it does not lend its minimum"
-    NOT_SHARED = "its maximum alone; the group above does not share the resource"
 
 
 class Part(NamedTuple):
@@ -115,7 +114,7 @@ class Account(NamedTuple):
                 yield f"  round {number} deals {amount(each.left)} to weights of {each.weight}: {given} to it"
         if part.borrowed:
             yield f"  borrows {amount(part.borrowed)}"
-        yield f"  held by: {part.cap}"
+        yield f"  capped by: {part.cap}"
 
 
 class Shortage(NamedTuple):

@@ -91,7 +91,7 @@ class PodLedger:
         for group in groups:
             self.know(group)
 
-    # --- groups -------------------------------------------------------------------------------------------------------
+    # Groups
 
     def know(self, group: ElasticGroup) -> list[Held]:
         """Take note of a new or changed group, and return the pods that may belong elsewhere now."""
@@ -133,7 +133,7 @@ class PodLedger:
             return namespace
         return self.group_bound_to(namespace) or DEFAULT_GROUP
 
-    # --- pods ---------------------------------------------------------------------------------------------------------
+    # Pods
 
     def has_pods_of(self, group: str) -> bool:
         """Return whether pods name a group."""

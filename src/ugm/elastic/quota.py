@@ -65,7 +65,7 @@ class ElasticQuota:
         self._admission = Admission(tree, rules)
         self._preempt_in_default = preempt_in_default
 
-    # --- groups -------------------------------------------------------------------------------------------------------
+    # Groups
 
     def create(self, group: ElasticGroup) -> None:
         """Add a group. Pods that belong to it, and had nowhere else to go, are moved to it.
@@ -108,7 +108,7 @@ class ElasticQuota:
                 self._ledger.move(held, group)
                 self._count(held, 1)
 
-    # --- pods ---------------------------------------------------------------------------------------------------------
+    # Pods
 
     def group_of(self, pod: Pod) -> str:
         """Return the group that a pod belongs to."""
@@ -211,7 +211,7 @@ class ElasticQuota:
         pod = held.pod
         self.tree.change_used(held.group, _times(sign, pod.usage), firm=_times(sign, pod.firm))
 
-    # --- answers ------------------------------------------------------------------------------------------------------
+    # Answers
 
     def check(self, pod: Pod) -> Decision:
         """Return whether a pod may run now. Changes nothing.

@@ -176,7 +176,7 @@ class ElasticTree:
                     twin.change_used(name, Resource({resource: used}), firm=Resource({resource: firm_used}))
         return twin
 
-    # --- groups -------------------------------------------------------------------------------------------------------
+    # Groups
 
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the one of the same name; what is below it and what its pods hold stays with it.
@@ -267,7 +267,7 @@ class ElasticTree:
         """Return whom a group feeds: wherever a built-in group stands, it is served from the root."""
         return self.root if node.name in BUILT_IN and node is not self.root else node.parent
 
-    # --- what is asked for and used -----------------------------------------------------------------------------------
+    # What is asked for and used
 
     def change_request(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
         """Count a change of what the pods of a group ask for, the waiting and the running ones.
@@ -298,7 +298,7 @@ class ElasticTree:
             if name in BUILT_IN:
                 self._refresh_root(resource)
 
-    # --- reads --------------------------------------------------------------------------------------------------------
+    # Reads
 
     def runtime(self, name: str) -> Resource:
         """Return what a group may use now, of every resource that its maximum names and the group above shares.

@@ -8,7 +8,7 @@ Reading a document in JSON loads neither pydantic nor yaml; reading one in YAML 
 """
 
 from ugm.quotatree.adapter import ForestModel, TreeModel
-from ugm.quotatree.answers import AllocationResponse, Move, Plan, TreeCreateResponse, TreePlan, UpdateResponse
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreeCreateResponse, TreePlan, UpdateResponse
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
@@ -22,6 +22,7 @@ from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 __all__ = [
     "DEFAULT_RESOURCES",
     "DEFAULT_TREE_NAME",
+    "AllocationPlan",
     "AllocationResponse",
     "ConsumerInfo",
     "ConsumerView",
@@ -30,7 +31,6 @@ __all__ = [
     "Move",
     "NodeSpec",
     "NodeView",
-    "Plan",
     "QuotaManager",
     "Reason",
     "Rejection",

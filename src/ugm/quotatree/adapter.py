@@ -17,7 +17,7 @@ from typing import Final, TypeAlias, final
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.model import Claim
-from ugm.quotatree.answers import AllocationResponse, Plan
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import Rejection
@@ -48,7 +48,7 @@ class _Model(ABC):
         """Return every quota in the way of a claim; none if it fits without anybody having to leave."""
         info = self._info(claim)
         rejection = self._plan(info, preempting=False).rejection if info else None
-        return () if rejection is None else rejection.violations or (_no_group(rejection),)
+        return () if rejection is None else rejection.violations or _no_group(rejection, claim)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return those of lower priority after whose refund a claim passes the check; none if nobody's would do."""
@@ -95,10 +95,17 @@ class _Model(ABC):
             TreeRequest(tree_name, group, claim.usage, claim.priority, unpreemptable=not claim.preemptible)
             for tree_name, group in self._groups_of(claim).items()
         ]
-        return ConsumerInfo(claim.allocation_id, entries) if entries else None
+        return ConsumerInfo(claim.allocation_id or self._free_id(), entries) if entries else None
+
+    def _free_id(self) -> str:
+        """Return an id for a claim that has none, because somebody only asks."""
+        name = "?"
+        while name in self._priorities:
+            name += "?"
+        return name
 
     @abstractmethod
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> Plan: ...
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan: ...
 
     @abstractmethod
     def _allocate(self, consumer_id: str) -> AllocationResponse: ...
@@ -110,9 +117,10 @@ class _Model(ABC):
     def _deallocate(self, consumer_id: str) -> bool: ...
 
 
-def _no_group(rejection: Rejection) -> Violation:
-    """Return what is in the way where there is no leaf to be charged: a limit of no allocations."""
-    return Violation("quota node", rejection.group, "", "", None, 0, 0, 1)
+def _no_group(rejection: Rejection, claim: Claim) -> tuple[Violation, ...]:
+    """Return what is in the way where there is no leaf to be charged: a limit of nothing, whatever is asked."""
+    asked = claim.usage.without_zeros().amounts.items() or ((None, 1),)
+    return tuple(Violation("quota node", rejection.group, "", "", name, 0, 0, amount) for name, amount in asked)
 
 
 @final
@@ -126,7 +134,7 @@ class TreeModel(_Model):
 
         super().__init__(manager, tree_name, groups_of)
 
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> Plan:
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
         return self._manager.plan_allocate(self._name, info, without=without, preempting=preempting)
 
     def _allocate(self, consumer_id: str) -> AllocationResponse:
@@ -143,7 +151,7 @@ class TreeModel(_Model):
 class ForestModel(_Model):
     """A forest of a manager as a quota model: all of its trees that an allocation is in have to agree."""
 
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> Plan:
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
         return self._manager.plan_allocate_forest(self._name, info, without=without, preempting=preempting)
 
     def _allocate(self, consumer_id: str) -> AllocationResponse:

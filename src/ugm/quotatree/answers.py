@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
-__all__ = ["AllocationResponse", "Move", "Plan", "TreeCreateResponse", "TreePlan", "UpdateResponse"]
+__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse"]
 
 
 class AllocationResponse(NamedTuple):
@@ -55,7 +55,7 @@ class TreePlan(NamedTuple):
     moves: tuple[Move, ...]
 
 
-class Plan(NamedTuple):
+class AllocationPlan(NamedTuple):
     """What a request to allocate would do: true when it would be granted."""
 
     consumer_id: str

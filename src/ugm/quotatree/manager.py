@@ -14,7 +14,7 @@ from typing import final
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
-from ugm.quotatree.answers import AllocationResponse, Plan, UpdateResponse
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.managed import Forest
 from ugm.quotatree.planning import forest_plan
@@ -156,7 +156,7 @@ class QuotaManager(TreeManager):
         *,
         without: Iterable[str] = (),
         preempting: bool = True,
-    ) -> Plan:
+    ) -> AllocationPlan:
         """Return what `allocate_forest` would do now, without doing it.
 
         Args:

@@ -1,10 +1,10 @@
-"""What a request would do, in the words of a `Plan`."""
+"""What a request would do, in the words of a `AllocationPlan`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ugm.quotatree.answers import Move, Plan, TreePlan
+from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.managed import Attempt, ManagedTree, noted
 from ugm.quotatree.rejection import Rejection
@@ -15,32 +15,36 @@ from ugm.quotatree.victims import VictimPolicy
 __all__ = ["forced_plan", "forest_plan", "tree_plan"]
 
 
-def forced_plan(managed: ManagedTree, consumer: Consumer) -> Plan:
+def forced_plan(managed: ManagedTree, consumer: Consumer) -> AllocationPlan:
     """Return what a request that is granted whatever the quotas would do on one tree. Reads only."""
     group = consumer.entry.group
     if group not in managed.tree.nodes:
-        return Plan(consumer.id, rejection=managed.tree.homeless(consumer))
-    return Plan(consumer.id, (TreePlan(managed.name, group, ()),))
+        return AllocationPlan(consumer.id, rejection=managed.tree.homeless(consumer))
+    return AllocationPlan(consumer.id, (TreePlan(managed.name, group, ()),))
 
 
 def tree_plan(
     managed: ManagedTree, consumer: Consumer, without: Iterable[str] = (), policy: VictimPolicy | None = None
-) -> Plan:
+) -> AllocationPlan:
     """Return what a request on one tree would do, if some others were gone."""
     with noted((managed,)) as trials:
         for consumer_id in without:
             managed.tree.deallocate(consumer_id)
     found = managed.tree.find(consumer, policy)
-    plan = Plan(consumer.id, rejection=found) if isinstance(found, Rejection) else _plan(managed, consumer, found)
+    plan = (
+        AllocationPlan(consumer.id, rejection=found)
+        if isinstance(found, Rejection)
+        else _plan(managed, consumer, found)
+    )
     for _, trial in trials:
         managed.tree.take_back(trial)
     return plan
 
 
-def _plan(managed: ManagedTree, consumer: Consumer, found: Found) -> Plan:
+def _plan(managed: ManagedTree, consumer: Consumer, found: Found) -> AllocationPlan:
     moves = _moves(found)
     preempted = tuple(move.consumer_id for move in moves if move.target is None)
-    return Plan(consumer.id, (TreePlan(managed.name, found.home.name, moves),), preempted)
+    return AllocationPlan(consumer.id, (TreePlan(managed.name, found.home.name, moves),), preempted)
 
 
 def _moves(found: Found) -> tuple[Move, ...]:
@@ -57,14 +61,14 @@ def _moves(found: Found) -> tuple[Move, ...]:
     return (*moves.values(), *leaving.values())
 
 
-def forest_plan(info: ConsumerInfo, grant: Callable[[], tuple[tuple[str, ...] | Rejection, Attempt]]) -> Plan:
+def forest_plan(info: ConsumerInfo, grant: Callable[[], tuple[tuple[str, ...] | Rejection, Attempt]]) -> AllocationPlan:
     """Return what a request on a forest would do: it is granted, looked at, and taken back."""
     answer, attempt = grant()
     if isinstance(answer, Rejection):
-        return Plan(info.consumer_id, rejection=answer)
+        return AllocationPlan(info.consumer_id, rejection=answer)
     trees = tuple(_tree_plan(managed, trial, info.consumer_id) for managed, trial in attempt.trials)
     attempt.take_back()
-    return Plan(info.consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), answer)
+    return AllocationPlan(info.consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), answer)
 
 
 def _tree_plan(managed: ManagedTree, trial: Trial, consumer_id: str) -> TreePlan:

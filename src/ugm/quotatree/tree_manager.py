@@ -13,7 +13,7 @@ from typing import Any, Final
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_text
 from ugm.quotatree import audit
-from ugm.quotatree.answers import AllocationResponse, Plan, UpdateResponse
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
 from ugm.quotatree.cache import Blueprint, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
@@ -228,7 +228,7 @@ class TreeManager:
         *,
         without: Iterable[str] = (),
         preempting: bool = True,
-    ) -> Plan:
+    ) -> AllocationPlan:
         """Return what `allocate` would do now, without doing it.
 
         Args:

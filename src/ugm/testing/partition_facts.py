@@ -52,22 +52,19 @@ class Submitted(NamedTuple):
 
 @dataclass
 class PartitionFacts:
-    """What is known of one partition.
+    """What is known of one partition."""
 
-    Attributes:
-        queues: the queues, the nodes, and the configuration in force.
-        group_limits: as for `ugm.Partition`.
-        make_models: returns new other quota models, of which nothing is charged.
-        applications: by id.
-        held: every allocation, pending ones included, by id.
-        closed: whether the partition takes nothing more.
-    """
-
+    #: The queues, the nodes, and the configuration in force.
     queues: QueueModel = field(default_factory=QueueModel)
+    #: As for `ugm.Partition`.
     group_limits: Literal["always", "unless-user-limited"] = "always"
+    #: Returns new other quota models, of which nothing is charged.
     make_models: Callable[[], Sequence[QuotaModel]] = tuple
+    #: By id.
     applications: dict[str, Submitted] = field(default_factory=dict)
+    #: Every allocation, pending ones included, by id.
     held: dict[str, Allocation] = field(default_factory=dict)
+    #: Whether the partition takes nothing more.
     closed: bool = False
 
     # What follows from the lists

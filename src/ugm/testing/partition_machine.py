@@ -76,22 +76,21 @@ def _compared(answer: Any) -> Any:  # noqa: ANN401 - whatever an operation retur
 
 
 class PartitionMachine(RuleBasedStateMachine):
-    """A partition against the naive model.
+    """A partition against the naive model."""
 
-    Attributes:
-        group_limits: how the partition, and so the model, treats users with limits of their own; see `ugm.Partition`.
-        partition: what is tested.
-        models: the other quota models that take part.
-        model: what is believed.
-    """
-
+    #: How the partition, and so the model, treats users with limits of their own; see `ugm.Partition`.
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
+    #: What is tested.
     partition: Partition
+    #: The other quota models that take part.
     models: Sequence[QuotaModel]
+    #: What is believed.
     model: PartitionModel
-    # The asks so far, the plans that were made and perhaps not applied, and the audits that were made.
+    #: The asks so far.
     made: list[Ask]
+    #: Plans that were made and perhaps not applied.
     plans: list[tuple[Plan, PartitionSpec | None]]
+    #: Audits that were made.
     reports: list[AuditReport]
 
     def make_models(self) -> Sequence[QuotaModel]:

@@ -50,18 +50,15 @@ class MadeQueue(NamedTuple):
 @final
 @dataclass
 class QueueModel:
-    """The queues of one partition, by the book.
+    """The queues of one partition, by the book."""
 
-    Attributes:
-        config: the configuration in force; None for a root alone.
-        made: the queues that it does not name, by path.
-        nodes: what every registered node offers.
-        offered: the resources that any node has ever offered; None before the first.
-    """
-
+    #: The configuration in force; None for a root alone.
     config: PartitionSettings | None = None
+    #: The queues that it does not name, by path.
     made: dict[str, MadeQueue] = field(default_factory=dict)
+    #: What every registered node offers.
     nodes: dict[str, Resource] = field(default_factory=dict)
+    #: The resources that any node has ever offered; None before the first.
     offered: set[str] | None = None
 
     # What there is
