@@ -147,10 +147,12 @@ def test_verify_finds_damage(tree: ElasticTree) -> None:
     verify(tree)
     tree.nodes["C"].cells["cpu"].used = 3
     tree.root.child_mins["cpu"] = 7
+    tree.root.cells["cpu"].most -= 1
     with pytest.raises(InvariantError) as caught:
         verify(tree)
 
     assert caught.value.findings == (
+        f"elastic group '{ROOT_GROUP}', cpu: what there is 99, but 100 follows",
         f"elastic group '{ROOT_GROUP}', cpu: used 0, but 3 follows",
         f"elastic group '{ROOT_GROUP}', cpu: minimum of children 7, but 60 follows",
         "elastic group 'C', cpu: used 3, but 0 follows",

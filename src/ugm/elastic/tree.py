@@ -201,6 +201,8 @@ class ElasticTree:
         parent.take(node)
         for resource in node.cells.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._cell(node, resource).set_terms(node.terms(resource))
+            if group.name in BUILT_IN:
+                self._refresh_root(resource)
 
     def _parent_for(self, group: ElasticGroup) -> TreeNode:
         parent = self.nodes.get(parent_of(group))
