@@ -125,6 +125,8 @@ def test_shortage_of_something_else(tree: ElasticTree) -> None:
     """A limit on applications is none of elastic groups."""
     with pytest.raises(RequestError, match="it is none of an elastic group"):
         shortage(tree, Violation("user", "sue", "root", "sue", None, 1, 1, 1))
+    with pytest.raises(RequestError, match="it is none of an elastic group"):
+        shortage(tree, Violation("user", "A", "root", "A", "cpu", 1, 1, 1))
 
 
 def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
