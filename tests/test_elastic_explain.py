@@ -144,6 +144,17 @@ def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
     assert {group.name: tree.runtime(group.name) for group in tree.groups} == before
 
 
+def test_what_if_firm_pods_ask_for_less(tree: ElasticTree) -> None:
+    """Firm pods would ask for less with the others, and the live ones go on asking."""
+    tree.put(ElasticGroup("E", min=Resource(cpu=9), max=Resource(cpu=9)))
+    tree.change_request("E", Resource(cpu=5), firm=Resource(cpu=4))
+
+    assert [change.after for change in what_if(tree, requests={"E": Resource(cpu=3)}) if change.group == "E"] == [
+        Resource(cpu=3)
+    ]
+    assert tree.firm_request("E") == Resource(cpu=4)
+
+
 def test_verify_finds_damage(tree: ElasticTree) -> None:
     """The self-check names every count that does not follow from the groups."""
     verify(tree)
