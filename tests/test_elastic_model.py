@@ -72,6 +72,15 @@ def test_check_as_if_expected(model: ElasticModel) -> None:
     assert model.quota.tree.request("a") == Resource()
 
 
+def test_a_check_leaves_no_names(model: ElasticModel) -> None:
+    """A resource that is only asked about is not known afterwards."""
+    known = {node.name: set(node.cells) for node in model.quota.tree.nodes.values()}
+    one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
+
+    assert list(model.check(one)) == []
+    assert {node.name: set(node.cells) for node in model.quota.tree.nodes.values()} == known
+
+
 def test_parents_take_nothing(model: ElasticModel) -> None:
     """A claim on a group that is there for groups below it is denied for good, by name or by namespace."""
     by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})

@@ -96,7 +96,10 @@ def test_life_of_a_pod() -> None:
     ("call", "message"),
     [
         (lambda one: one.expect(Pod("p", TEN)), "pod 'p': there is a pod of this name"),
-        (lambda one: one.adopt(Pod("x", Resource(cpu=-1))), "usage Resource(cpu=-1): less than nothing is asked for"),
+        (
+            lambda one: one.adopt(Pod("x", Resource(cpu=-1))),
+            "pod.usage Resource(cpu=-1): the amount of cpu is negative",
+        ),
         (lambda one: one.start("x"), "pod 'x': there is no such pod"),
         (lambda one: one.forget("x"), "pod 'x': there is no such pod"),
         (lambda one: one.admit("p"), "pod 'p': it runs already"),

@@ -255,3 +255,11 @@ def test_any_height() -> None:
 
     assert cpu(tree, "g0", "g2999") == [7, 7]
     assert tree.request("g0") == Resource(cpu=7)
+
+
+def test_names_leave_no_trace(tree: ElasticTree) -> None:
+    """What somebody has asked for, and the cluster never had, is not shown once nobody asks for it any more."""
+    for amount in (3, -3):
+        tree.change_request("a", Resource(gpu=amount))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)

@@ -14,6 +14,7 @@ from ugm.decision import Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
+from ugm.errors import RequestError
 from ugm.model import Claim
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
@@ -33,6 +34,9 @@ class ElasticModel:
         quota: the groups and their pods; no pod of it may have the id of an allocation.
         group_tag: the tag with the name of the group.
         namespace_tag: the tag with the namespace, for applications that name no group.
+
+    Raises:
+        RequestError: *quota* is none.
 
     A claim that is not expected is judged as if it were: what it asks for has its part in the runtime.
 
@@ -54,6 +58,8 @@ class ElasticModel:
     _namespace_tag: str
 
     def __init__(self, quota: ElasticQuota, *, group_tag: str = GROUP_TAG, namespace_tag: str = NAMESPACE_TAG) -> None:
+        if not isinstance(quota, ElasticQuota):
+            raise RequestError("quota", quota, "expected an ElasticQuota")
         self.quota = quota
         self._group_tag = group_tag
         self._namespace_tag = namespace_tag
