@@ -102,6 +102,23 @@ def test_evictions(model: ElasticModel) -> None:
     assert list(model.check(urgent)) == []
 
 
+def test_evictions_that_end_a_shortage() -> None:
+    """Who is evicted asks for nothing any more: that may be what gives the group its minimum back."""
+    groups = [
+        ElasticGroup("a", "", Resource(cpu=20), Resource(cpu=100), Resource(cpu=0, memory=1)),
+        ElasticGroup("idle", "", Resource(cpu=10), Resource(cpu=100)),
+    ]
+    model = ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=20), groups)))
+    model.charge(claim("low", 10))
+    urgent = claim("urgent", 20, priority=1)
+
+    assert [violation.limit for violation in model.check(urgent)] == [13]
+    assert model.evictions(urgent) == ("low",)
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
+    model.refund(claim("low", 10))
+    assert list(model.check(urgent)) == []
+
+
 def test_no_evictions_in_vain(model: ElasticModel) -> None:
     """Nobody is named if it would not help, or if nobody is less important."""
     model.charge(claim("high", 30, priority=9))

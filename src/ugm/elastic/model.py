@@ -82,13 +82,7 @@ class ElasticModel:
         None if none have to, or if it would not help.
         """
         pod = self._pod(claim)
-        return self._if_expected(pod, lambda: self._evictions(pod))
-
-    def _evictions(self, pod: Pod) -> tuple[str, ...]:
-        victims = self.quota.plan_preemption(pod).victims
-        # Refunded, they ask for nothing any more, and the runtime is another one.
-        helps = bool(victims) and bool(self.quota.if_gone(victims, lambda: self.quota.check(pod)))
-        return victims if helps else ()
+        return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         return answer() if self.quota.knows(pod.name) else self.quota.if_expected(pod, answer)

@@ -251,21 +251,6 @@ class ElasticQuota:
         finally:
             self._ask(held, -1)
 
-    def if_gone(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
-        """Return an answer as it is while some pods are not counted; afterwards everything is as before.
-
-        Raises:
-            RequestError: one of them is unknown.
-        """
-        gone = [self._held(name) for name in names]
-        for held in gone:
-            self._count(held, -1)
-        try:
-            return answer()
-        finally:
-            for held in gone:
-                self._count(held, 1)
-
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.
 
@@ -303,18 +288,52 @@ class ElasticQuota:
         return plan_revoke(group, self.tree.used(group), self.tree.limit(group), self._ledger.pods_in(group))
 
     def plan_preemption(self, pod: Pod) -> PreemptionPlan:
-        """Return which pods of its group give way to a pod. Changes nothing.
+        """Return which pods of its group give way to a pod, and wait again. Changes nothing.
+
+        The plan is held against the runtime as it is, in which they keep their part.
 
         Raises:
             RequestError: the pod is none that could be counted.
         """
+        freed: dict[str, int] = {}
+
+        def count(held: Held, sign: int) -> None:
+            for name, amount in held.pod.usage.amounts.items():
+                freed[name] = freed.get(name, 0) - sign * amount
+
+        return self._plan_preemption(pod, count, partial(self._violations, pod, freed))
+
+    def plan_eviction(self, pod: Pod) -> PreemptionPlan:
+        """Return which pods of its group give way to a pod, and ask for nothing any more. Changes nothing.
+
+        Raises:
+            RequestError: the pod is none that could be counted.
+        """
+        gone: dict[str, Held] = {}
+
+        def count(held: Held, sign: int) -> None:
+            self._count(held, sign)
+            if sign < 0:
+                gone[held.pod.name] = held
+            else:
+                del gone[held.pod.name]
+
+        try:
+            return self._plan_preemption(pod, count, partial(self._violations, pod, {}))
+        finally:
+            for held in gone.values():
+                self._count(held, 1)
+
+    def _plan_preemption(
+        self, pod: Pod, count: Callable[[Held, int], None], check: Callable[[], Iterable[Violation]]
+    ) -> PreemptionPlan:
         require_pod(pod)
         group = self.group_of(pod)
         may = self._preempt_in_default or group != DEFAULT_GROUP
-        return plan_preemption(pod, group, self._ledger.pods_in(group) if may else (), partial(self._violations, pod))
+        return plan_preemption(pod, group, self._ledger.pods_in(group) if may else (), count, check)
 
     def carry_out(self, plan: RevokePlan | PreemptionPlan) -> None:
-        """Forget the victims of a plan.
+        """Forget the victims of a plan. Whoever waits again after that is expected anew.
 
         Raises:
             RequestError: one of them is unknown; nothing has changed.
