@@ -102,6 +102,32 @@ def test_evictions(model: ElasticModel) -> None:
     assert list(model.check(urgent)) == []
 
 
+def test_the_youngest_is_evicted(model: ElasticModel) -> None:
+    """Of equals, the one that was charged last gives way, whoever has been refunded and put back meanwhile."""
+    for name in ("old", "young"):
+        model.charge(claim(name, 10))
+    model.charge(claim("b-1", 40, group="b"))
+    urgent = claim("urgent", 11, priority=1)
+    assert model.evictions(urgent) == ("young",)
+
+    for name in ("young", "old"):
+        model.refund(claim(name, 10))
+    for name in ("young", "old"):
+        model.charge(claim(name, 10))
+    assert model.evictions(urgent) == ("young",)
+
+
+def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
+    """Whoever is charged again after somebody new is younger than the newcomer."""
+    model.charge(claim("b-1", 40, group="b"))
+    model.charge(claim("first", 10))
+    model.refund(claim("first", 10))
+    for name in ("new", "first"):
+        model.charge(claim(name, 10))
+
+    assert model.evictions(claim("urgent", 11, priority=1)) == ("first",)
+
+
 def test_evictions_that_end_a_shortage() -> None:
     """Who is evicted asks for nothing any more: that may be what gives the group its minimum back."""
     groups = [

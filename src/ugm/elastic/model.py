@@ -38,7 +38,8 @@ class ElasticModel:
     Raises:
         RequestError: *quota* is none.
 
-    A claim that is not expected is judged as if it were: what it asks for has its part in the runtime.
+    A claim that is not expected is judged as if it were: what it asks for has its part in the runtime. Of claims of the
+    same priority, the one that was charged last gives way first.
 
     >>> from ugm import Resource, UserGroup
     >>> from ugm.elastic import ElasticGroup, ElasticTree
@@ -51,9 +52,13 @@ class ElasticModel:
     elastic group 'ml': 3 gpu requested, 3 of 4 used, 2 too much
     """
 
-    __slots__ = ("_group_tag", "_namespace_tag", "quota")
+    __slots__ = ("_charged", "_group_tag", "_namespace_tag", "_refunded", "quota")
 
     quota: ElasticQuota
+    #: How many claims have been charged: the time, as far as the ages of pods go.
+    _charged: int
+    #: When those were charged that have been refunded since anybody new was: they may come back.
+    _refunded: dict[str, int]
     _group_tag: str
     _namespace_tag: str
 
@@ -61,6 +66,7 @@ class ElasticModel:
         if not isinstance(quota, ElasticQuota):
             raise RequestError("quota", quota, "expected an ElasticQuota")
         self.quota = quota
+        self._charged, self._refunded = 0, {}
         self._group_tag = group_tag
         self._namespace_tag = namespace_tag
 
@@ -88,11 +94,18 @@ class ElasticModel:
         return answer() if self.quota.knows(pod.name) else self.quota.if_expected(pod, answer)
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim* as running, expected before or not."""
-        if self.quota.knows(claim.allocation_id):
-            self.quota.start(claim.allocation_id)
-        else:
-            self.quota.adopt(self._pod(claim))
+        """Count *claim* as running, expected before or not.
+
+        What is put back after a refund, in its old size or another, is as old as it was.
+        """
+        name = claim.allocation_id
+        if self.quota.knows(name):
+            self.quota.forget(name)
+        if name not in self._refunded:
+            self._refunded.clear()
+            self._charged += 1
+        started = self._refunded.pop(name, self._charged)
+        self.quota.adopt(self._pod(claim)._replace(started=started))
 
     def refund(self, claim: Claim) -> None:
         """Undo `charge`.
@@ -100,7 +113,9 @@ class ElasticModel:
         Raises:
             RequestError: the allocation is unknown.
         """
-        self.quota.forget(claim.allocation_id)
+        pod = self.quota.forget(claim.allocation_id)
+        if pod.started is not None:
+            self._refunded[pod.name] = pod.started
 
     def expect(self, claim: Claim) -> None:
         """Count *claim* as waiting.

@@ -191,15 +191,15 @@ class ElasticQuota:
             self._use(held, -1)
             held.is_running = False
 
-    def forget(self, name: str) -> None:
-        """Leave a pod out, whether it waits or runs.
+    def forget(self, name: str) -> Pod:
+        """Leave a pod out, whether it waits or runs, and return it.
 
         Raises:
             RequestError: the pod is unknown.
         """
         held = self._held(name)
         self._count(held, -1)
-        self._ledger.remove(name)
+        return self._ledger.remove(name).pod
 
     def _held(self, name: str) -> Held:
         held = self._ledger.pods.get(name)
