@@ -361,8 +361,8 @@ class Partition(PartitionView):
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder of the same application, in one step.
 
-        Only what grows is checked: an allocation that is no larger in any resource is always granted by users, groups
-        and queues.
+        Only what grows is checked: an allocation that is no larger in any resource is always granted. Other quota
+        models are asked again if it has another priority than the placeholder, or is preemptible and the other is not.
 
         Raises:
             RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
@@ -372,7 +372,7 @@ class Partition(PartitionView):
             return self._admission.replace(placeholder_id, allocation_id, usage)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
-        """Let an allocation take something else from now on, if what grows fits.
+        """Let an allocation take something else from now on, if what grows fits. What only shrinks is never denied.
 
         Raises:
             RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
