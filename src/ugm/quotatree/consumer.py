@@ -122,10 +122,14 @@ class ConsumerInfo:
 def _checked(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
+    if type(entry.tree_name) is not str or type(entry.group) is not str:
+        raise RequestError("trees", entry, "tree and group are texts")
     if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
         raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:
         raise RequestError("trees", entry, "priority and type are an int")
+    if type(entry.unpreemptable) is not bool:
+        raise RequestError("trees", entry, "unpreemptable is a bool")
     return entry
 
 

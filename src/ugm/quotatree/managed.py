@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias, final
 
+from ugm.identity import is_text
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
@@ -110,6 +111,12 @@ class Forest:
         if names is None:
             return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
         return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
+
+    def holds(self, consumer_id: str) -> bool:
+        """Return whether a consumer is noted on the forest, or held on any of its trees."""
+        return is_text(consumer_id) and (
+            consumer_id in self.holders or any(consumer_id in m.tree.consumers for m in self.trees.values())
+        )
 
     def allocate(
         self, info: ConsumerInfo, *, without: Iterable[str] = (), policy: VictimPolicy | None = None

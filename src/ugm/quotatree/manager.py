@@ -18,7 +18,7 @@ from ugm.quotatree.answers import AllocationResponse, Plan, UpdateResponse
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.managed import Forest
 from ugm.quotatree.planning import forest_plan
-from ugm.quotatree.tree_manager import Mode, TreeManager, respond
+from ugm.quotatree.tree_manager import Mode, TreeManager, found, respond
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 
 __all__ = ["QuotaManager"]
@@ -77,7 +77,7 @@ class QuotaManager(TreeManager):
             del self._forests[forest_name]
 
     def _forest(self, forest_name: str) -> Forest:
-        forest = self._forests.get(forest_name)
+        forest = found(self._forests, forest_name)
         if forest is None:
             raise RequestError("forest_name", forest_name, "there is no such forest")
         return forest
@@ -102,8 +102,8 @@ class QuotaManager(TreeManager):
             RequestError: the tree does not belong to the forest.
         """
         with self._lock:
-            forest = self._forests.get(forest_name)
-            if forest is None or tree_name not in forest.trees:
+            forest = found(self._forests, forest_name)
+            if forest is None or found(forest.trees, tree_name) is None:
                 raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
             forest.trees.pop(tree_name).forest = None
 
@@ -178,8 +178,8 @@ class QuotaManager(TreeManager):
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""
         with self._lock:
-            forest = self._forests.get(forest_name)
-            if forest is None:
+            forest = found(self._forests, forest_name)
+            if forest is None or not forest.holds(consumer_id):
                 return False
             self._end_tries(forest)
             return forest.deallocate(consumer_id)
@@ -187,8 +187,8 @@ class QuotaManager(TreeManager):
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
         with self._lock:
-            forest = self._forests.get(forest_name)
-            return forest is not None and forest.is_allocated(consumer_id)
+            forest = found(self._forests, forest_name)
+            return forest is not None and is_text(consumer_id) and forest.is_allocated(consumer_id)
 
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can take it back.
