@@ -105,7 +105,9 @@ def test_less_is_never_denied() -> None:
 
     assert partition.resize("held", licences(3))
     assert partition.replace("room", "real", licences(4))
-    assert model.state()[0] == 7
+    state = model.state()
+    assert isinstance(state, tuple)
+    assert state[0] == 7
     with changing_nothing(partition):
         assert not partition.resize("held", Resource(licence=2, memory=1))
 
