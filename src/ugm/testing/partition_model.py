@@ -108,7 +108,7 @@ class PartitionModel(PartitionFacts):
             return False
         as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)
         same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
-        if new.user != known.user or not (same or known.is_adopted):
+        if new.user.name != known.user.name or not (same or known.is_adopted):
             raise RequestError("application_id", new.application_id, "submitted otherwise")
         self.queues.annotate(known.queue_path, quota)
         return True
