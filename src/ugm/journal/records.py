@@ -44,6 +44,8 @@ __all__ = ["from_json", "read_events", "read_image", "to_json", "written_events"
 
 _HELD: Final = AllocationState.HELD
 _STATES: Final = {state.value: state for state in AllocationState}
+#: How a record of allocations begins.
+_ALLOCATIONS: Final = b'["allocations",'
 #: How many allocations are in one record of an image.
 _TOGETHER: Final = 100
 
@@ -202,10 +204,14 @@ def read_image(records: Iterable[bytes]) -> Image:
     Raises:
         ValueError: it is no such text; or any other error that comes of reading what was never written.
     """
-    parts: dict[str, list[Any]] = {"partition": [], "queue": [], "application": [], "allocations": []}
+    parts: dict[str, list[Any]] = {"partition": [], "queue": [], "application": []}
+    allocations: list[bytes] = []
     for record in records:
-        word, *told = from_json(record)
-        parts[word].append(told)
+        if record.startswith(_ALLOCATIONS):
+            allocations.append(record)
+        else:
+            word, *told = from_json(record)
+            parts[word].append(told)
     [(closed, nodes, total)] = parts["partition"]
     return Image(
         closed,
@@ -213,8 +219,21 @@ def read_image(records: Iterable[bytes]) -> Image:
         _maybe(total),
         tuple(QueueImage(_read_spec(spec), has_left, _maybe(most)) for spec, has_left, most in parts["queue"]),
         tuple(map(_read_application, parts["application"])),
-        tuple(_read_allocation(told) for together in parts["allocations"] for told in together),
+        _Allocations(allocations),
     )
+
+
+class _Allocations:
+    """The allocations of some records, read when they are asked for: there may be millions."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: list[bytes]) -> None:
+        self._records: Final = records
+
+    def __iter__(self) -> Iterator[Allocation]:
+        for record in self._records:
+            yield from map(_read_allocation, islice(from_json(record), 1, None))
 
 
 def _read_application(told: Sequence[Any]) -> ApplicationImage:

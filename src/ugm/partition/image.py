@@ -5,7 +5,7 @@ Counters are left out: they follow from the rest. So are other quota models, whi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ugm.partition.application import Application, GangStyle
@@ -54,8 +54,8 @@ class Image(NamedTuple):
     #: Parents before their children.
     queues: tuple[QueueImage, ...]
     applications: tuple[ApplicationImage, ...]
-    #: Held, going and pending, in the order of the ledger.
-    allocations: tuple[Allocation, ...]
+    #: Held, going and pending, in the order of the ledger; may be read any number of times.
+    allocations: Iterable[Allocation]
 
 
 def image_of(books: Books) -> Image:
