@@ -32,7 +32,7 @@ _TICK: Final = 0.1
 _DAY: Final = 86_400
 
 
-@click.command("demo")
+@click.command("demo", short_help="Serve a partition in which a bundled workload runs.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any that is free."

@@ -43,7 +43,7 @@ def _read_usage(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, 
     return usage
 
 
-@click.command("explain")
+@click.command("explain", short_help="Say what a request would be told, and why.")
 @click.argument("source")
 @click.option("--user", help="Who asks; an application that does not exist yet.")
 @click.option("--group", "groups", multiple=True, help="A group of the user; may be repeated.")

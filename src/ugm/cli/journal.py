@@ -116,7 +116,7 @@ def export_command(*, file: Path) -> None:
         click.echo(json.dumps(told, separators=(",", ":")))
 
 
-@click.command("usage")
+@click.command("usage", short_help="Print who used how much between two instants.")
 @_FILE
 @click.option("--by", type=click.Choice(get_args(By)), required=True, help="Whose usage is summed up.")
 @click.option("--since", metavar="DATE", help="The first instant, such as 2026-10-01 or 2026-10-01T08:00.")

@@ -23,7 +23,7 @@ __all__ = ["missing_extra", "serve_command", "url_of"]
 _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
 
 
-@click.command("serve")
+@click.command("serve", short_help="Serve partitions: REST, a page, metrics.")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option(

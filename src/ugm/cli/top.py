@@ -25,7 +25,7 @@ _PROBLEMS: Final = 1
 _WIDTH: Final = 20
 
 
-@click.command("top")
+@click.command("top", short_help="Watch who is closest to a limit at a server.")
 @click.argument("server")
 @click.option("--partition", "partition_name", default="default", show_default=True, help="The partition.")
 @click.option(
