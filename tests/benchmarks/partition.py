@@ -2,9 +2,10 @@
 
 Usage: python tests/benchmarks/partition.py TRACE.jsonl.gz
 
-The trace is that of ``users_groups.py``. For the partition every increase is an allocation with an id of its own, every
-decrease the release of one; there is a quota on every queue and a cluster above them, wide enough to deny nothing, so
-that both give the same answers. Applications are submitted before the clock starts.
+The trace is that of ``users_groups.py``. For the partition every increase is an allocation, every decrease the release
+of one. An id that was released is used again, as by a scheduler that names its slots; one that makes new ids has
+them at hand, too. There is a quota on every queue and a cluster above them, wide enough
+to deny nothing, so that both give the same answers. Applications are submitted before the clock starts.
 
 Prints one JSON object: nanoseconds per step of both and their ratio (the median over pairs of runs in alternation),
 percentiles of single steps of the partition, nanoseconds of a check and of an allocation of the same request, bytes for
@@ -51,14 +52,19 @@ def read(path: str) -> tuple[PartitionConfig, list[Step], list[tuple[str, UserGr
     live: dict[tuple[str, Resource], list[str]] = {}
     ours: list[Step] = []
     submissions: dict[str, tuple[str, UserGroup, str]] = {}
+    free: list[str] = []
     for number, (grows, queue, app, usage, user, told) in enumerate(steps):
         if grows:
             submissions.setdefault(app, (app, user, queue))
-            ours.append((f"{app}-{number}", app, usage, told))
+            allocation_id = free.pop() if free else f"allocation-{number}"
+            ours.append((allocation_id, app, usage, told))
             if told:
-                live.setdefault((app, usage), []).append(f"{app}-{number}")
+                live.setdefault((app, usage), []).append(allocation_id)
+            else:
+                free.append(allocation_id)
         else:
-            ours.append((live[app, usage].pop(), None, usage, True))
+            free.append(live[app, usage].pop())
+            ours.append((free[-1], None, usage, True))
     root = json.loads(config.root.model_dump_json(by_alias=True, exclude_defaults=True))
     return users.partition(with_quotas(root)), ours, list(submissions.values())
 
