@@ -370,3 +370,51 @@ def test_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
     assert caught.value.code == 0
     assert "simulate" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("ugm v", ["validate"]),
+        ("ugm diff --p", ["--partition"]),
+        ("ugm simulate --group-limits u", ["unless-user-limited"]),
+    ],
+)
+def test_completion(typed: str, completed: list[str]) -> None:
+    """A shell is told which commands, options and choices go on with what is typed."""
+    shell = {"_UGM_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    answer = CliRunner(env=shell).invoke(commands.ugm, prog_name="ugm").stdout
+
+    # A line is the kind of the word, a comma, and the word.
+    assert [line.partition(",")[2] for line in answer.splitlines()] == completed
+
+
+@pytest.mark.parametrize("command", list(commands.ugm.commands))
+def test_help(command: str) -> None:
+    """Every command answers -h as it does --help, and is listed with its whole purpose."""
+    assert run(command, "-h").output == run(command, "--help").output
+    (line,) = [line for line in run("--help").output.splitlines() if line.split()[:1] == [command]]
+    assert line.endswith(".")
+    assert not line.endswith("...")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    "arguments", [("simulate", "jobs.swf", "--config", "limits.yaml"), ("diff", "limits.yaml", "limits.yaml")]
+)
+def test_unknown_partition_everywhere(arguments: tuple[str, ...]) -> None:
+    """A partition that is not there is wrong usage, in the words of all other wrong options."""
+    result = run(*arguments, "--partition", "x")
+
+    assert result.exit_code == 2
+    assert "Error: Invalid value for '--partition': partition 'x': no such partition" in " ".join(result.stderr.split())
+
+
+@pytest.mark.usefixtures("files")
+def test_json_without_a_report() -> None:
+    """With --json, too, what cannot be used is told on the standard error alone."""
+    Path("limits.yaml").write_text("partitions: 3")
+    results = [simulate("--json"), run("diff", "limits.yaml", "limits.yaml", "--json")]
+
+    assert [(result.exit_code, result.stdout) for result in results] == [(1, ""), (2, "")]
+    assert all(result.stderr.startswith("limits.yaml:1:13: partitions: ") for result in results)

@@ -125,6 +125,8 @@ def test_shortage_of_something_else(tree: ElasticTree) -> None:
     """A limit on applications is none of elastic groups."""
     with pytest.raises(RequestError, match="it is none of an elastic group"):
         shortage(tree, Violation("user", "sue", "root", "sue", None, 1, 1, 1))
+    with pytest.raises(RequestError, match="it is none of an elastic group"):
+        shortage(tree, Violation("user", "A", "root", "A", "cpu", 1, 1, 1))
 
 
 def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
@@ -142,15 +144,28 @@ def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
     assert {group.name: tree.runtime(group.name) for group in tree.groups} == before
 
 
+def test_what_if_firm_pods_ask_for_less(tree: ElasticTree) -> None:
+    """Firm pods would ask for less with the others, and the live ones go on asking."""
+    tree.put(ElasticGroup("E", min=Resource(cpu=9), max=Resource(cpu=9)))
+    tree.change_request("E", Resource(cpu=5), firm=Resource(cpu=4))
+
+    assert [change.after for change in what_if(tree, requests={"E": Resource(cpu=3)}) if change.group == "E"] == [
+        Resource(cpu=3)
+    ]
+    assert tree.firm_request("E") == Resource(cpu=4)
+
+
 def test_verify_finds_damage(tree: ElasticTree) -> None:
     """The self-check names every count that does not follow from the groups."""
     verify(tree)
     tree.nodes["C"].cells["cpu"].used = 3
     tree.root.child_mins["cpu"] = 7
+    tree.root.cells["cpu"].most -= 1
     with pytest.raises(InvariantError) as caught:
         verify(tree)
 
     assert caught.value.findings == (
+        f"elastic group '{ROOT_GROUP}', cpu: what there is 99, but 100 follows",
         f"elastic group '{ROOT_GROUP}', cpu: used 0, but 3 follows",
         f"elastic group '{ROOT_GROUP}', cpu: minimum of children 7, but 60 follows",
         "elastic group 'C', cpu: used 3, but 0 follows",

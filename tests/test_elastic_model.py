@@ -72,6 +72,15 @@ def test_check_as_if_expected(model: ElasticModel) -> None:
     assert model.quota.tree.request("a") == Resource()
 
 
+def test_a_check_leaves_no_names(model: ElasticModel) -> None:
+    """A resource that is only asked about is not known afterwards."""
+    known = {node.name: set(node.cells) for node in model.quota.tree.nodes.values()}
+    one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
+
+    assert list(model.check(one)) == []
+    assert {node.name: set(node.cells) for node in model.quota.tree.nodes.values()} == known
+
+
 def test_parents_take_nothing(model: ElasticModel) -> None:
     """A claim on a group that is there for groups below it is denied for good, by name or by namespace."""
     by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})
@@ -90,6 +99,49 @@ def test_evictions(model: ElasticModel) -> None:
     assert [violation.shortfall for violation in model.check(urgent)] == [10]
     assert model.evictions(urgent) == ("low",)
     model.refund(claim("low", 20, priority=1))
+    assert list(model.check(urgent)) == []
+
+
+def test_the_youngest_is_evicted(model: ElasticModel) -> None:
+    """Of equals, the one that was charged last gives way, whoever has been refunded and put back meanwhile."""
+    for name in ("old", "young"):
+        model.charge(claim(name, 10))
+    model.charge(claim("b-1", 40, group="b"))
+    urgent = claim("urgent", 11, priority=1)
+    assert model.evictions(urgent) == ("young",)
+
+    for name in ("young", "old"):
+        model.refund(claim(name, 10))
+    for name in ("young", "old"):
+        model.charge(claim(name, 10))
+    assert model.evictions(urgent) == ("young",)
+
+
+def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
+    """Whoever is charged again after somebody new is younger than the newcomer."""
+    model.charge(claim("b-1", 40, group="b"))
+    model.charge(claim("first", 10))
+    model.refund(claim("first", 10))
+    for name in ("new", "first"):
+        model.charge(claim(name, 10))
+
+    assert model.evictions(claim("urgent", 11, priority=1)) == ("first",)
+
+
+def test_evictions_that_end_a_shortage() -> None:
+    """Who is evicted asks for nothing any more: that may be what gives the group its minimum back."""
+    groups = [
+        ElasticGroup("a", "", Resource(cpu=20), Resource(cpu=100), Resource(cpu=0, memory=1)),
+        ElasticGroup("idle", "", Resource(cpu=10), Resource(cpu=100)),
+    ]
+    model = ElasticModel(ElasticQuota(ElasticTree(Resource(cpu=20), groups)))
+    model.charge(claim("low", 10))
+    urgent = claim("urgent", 20, priority=1)
+
+    assert [violation.limit for violation in model.check(urgent)] == [13]
+    assert model.evictions(urgent) == ("low",)
+    assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
+    model.refund(claim("low", 10))
     assert list(model.check(urgent)) == []
 
 

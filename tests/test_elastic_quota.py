@@ -96,11 +96,13 @@ def test_life_of_a_pod() -> None:
     ("call", "message"),
     [
         (lambda one: one.expect(Pod("p", TEN)), "pod 'p': there is a pod of this name"),
-        (lambda one: one.adopt(Pod("x", Resource(cpu=-1))), "usage Resource(cpu=-1): less than nothing is asked for"),
+        (
+            lambda one: one.adopt(Pod("x", Resource(cpu=-1))),
+            "pod.usage Resource(cpu=-1): the amount of cpu is negative",
+        ),
         (lambda one: one.start("x"), "pod 'x': there is no such pod"),
         (lambda one: one.forget("x"), "pod 'x': there is no such pod"),
         (lambda one: one.admit("p"), "pod 'p': it runs already"),
-        (lambda one: one.if_gone(["x"], lambda: None), "pod 'x': there is no such pod"),
     ],
 )
 def test_misuse(call: object, message: str) -> None:
@@ -185,11 +187,10 @@ def test_by_maximum() -> None:
 
 
 def test_checking_changes_nothing() -> None:
-    """A question leaves requests as they are, also one that is asked as if a pod were expected or gone."""
+    """A question leaves requests as they are, also one that is asked as if a pod were expected."""
     one = quota(group("a"))
     one.adopt(Pod("p", TEN, "a"))
     one.check(Pod("q", TEN, "a"))
 
     assert one.if_expected(Pod("q", TEN, "a"), lambda: one.tree.runtime("a")) == Resource(cpu=20)
-    assert one.if_gone(["p"], lambda: one.tree.used("a")) == Resource()
     assert (one.tree.request("a"), one.tree.used("a")) == (TEN, TEN)

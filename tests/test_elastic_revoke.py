@@ -134,12 +134,25 @@ def test_clock_starts_anew() -> None:
     assert clock.due(["a"], now=22) == ("a",)
 
 
-def test_clock_refuses_a_negative_delay() -> None:
-    """A delay is not less than nothing."""
+@pytest.mark.parametrize("delay", [-1, 1.5, True])
+def test_clock_refuses_a_negative_delay(delay: int) -> None:
+    """A delay is a whole number, and not less than nothing."""
     with pytest.raises(RequestError) as caught:
-        OveruseClock(-1)
+        OveruseClock(delay)
 
-    assert str(caught.value) == "delay -1: less than nothing"
+    assert str(caught.value) == f"delay {delay}: expected a whole number, not less than nothing"
+
+
+@pytest.mark.parametrize("now", [49, 50.5])
+def test_clock_does_not_go_back(now: int) -> None:
+    """Time is told in whole numbers, and only goes on; a time that is refused changes nothing."""
+    clock = OveruseClock(10)
+    clock.due({"a"}, now=50)
+    with pytest.raises(RequestError) as caught:
+        clock.due((), now=now)
+
+    assert str(caught.value) == f"now {now}: expected a whole number, not less than before: 50"
+    assert clock.due({"a"}, now=61) == ("a",)
 
 
 def full(*pods: Pod) -> ElasticQuota:

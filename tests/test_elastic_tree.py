@@ -83,6 +83,19 @@ def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
     assert tree.runtime(SYSTEM_GROUP) == Resource()
 
 
+def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
+    """What a built-in group uses is given back to others once its maximum names the resource no more."""
+    tree.change_request("c", Resource(cpu=100))
+    tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
+    tree.put(ElasticGroup(DEFAULT_GROUP, max=Resource(gpu=1)))
+    assert cpu(tree, "c") == [100]
+    verify(tree)
+
+    tree.put(group(DEFAULT_GROUP))
+    assert cpu(tree, "c") == [80]
+    verify(tree)
+
+
 def test_total(tree: ElasticTree) -> None:
     """A smaller cluster scales minimums down, a larger one does not raise them."""
     tree.change_request("a", Resource(cpu=100))
@@ -242,3 +255,11 @@ def test_any_height() -> None:
 
     assert cpu(tree, "g0", "g2999") == [7, 7]
     assert tree.request("g0") == Resource(cpu=7)
+
+
+def test_names_leave_no_trace(tree: ElasticTree) -> None:
+    """What somebody has asked for, and the cluster never had, is not shown once nobody asks for it any more."""
+    for amount in (3, -3):
+        tree.change_request("a", Resource(gpu=amount))
+
+    assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)

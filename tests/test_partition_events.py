@@ -15,6 +15,7 @@ from ugm import (
     ApplicationState,
     Ask,
     Asked,
+    Closed,
     Configured,
     Denied,
     Ended,
@@ -165,7 +166,7 @@ def test_resized_and_replaced(follower: Follower) -> None:
     placeholder = held("a", Resource(memory=2))._replace(placeholder=True)
     assert follower.news() == [Resized(placeholder, ONE)]
     follower.partition.replace("a", "b", ONE)
-    assert follower.news() == [Released(placeholder), Allocated(held("b"))]
+    assert follower.news() == [Released(placeholder), Allocated(held("b"), replaces="a")]
 
 
 def test_ends(follower: Follower) -> None:
@@ -253,3 +254,20 @@ def test_subscribers_must_be_callable() -> None:
     """Somebody who cannot be told is refused."""
     with pytest.raises(RequestError, match=r"^subscribers 5: expected something that can be called$"):
         Partition(subscribers=[5])  # type: ignore[list-item] # the mistake that is tested
+
+
+def test_closing(follower: Follower) -> None:
+    """That a partition takes nothing more is told once, before what follows from it."""
+    follower.partition.close()
+    follower.partition.close()
+
+    assert follower.news() == [Closed(), Failing("app"), Ended("app", ApplicationState.FAILED)]
+
+
+def test_adopted_with_its_group() -> None:
+    """The group that an application was charged to before is told with it."""
+    follower = Follower()
+    follower.partition.adopt_application("app", SUE, "root.a", group="dev")
+    follower.partition.adopt_application("other", SUE, "root.a", group=None)
+
+    assert [event.group for event in follower.news() if isinstance(event, Submitted)] == ["dev", None]

@@ -94,6 +94,39 @@ def test_nothing_is_charged_that_a_queue_denies() -> None:
         assert model.state() == before
 
 
+def test_less_is_never_denied() -> None:
+    """A model that has lowered its limit since is not asked about what only shrinks, nor about a placeholder's heir."""
+    model = Waiting(9)
+    partition = partition_of(models=[model])
+    partition.submit("app", SUE, "root.a")
+    for name in ("held", "room"):
+        assert partition.allocate(name, "app", licences(4), placeholder=name == "room")
+    model.limit = 0
+
+    assert partition.resize("held", licences(3))
+    assert partition.replace("room", "real", licences(4))
+    state = model.state()
+    assert isinstance(state, tuple)
+    assert state[0] == 7
+    with changing_nothing(partition):
+        assert not partition.resize("held", Resource(licence=2, memory=1))
+
+
+def test_heirs_that_are_no_equals() -> None:
+    """A model is asked about what takes the place of a placeholder and is less willing to go, or goes first."""
+    model = Waiting(4)
+    partition = partition_of(models=[model])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("room", "app", licences(4), placeholder=True)
+    partition.ask("firm", "app", licences(4), preemptible=False)
+    partition.ask("first", "app", licences(4), priority=1)
+    model.limit = 0
+
+    with changing_nothing(partition):
+        assert not partition.replace("room", "firm", licences(4))
+        assert not partition.replace("room", "first", licences(4))
+
+
 def test_retry_charges_once() -> None:
     """What is repeated asks no model."""
     model = Waiting()

@@ -23,7 +23,6 @@ def _partition() -> Partition:
     "other",
     [
         {"user": UserGroup("bob", ("dev",))},
-        {"user": UserGroup("sue")},
         {"queue": "root.b"},
         {"tags": {"namespace": "n"}},
         {"gang_style": "hard"},
@@ -184,3 +183,11 @@ def test_adopted_in_a_parent() -> None:
     assert partition.adopt("1", "old", memory(1)) == ()
     assert not partition.submit("new", SUE, "root.p")
     partition.verify()
+
+
+def test_submitted_with_other_groups(partition: Partition) -> None:
+    """The groups of a user are those of the first submission; a repetition with those of today is the same."""
+    before = partition.application("app")
+    partition.submit("app", UserGroup("sue", ("other",)), "root.a")
+
+    assert partition.application("app") == before

@@ -5,6 +5,9 @@ Each of its defects has a test, in the order of the table in `docs/quotatree.md`
 
 from __future__ import annotations
 
+import copy
+import gc
+import pickle
 import random
 from collections.abc import Callable
 
@@ -323,6 +326,45 @@ def test_nobody_preempts_its_preemptor() -> None:
     assert not scene.manager.allocate("T", "high")
     scene.manager.remove_consumer("high")
     assert scene.manager.get_all_consumer_ids() == ("low",)
+
+
+def test_a_removed_preemptor_is_forgotten() -> None:
+    """Who is removed and comes back under the same id is somebody else, whom the victim may preempt."""
+    scene = Scene({"R": ("nil", 1)})
+    scene.know("b", "R", priority=1)
+    assert scene.manager.allocate("T", "b")
+    assert scene.ask("a", "R", priority=2).preempted == ("b",)
+    scene.manager.deallocate("T", "a")
+    scene.manager.remove_consumer("a")
+    assert scene.ask("a", "R")
+
+    assert scene.manager.allocate("T", "b").preempted == ("a",)
+
+
+def test_preemptors_that_are_gone_take_no_memory() -> None:
+    """A victim remembers those alone who could meet it again."""
+    scene = Scene({"R": ("nil", 1)})
+    victim = ConsumerInfo("b", [TreeRequest("T", "R", Resource(cpu=1))])
+    scene.manager.add_consumer(victim)
+    for number in range(9):
+        assert scene.manager.allocate("T", "b")
+        assert scene.ask(f"a{number}", "R", priority=2).preempted == ("b",)
+        scene.manager.deallocate("T", f"a{number}")
+        scene.manager.remove_consumer(f"a{number}")
+    gc.collect()
+    assert not victim.preempted_by
+
+
+def test_a_copied_consumer_has_no_past() -> None:
+    """A copy or a pickle of a consumer is what was written down, and carries nobody else with it."""
+    scene = Scene({"R": ("nil", 1)})
+    info = ConsumerInfo("b", [TreeRequest("T", "R", Resource(cpu=1))])
+    scene.manager.add_consumer(info)
+    assert scene.manager.allocate("T", "b")
+    assert scene.ask("a", "R", priority=2).preempted == ("b",)
+
+    for twin in (copy.deepcopy(info), pickle.loads(pickle.dumps(info))):  # noqa: S301 - made here
+        assert (twin.to_dict(), twin.preempted_by) == (info.to_dict(), None)
 
 
 def test_a_name_with_a_percent_sign() -> None:

@@ -11,6 +11,7 @@ import pytest
 from quotatree_scenes import PAIR, document
 from ugm import ConfigError, Resource
 from ugm.quotatree import QuotaManager, TreeCache, TreeRequest, consumer_from_struct, parse_consumer
+from ugm.quotatree.documents import tree_from_struct
 
 #: The tree that the documentation of the original shows, comma and all.
 TREE = """{
@@ -242,3 +243,26 @@ def test_json_loads_no_yaml() -> None:
     done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
 
     assert not {"pydantic", "yaml"} & set(done.stdout.split())
+
+
+def test_structures_without_end() -> None:
+    """A structure that contains itself, or is nested too deep, is refused as a text would be."""
+    endless: dict[str, object] = {"kind": "Consumer"}
+    endless["spec"] = endless
+    for read in (tree_from_struct, consumer_from_struct):
+        with pytest.raises(ConfigError, match="nested more than 64 deep") as caught:
+            read(endless)
+        assert [problem.code for problem in caught.value.problems] == ["nested-too-deep"]
+
+
+def test_numbers_that_cannot_be_shown() -> None:
+    """A number too long to be written out is refused with its place."""
+    entry = {"treeName": "T", "request": {"cpu": 10**9999}, "priority": -(10**9999)}
+    with pytest.raises(ConfigError) as caught:
+        consumer_from_struct({"kind": "Consumer", "spec": {"id": "a", "trees": [entry, 10**9999]}})
+
+    assert [problem.path for problem in caught.value.problems] == [
+        "spec.trees[0].priority",
+        "spec.trees[0].request.cpu",
+        "spec.trees[1]",
+    ]

@@ -144,6 +144,9 @@ def test_adoption(scene: Scene) -> None:
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", {"cpu": 1})]),  # type: ignore[arg-type]  # what is tested
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", priority=True)]),
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", Resource(cpu=2**63))]),
+        lambda: ConsumerInfo("a", [TreeRequest("T", ["A"])]),  # type: ignore[arg-type]  # what is tested
+        lambda: ConsumerInfo("a", [TreeRequest(None, "A")]),  # type: ignore[arg-type]  # what is tested
+        lambda: ConsumerInfo("a", [TreeRequest("T", "A", unpreemptable=[])]),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache().add_node_spec("", {"quota": {}}),
         lambda: TreeCache().add_resource_names("cpu"),
         lambda: TreeCache().add_resource_name(5),  # type: ignore[arg-type]  # what is tested
@@ -154,6 +157,31 @@ def test_arguments_of_the_wrong_kind(wrong: Callable[[], Any]) -> None:
     """What cannot be meant is refused."""
     with pytest.raises(RequestError):
         wrong()
+
+
+@pytest.mark.parametrize("wrong", [[], {}, None, 3])
+def test_names_of_the_wrong_kind(scene: Scene, wrong: Any) -> None:  # noqa: ANN401 - what is tested
+    """What is no text names nothing, whether or not it can be hashed."""
+    manager = scene.manager
+    assert not any([manager.is_allocated(wrong, "held"), manager.is_allocated("T", wrong)])
+    assert not any([manager.deallocate(wrong, "held"), manager.deallocate("T", wrong)])
+    assert not any([manager.is_allocated_forest(wrong, "held"), manager.is_allocated_forest("F", wrong)])
+    assert not any([manager.deallocate_forest(wrong, "held"), manager.deallocate_forest("F", wrong)])
+    for call in (manager.allocate, manager.plan_allocate, manager.allocate_forest, manager.undo_allocate_forest):
+        for first in (wrong, "T", "F"):
+            with pytest.raises(RequestError):
+                call(first, wrong)
+    with pytest.raises(RequestError):
+        manager.delete_tree_from_forest("F", wrong)
+
+
+def test_giving_back_nothing_keeps_a_try(scene: Scene) -> None:
+    """A try can be undone after somebody gave back who held nothing."""
+    assert scene.manager.try_allocate_forest("F", "known")
+    assert not scene.manager.deallocate_forest("F", "unheard")
+    scene.manager.undo_allocate_forest("F", "known")
+
+    assert scene.held("T1") == {}
 
 
 def test_views_are_values(scene: Scene) -> None:

@@ -81,3 +81,13 @@ def test_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert "  tree 'Company': 'train' from 'vision' to 'research'" in said
     assert "  'billing' is hard: nothing is borrowed above it" in said
     assert "│  └─ web: cpu 4 of 3" in said
+
+
+def test_deep_tree() -> None:
+    """A tree may be deeper than calls of functions may be nested."""
+    names = [f"n{number}" for number in range(1_200)]
+    scene = Scene({name: (parent, 1) for parent, name in zip(["nil", *names], names, strict=False)})
+    view = scene.manager.view("T")
+
+    assert draw(view).endswith("└─ n1199: cpu 0 of 1")
+    assert to_mermaid(view).count("-->") == to_graphviz(view).count("->") == 1_199

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 from quotatree_scenes import PAIR, Scene
-from ugm.quotatree import Reason, VictimPolicy, fewest, first_found
+from ugm.quotatree import Reason, Rejection, Room, VictimPolicy, fewest, first_found
 
 
 def test_no_room_without_priority() -> None:
@@ -115,3 +118,18 @@ def test_useless_victims_stay_with_the_fewest() -> None:
         scene.ask("b", "A", 3)
 
         assert scene.ask("c", "A", 3, priority=1).preempted == victims
+
+
+def test_rejection_is_a_value() -> None:
+    """A rejection holds nothing of the tree: it can be copied and sent, and stays when the tree changes."""
+    scene = Scene({"R": ("nil", 2), "L!": ("R", 1)})
+    rejection = scene.ask("a", "L", 2).rejection
+    assert isinstance(rejection, Rejection)
+    told = str(rejection)
+    cache = scene.manager.get_tree_cache("T")
+    cache.rename_node("L", "M")
+    scene.manager.update_tree("T")
+
+    assert rejection.rooms == (Room("L", is_hard=True, quota=(1,), left=(1,)),)
+    assert pickle.loads(pickle.dumps(rejection)) == copy.deepcopy(rejection) == rejection  # noqa: S301 - our own bytes
+    assert str(rejection) == told

@@ -12,10 +12,11 @@ from elastic_strategies import amounts
 from ugm import RequestError, Resource
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, verify
 
+BUILT_IN = (SYSTEM_GROUP, DEFAULT_GROUP)
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
 
 groups = st.tuples(
-    st.sampled_from(NAMES),
+    st.sampled_from([*NAMES, *BUILT_IN]),
     st.sampled_from([ROOT_GROUP, ROOT_GROUP, *NAMES]),
     amounts(st.integers(0, 20)),
     amounts(st.integers(0, 60)),
@@ -51,14 +52,14 @@ class ElasticMachine(RuleBasedStateMachine):
         try:
             self.tree.drop(name)
         except GroupError:
-            assert any(group.parent == name for group in self.model.groups.values())
+            assert name in BUILT_IN or any(group.parent == name for group in self.model.groups.values())
             return
         self.model.drop(name)
 
     @rule(data=st.data(), delta=amounts(st.integers(-30, 60)), uses=st.booleans())
     def change(self, data: st.DataObject, delta: Resource, uses: bool) -> None:  # noqa: FBT001 - as above
         """Ask for more or less, or use it; giving back too much is refused."""
-        name = data.draw(st.sampled_from([SYSTEM_GROUP, DEFAULT_GROUP, *sorted(self.model.groups)]))
+        name = data.draw(st.sampled_from([*BUILT_IN, *sorted(self.model.groups)]))
         counts = self.model.used if uses else self.model.asked
         own = counts.get(name, {})
         fits = all(own.get(resource, 0) + amount >= 0 for resource, amount in delta.items())

@@ -1,7 +1,8 @@
-"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate``.
+"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate`` here, the rest beside it.
 
 Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage; those
-of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind.
+of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind. And
+``explain`` has 3 for a request that would be denied.
 Reports go to the standard output, progress and errors to the standard error.
 """
 
@@ -19,13 +20,19 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
+from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
-from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_prefixes
+from ugm.cli.explain import explain_command
+from ugm.cli.html import page
+from ugm.cli.journal import journal, usage_command
+from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_new_file, read_prefixes
 from ugm.cli.progress import watching
 from ugm.cli.report import render
+from ugm.cli.serve import serve_command
 from ugm.cli.tables import counted
+from ugm.cli.top import top_command
 from ugm.config import PartitionConfig
-from ugm.simulation import JobMapping, Report, parse_swf, simulate
+from ugm.simulation import JobMapping, Recorder, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
 
 __all__ = ["ugm"]
@@ -54,7 +61,11 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-@ugm.command("simulate")
+for _command in (demo_command, explain_command, journal, serve_command, top_command, usage_command):
+    ugm.add_command(_command)
+
+
+@ugm.command("simulate", short_help="Replay a workload under a configuration.")
 @click.argument("workload", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--config",
@@ -63,7 +74,9 @@ def ugm() -> None:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The queue configuration to try out.",
 )
-@click.option("--partition", "partition_name", help="The partition, where the configuration has several.")
+@click.option(
+    "--partition", "partition_name", metavar="NAME", help="The partition, where the configuration has several."
+)
 @click.option(
     "--cluster",
     callback=read_cluster,
@@ -82,6 +95,7 @@ def ugm() -> None:
 )
 @click.option(
     "--default-queue",
+    metavar="NAME",
     default="default",
     show_default=True,
     help="The queue that jobs without a known queue level ask for; empty for none.",
@@ -127,6 +141,14 @@ def ugm() -> None:
     show_default=True,
     help="How long each table may be.",
 )
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=read_new_file,
+    metavar="FILE",
+    help="Also write the report as a page with plots, one file that needs nothing else.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
@@ -142,6 +164,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     group_limits: Literal["always", "unless-user-limited"],
     until: int | None,
     top: int,
+    html_file: Path | None,
     as_json: bool,
 ) -> None:
     """Replay WORKLOAD under a configuration: what would it have done to these jobs?
@@ -159,15 +182,21 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     )
     try:
         partition = _partition(config_file, partition_name)
-        replay = partial(simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until)
+        recorder = Recorder() if html_file else None
+        replay = partial(
+            simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until, recorder=recorder
+        )
         report, seconds = _replay(workload, mapping, replay)
     except UgmError as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)
+    title = f"{workload.name} under {config_file.name}"
+    if html_file and recorder:
+        _write(html_file, page(report, recorder, title=title))
     if as_json:
         _print_json({"workload": str(workload), "config": str(config_file), **_timed(report, seconds)})
     else:
-        render(report, Console(), title=f"{workload.name} under {config_file.name}", seconds=seconds, top=top)
+        render(report, Console(), title=title, seconds=seconds, top=top)
     sys.exit(0 if report.is_clean else _PROBLEMS)
 
 
@@ -176,7 +205,7 @@ def _partition(file: Path, name: str | None) -> PartitionConfig:
     try:
         return config.partition(name)
     except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="--partition") from None
+        raise click.BadParameter(str(error), param_hint="'--partition'") from None
 
 
 def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) -> tuple[Report, float]:
@@ -188,16 +217,24 @@ def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) 
     return report, time.perf_counter() - began
 
 
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        click.echo(f"{file}: cannot be written: {error.strerror or error}", err=True)
+        sys.exit(_PROBLEMS)
+
+
 def _timed(report: Report, seconds: float) -> dict[str, Any]:
     """Return the figures with those that differ from run to run, which the report leaves to its caller."""
     rate = round(report.decisions / seconds) if seconds else 0
     return {**report.to_dict(), "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate}}
 
 
-@ugm.command("diff")
+@ugm.command("diff", short_help="Say what a new configuration changes.")
 @click.argument("old", type=click.Path(exists=True, dir_okay=False))
 @click.argument("new", type=click.Path(exists=True, dir_okay=False))
-@click.option("--partition", "partition_name", help="Compare this partition alone.")
+@click.option("--partition", "partition_name", metavar="NAME", help="Compare this partition alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
     """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
@@ -210,7 +247,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
         click.echo(str(error), err=True)
         sys.exit(_TROUBLE)
     except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="--partition") from None
+        raise click.BadParameter(str(error), param_hint="'--partition'") from None
     if as_json:
         listed = [difference.to_dict() for difference in found]
         _print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
@@ -219,7 +256,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
     sys.exit(_DIFFERENT if any(found) else 0)
 
 
-@ugm.command("validate")
+@ugm.command("validate", short_help="Print every problem of configurations.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:

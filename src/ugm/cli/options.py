@@ -5,6 +5,7 @@ Each function is a callback of click: it takes the text that was given, and what
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final, cast, get_args
 
 import click
@@ -13,7 +14,7 @@ from ugm.errors import QuantityError
 from ugm.resources import Resource, parse_quantity
 from ugm.simulation.mapping import NameField
 
-__all__ = ["read_cluster", "read_cores", "read_fields", "read_memory", "read_prefixes"]
+__all__ = ["read_cluster", "read_cores", "read_fields", "read_memory", "read_new_file", "read_prefixes"]
 
 _FIELDS: Final = ", ".join(get_args(NameField))
 
@@ -73,3 +74,10 @@ def _quantity(text: str, *, vcore: bool) -> int:
         return parse_quantity(text, vcore=vcore)
     except QuantityError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
+    """Return a file that is to be written, if its folder is there: better said before a long replay than after it."""
+    if file is not None and not file.absolute().parent.is_dir():
+        raise click.BadParameter(f"there is no folder {str(file.parent)!r}")
+    return file

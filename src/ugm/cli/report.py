@@ -10,53 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ugm.cli.tables import counted, section, shown, table
-from ugm.identity import ROOT, WILDCARD, TrackingType
-from ugm.simulation.report import Hit, LimitFigures, Rejection, Report, Waiting
+from ugm.cli.wording import brief_amount, brief_time, most, percent, reasons_of, share_of, whose
+from ugm.identity import WILDCARD
+from ugm.simulation.report import Hit, LimitFigures, Report, Waiting
 
 __all__ = ["brief_amount", "brief_time", "render"]
 
 _BAR_WIDTH: Final = 14
 
-#: From how many seconds on nobody cares for hours.
-_LONG: Final = 100 * 86400
-
 #: From which share of a limit on a bar is shown in warning colour.
 _NEAR: Final = 0.8
-
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-
-
-def brief_time(seconds: float) -> str:
-    """Write a time in at most two units.
-
-    >>> brief_time(41.3), brief_time(750), brief_time(11_100), brief_time(200_000), brief_time(10**9)
-    ('41s', '12m 30s', '3h 05m', '2d 07h', '11,574d')
-    """
-    whole = round(seconds)
-    if whole >= _LONG:
-        return f"{whole // 86400:,}d"
-    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            return f"{whole // size}{unit} {whole % size // part:02}{smaller}"
-    return f"{whole}s"
-
-
-def brief_amount(resource: str | None, amount: int) -> str:
-    """Write an amount for reading, not for reckoning: cores, bytes with a suffix, or a count.
-
-    >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
-    ('2.5', '1.5Gi', '1,200')
-    """
-    if resource == "vcore":
-        return _decimals(amount / 1000, 3)
-    if resource == "memory":
-        power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
-        return _decimals(amount / 1024**power, 2) + _BINARY[power]
-    return f"{amount:,}"
-
-
-def _decimals(number: float, most: int) -> str:
-    return f"{number:,.{most}f}".rstrip("0").rstrip(".")
 
 
 def render(report: Report, console: Console, *, title: str, seconds: float, top: int = 8) -> None:
@@ -75,7 +38,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
     # The limits come in the order of what they did.
     holding = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
     section(console, "Limits that held jobs", _holding_table(holding[:top], total), _more(holding[top:], "limit"))
-    full = sorted(report.limits, key=lambda limit: -_share(limit.peak, limit.limit))
+    full = sorted(report.limits, key=lambda limit: -share_of(limit.peak, limit.limit))
     bars = _peak_table(full[:top], ascii_only=console.options.ascii_only)
     section(console, "Peak usage against limit", bars, _more(full[top:], "limit"))
     for heading, figures in (("user", report.users), ("group", report.groups)):
@@ -85,7 +48,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         note = ", ".join(filter(None, [_more(waiting[top:], heading), idle]))
         section(console, f"Waiting by {heading}", _waiting_table(heading, waiting[:top]), note)
     if report.rejections:
-        reasons = _reasons(report.rejections)
+        reasons = reasons_of(report.rejections)
         rejections = _rejection_table(reasons[:top])
         section(console, "Rejected, because no waiting can help", rejections, _more(reasons[top:], "reason"))
     console.print()
@@ -98,7 +61,7 @@ def _summary(report: Report, seconds: float) -> Table:
     rows.add_column()
     fates = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
     rows.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
-    share = _percent(_share(waiting.delayed, waiting.jobs))
+    share = percent(share_of(waiting.delayed, waiting.jobs))
     rows.add_row(
         "delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"
     )
@@ -118,10 +81,10 @@ def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
     for limit in limits:
         rows.add_row(
             shown(limit.queue_path),
-            _whose(limit),
-            _most(limit),
+            shown(whose(limit)),
+            shown(most(limit)),
             f"{limit.held_jobs:,}",
-            _percent(_share(limit.held_seconds, total)),
+            percent(share_of(limit.held_seconds, total)),
             brief_time(limit.held_seconds),
             shown(_first(limit.users)),
         )
@@ -132,15 +95,15 @@ def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
     right = ("share", "peak")
     rows = table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
     for limit in limits:
-        share = _share(limit.peak, limit.limit)
+        share = share_of(limit.peak, limit.limit)
         holder = f" [dim]({shown(limit.peak_name)})[/dim]" if limit.limit_name == WILDCARD != limit.peak_name else ""
         rows.add_row(
             shown(limit.queue_path),
-            _whose(limit) + holder,
+            shown(whose(limit)) + holder,
             _bar(share, ascii_only=ascii_only),
-            _percent(share),
+            percent(share),
             brief_amount(limit.resource, limit.peak),
-            _most(limit),
+            shown(most(limit)),
         )
     return rows
 
@@ -164,33 +127,11 @@ def _waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Tabl
     return rows
 
 
-def _reasons(rejections: Sequence[Rejection]) -> list[tuple[int, int, str]]:
-    """Return the number of jobs, the first of them, and why; a reason may be that of many users and sizes."""
-    found: dict[str, tuple[int, int]] = {}
-    for rejection in rejections:
-        jobs, first = found.get(rejection.reason, (0, rejection.first_job))
-        found[rejection.reason] = jobs + rejection.jobs, min(first, rejection.first_job)
-    rows = [(jobs, first, reason) for reason, (jobs, first) in found.items()]
-    return sorted(rows, key=lambda row: (-row[0], row[1]))
-
-
 def _rejection_table(reasons: Sequence[tuple[int, int, str]]) -> Table:
     rows = table("jobs", "first", "why", right=("jobs", "first"), folded=("why",))
     for jobs, first, reason in reasons:
         rows.add_row(f"{jobs:,}", str(first), shown(reason))
     return rows
-
-
-def _whose(limit: LimitFigures) -> str:
-    if limit.kind != TrackingType.QUEUE:
-        return shown(f"{limit.kind} {limit.limit_name}")
-    return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
-
-
-def _most(limit: LimitFigures) -> str:
-    # The suffix of an amount of memory says what it is.
-    unit = {None: " jobs", "memory": ""}.get(limit.resource, f" {limit.resource}")
-    return shown(brief_amount(limit.resource, limit.limit) + unit)
 
 
 def _first(hits: Sequence[Hit]) -> str:
@@ -200,11 +141,3 @@ def _first(hits: Sequence[Hit]) -> str:
 
 def _more(rest: Sequence[object], noun: str) -> str:
     return f"{counted(len(rest), noun)} more" if rest else ""
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more

@@ -32,7 +32,7 @@ def _node(tree: ElasticTree, node: TreeNode) -> Iterator[str]:
         yield f"elastic group {node.name!r} is not listed below {node.parent.name!r}"
     for resource, cell in node.cells.items():
         below = [child.cells[resource] for child in _feeding(tree, node) if resource in child.cells]
-        for word, kept, due in _sums(node, resource, cell, below):
+        for word, kept, due in _sums(tree, node, resource, cell, below):
             if kept != due:
                 yield f"elastic group {node.name!r}, {resource}: {word} {kept}, but {due} follows"
         if cell.counts and any(child.competes for child in below):
@@ -45,7 +45,9 @@ def _feeding(tree: ElasticTree, node: TreeNode) -> list[TreeNode]:
     return [*own, *(tree.nodes[name] for name in sorted(BUILT_IN - {node.name}))] if node is tree.root else own
 
 
-def _sums(node: TreeNode, resource: str, cell: Cell, below: list[Cell]) -> Iterator[tuple[str, int, int]]:
+def _sums(
+    tree: ElasticTree, node: TreeNode, resource: str, cell: Cell, below: list[Cell]
+) -> Iterator[tuple[str, int, int]]:
     counts = 1 if cell.counts else 0
     asked = counts * cell.own_request + sum(child.limited for child in below)
     request = asked if cell.lends else max(asked, cell.least)
@@ -53,6 +55,9 @@ def _sums(node: TreeNode, resource: str, cell: Cell, below: list[Cell]) -> Itera
     yield "request", cell.request, request
     if node.parent is not None:
         yield "limited request", cell.limited, min(request, cell.most)
+    else:
+        served = sum(child.used for child in below if not child.competes)
+        yield "what there is", cell.most, tree.total.get(resource, 0) - served
     yield "used", cell.used, counts * cell.own_used + sum(child.used for child in below)
     yield "firm request", cell.firm_request, counts * cell.own_firm_request + sum(child.firm_request for child in below)
     yield "firm used", cell.firm_used, counts * cell.own_firm_used + sum(child.firm_used for child in below)

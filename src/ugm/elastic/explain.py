@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ugm.decision import Violation
-from ugm.elastic.admission import MINIMUM
+from ugm.elastic.admission import GROUP, MINIMUM
 from ugm.elastic.cell import BOUNDLESS, Cell
 from ugm.elastic.sharing import Round, Shared, share
 from ugm.elastic.tree import ElasticTree
@@ -176,7 +176,7 @@ def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
         GroupError: the group is unknown.
         RequestError: the violation is none of elastic groups.
     """
-    if violation.resource is None:
+    if violation.kind not in (GROUP, MINIMUM) or violation.resource is None:
         raise RequestError("violation", violation, "it is none of an elastic group")
     borrowers: dict[str, int] = {}
     if violation.kind != MINIMUM:

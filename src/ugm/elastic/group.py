@@ -1,19 +1,31 @@
 """Elastic groups as they are configured: what each is guaranteed, what it may reach, how it competes.
 
 An `ElasticGroup` is an immutable value. It may say what no rule allows (a minimum above the maximum, say, or a negative
-weight): `ugm.elastic.rules` judges it, and the engine takes what it is given.
+weight): `ugm.elastic.rules` judges it, and the engine takes what it is given, as long as it is made of the right parts.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and "API".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import UnionType
 from typing import Final, NamedTuple
 
+from ugm.arguments import name_of
+from ugm.errors import RequestError
 from ugm.resources import Resource
 
-__all__ = ["BUILT_IN", "DEFAULT_GROUP", "ROOT_GROUP", "SYSTEM_GROUP", "ElasticGroup", "parent_of", "parents_first"]
+__all__ = [
+    "BUILT_IN",
+    "DEFAULT_GROUP",
+    "ROOT_GROUP",
+    "SYSTEM_GROUP",
+    "ElasticGroup",
+    "parent_of",
+    "parents_first",
+    "require_group",
+]
 
 #: Above all groups. It has no limits; what it shares out is the cluster.
 ROOT_GROUP: Final = "koordinator-root-quota"
@@ -73,6 +85,41 @@ class ElasticGroup(NamedTuple):
         if self.shared_weight is None or not any(self.shared_weight.amounts.values()):
             return self.max
         return self.shared_weight
+
+
+#: What the parts of a group are, and how to say it.
+_KINDS: Final[Mapping[str, tuple[type | UnionType, str]]] = {
+    "name": (str, "a text"),
+    "parent": (str, "a text"),
+    "min": (Resource, "a Resource"),
+    "max": (Resource, "a Resource"),
+    "shared_weight": (Resource | None, "a Resource or None"),
+    "allow_lent": (bool, "True or False"),
+    "is_parent": (bool, "True or False"),
+    "namespaces": (tuple, "a tuple of names"),
+    "namespace": (str, "a text"),
+    "tree_id": (str | None, "a text or None"),
+    "is_root": (bool, "True or False"),
+    "force_update": (bool, "True or False"),
+    "strict_max": (tuple, "a tuple of names"),
+    "reported_used": (Resource, "a Resource"),
+    "unread_weight": (str, "a text"),
+}
+
+
+def require_group(group: object) -> None:
+    """Make sure that this is an elastic group, made of what its parts are declared to be.
+
+    Raises:
+        RequestError: it is not.
+    """
+    if not isinstance(group, ElasticGroup):
+        raise RequestError("group", group, "expected an ElasticGroup")
+    name_of("group.name", group.name)
+    for (field, (kind, told)), value in zip(_KINDS.items(), group, strict=True):
+        names = value if isinstance(value, tuple) else ()
+        if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
+            raise RequestError(f"group.{field}", value, f"expected {told}")
 
 
 def parent_of(group: ElasticGroup) -> str:

@@ -14,6 +14,7 @@ from ugm.decision import Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
+from ugm.errors import RequestError
 from ugm.model import Claim
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
@@ -34,7 +35,11 @@ class ElasticModel:
         group_tag: the tag with the name of the group.
         namespace_tag: the tag with the namespace, for applications that name no group.
 
-    A claim that is not expected is judged as if it were: what it asks for has its part in the runtime.
+    Raises:
+        RequestError: *quota* is none.
+
+    A claim that is not expected is judged as if it were: what it asks for has its part in the runtime. Of claims of the
+    same priority, the one that was charged last gives way first.
 
     >>> from ugm import Resource, UserGroup
     >>> from ugm.elastic import ElasticGroup, ElasticTree
@@ -47,14 +52,21 @@ class ElasticModel:
     elastic group 'ml': 3 gpu requested, 3 of 4 used, 2 too much
     """
 
-    __slots__ = ("_group_tag", "_namespace_tag", "quota")
+    __slots__ = ("_charged", "_group_tag", "_namespace_tag", "_refunded", "quota")
 
     quota: ElasticQuota
+    #: How many claims have been charged: the time, as far as the ages of pods go.
+    _charged: int
+    #: When those were charged that have been refunded since anybody new was: they may come back.
+    _refunded: dict[str, int]
     _group_tag: str
     _namespace_tag: str
 
     def __init__(self, quota: ElasticQuota, *, group_tag: str = GROUP_TAG, namespace_tag: str = NAMESPACE_TAG) -> None:
+        if not isinstance(quota, ElasticQuota):
+            raise RequestError("quota", quota, "expected an ElasticQuota")
         self.quota = quota
+        self._charged, self._refunded = 0, {}
         self._group_tag = group_tag
         self._namespace_tag = namespace_tag
 
@@ -76,23 +88,24 @@ class ElasticModel:
         None if none have to, or if it would not help.
         """
         pod = self._pod(claim)
-        return self._if_expected(pod, lambda: self._evictions(pod))
-
-    def _evictions(self, pod: Pod) -> tuple[str, ...]:
-        victims = self.quota.plan_preemption(pod).victims
-        # Refunded, they ask for nothing any more, and the runtime is another one.
-        helps = bool(victims) and bool(self.quota.if_gone(victims, lambda: self.quota.check(pod)))
-        return victims if helps else ()
+        return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         return answer() if self.quota.knows(pod.name) else self.quota.if_expected(pod, answer)
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim* as running, expected before or not."""
-        if self.quota.knows(claim.allocation_id):
-            self.quota.start(claim.allocation_id)
-        else:
-            self.quota.adopt(self._pod(claim))
+        """Count *claim* as running, expected before or not.
+
+        What is put back after a refund, in its old size or another, is as old as it was.
+        """
+        name = claim.allocation_id
+        if self.quota.knows(name):
+            self.quota.forget(name)
+        if name not in self._refunded:
+            self._refunded.clear()
+            self._charged += 1
+        started = self._refunded.pop(name, self._charged)
+        self.quota.adopt(self._pod(claim)._replace(started=started))
 
     def refund(self, claim: Claim) -> None:
         """Undo `charge`.
@@ -100,7 +113,9 @@ class ElasticModel:
         Raises:
             RequestError: the allocation is unknown.
         """
-        self.quota.forget(claim.allocation_id)
+        pod = self.quota.forget(claim.allocation_id)
+        if pod.started is not None:
+            self._refunded[pod.name] = pod.started
 
     def expect(self, claim: Claim) -> None:
         """Count *claim* as waiting.

@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar, final
 
+from ugm.arguments import name_of, resource_of
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
+from ugm.errors import RequestError
 from ugm.resources import Resource
 
-__all__ = ["Held", "Pod", "PodLedger"]
+__all__ = ["Held", "Pod", "PodLedger", "require_pod"]
 
 _NOTHING: Final = Resource()
 
@@ -44,6 +46,26 @@ class Pod(NamedTuple):
     def firm(self) -> Resource:
         """What of the usage must not be taken back: all or nothing."""
         return _NOTHING if self.preemptible else self.usage
+
+
+def require_pod(pod: object) -> None:
+    """Make sure that this is a pod that can be counted and compared with others.
+
+    Raises:
+        RequestError: it is not, or asks for less than nothing.
+    """
+    if not isinstance(pod, Pod):
+        raise RequestError("pod", pod, "expected a Pod")
+    name_of("pod.name", pod.name)
+    resource_of("pod.usage", pod.usage)
+    for field, value in (("group", pod.group), ("namespace", pod.namespace)):
+        if not isinstance(value, str):
+            raise RequestError(f"pod.{field}", value, "expected a text")
+    if type(pod.preemptible) is not bool:
+        raise RequestError("pod.preemptible", pod.preemptible, "expected True or False")
+    for field, number in (("priority", pod.priority), ("started", pod.started or 0)):
+        if type(number) is not int:
+            raise RequestError(f"pod.{field}", number, "expected a whole number")
 
 
 KeyT = TypeVar("KeyT")

@@ -3,7 +3,8 @@
 Priorities of different groups are not comparable, so that nobody else's pods are touched; what another group borrows is
 taken back when it is over its runtime (`ugm.elastic.revoke`).
 
-A plan is a value. It is held against the limits as they are; the pods that would go are still asking.
+A plan is a value. Whether those who give way go on asking, and so keep their part in the runtime of their group, is for
+the caller to say.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Min Guarantee and Preemption" and "PostFilter".
 """
@@ -35,7 +36,11 @@ class PreemptionPlan(NamedTuple):
 
 
 def plan_preemption(
-    pod: Pod, group: str, held: Iterable[Held], check: Callable[[dict[str, int]], Iterable[Violation]]
+    pod: Pod,
+    group: str,
+    held: Iterable[Held],
+    count: Callable[[Held, int], None],
+    check: Callable[[], Iterable[Violation]],
 ) -> PreemptionPlan:
     """Choose who gives way to a pod: as few as it takes, and rather the less important.
 
@@ -45,25 +50,20 @@ def plan_preemption(
         pod: the one that wants in.
         group: where it belongs.
         held: the pods of the group, in the order of their arrival.
-        check: returns what stands in the way of the pod when so much of each resource is freed.
+        count: takes one of them out (-1), or puts it back (1); whoever goes is still out at the end.
+        check: returns what stands in the way of the pod then.
     """
-    lower = [one.pod for one in held if one.is_running and one.pod.preemptible and one.pod.priority < pod.priority]
-    lower.sort(key=importance)
-    freed: dict[str, int] = {}
+    lower = [one for one in held if one.is_running and one.pod.preemptible and one.pod.priority < pod.priority]
+    lower.sort(key=lambda one: importance(one.pod))
     for one in lower:
-        _add(freed, one, 1)
-    in_the_way = tuple(check(freed))
+        count(one, -1)
+    in_the_way = tuple(check())
     if in_the_way:
         return PreemptionPlan(pod.name, group, (), in_the_way)
     victims = []
     for one in reversed(lower):
-        _add(freed, one, -1)
-        if any(True for _ in check(freed)):
-            _add(freed, one, 1)
-            victims.append(one.name)
+        count(one, 1)
+        if any(True for _ in check()):
+            count(one, -1)
+            victims.append(one.pod.name)
     return PreemptionPlan(pod.name, group, tuple(reversed(victims)), ())
-
-
-def _add(freed: dict[str, int], pod: Pod, sign: int) -> None:
-    for name, amount in pod.usage.amounts.items():
-        freed[name] = freed.get(name, 0) + sign * amount

@@ -14,8 +14,8 @@ from typing import Final, TypeVar, final
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.elastic.admission import GROUP, Admission, AdmissionRules
 from ugm.elastic.errors import GroupError, Refusal
-from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup
-from ugm.elastic.pods import Held, Pod, PodLedger
+from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, require_group
+from ugm.elastic.pods import Held, Pod, PodLedger, require_pod
 from ugm.elastic.preemption import PreemptionPlan, plan_preemption
 from ugm.elastic.revoke import RevokePlan, plan_revoke
 from ugm.elastic.rules import refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
@@ -39,6 +39,9 @@ class ElasticQuota:
         rules: what pods are held to.
         preempt_in_default: whether pods of the default group may give way to one another.
 
+    Raises:
+        RequestError: *tree* is no tree.
+
     >>> from ugm import Resource
     >>> quota = ElasticQuota(ElasticTree(Resource(gpu=8)))
     >>> quota.create(ElasticGroup("research", min=Resource(gpu=6), max=Resource(gpu=8)))
@@ -60,6 +63,8 @@ class ElasticQuota:
     def __init__(
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
+        if not isinstance(tree, ElasticTree):
+            raise RequestError("tree", tree, "expected an ElasticTree")
         self.tree = tree
         self._ledger = PodLedger(tree.groups)
         self._admission = Admission(tree, rules)
@@ -72,7 +77,9 @@ class ElasticQuota:
 
         Raises:
             GroupError: with every rule in the way. Nothing has changed.
+            RequestError: this is no group, or one of its parts is of the wrong kind. Nothing has changed.
         """
+        require_group(group)
         filled = with_defaults(group, self.tree)
         _refuse(refusals_of_create(filled, self.tree, self._ledger))
         self._put(filled)
@@ -82,7 +89,9 @@ class ElasticQuota:
 
         Raises:
             GroupError: with every rule in the way. Nothing has changed.
+            RequestError: this is no group, or one of its parts is of the wrong kind. Nothing has changed.
         """
+        require_group(group)
         _refuse(refusals_of_update(group, self.tree, self._ledger))
         self._put(group)
 
@@ -135,8 +144,9 @@ class ElasticQuota:
 
         Raises:
             GroupError: it belongs to a group that is there for groups below it.
-            RequestError: there is a pod of this name, or it asks for less than nothing. Nothing has changed.
+            RequestError: there is a pod of this name, or it cannot be counted. Nothing has changed.
         """
+        require_pod(pod)
         group = self.tree.node(self.group_of(pod)).group
         if group is not None and group.is_parent:
             raise GroupError((Refusal(group.name, "pod_on_parent_quota", "it is there for groups below it"),))
@@ -146,16 +156,15 @@ class ElasticQuota:
         """Count a pod that runs already, without asking whether it may.
 
         Raises:
-            RequestError: there is a pod of this name, or it asks for less than nothing. Nothing has changed.
+            RequestError: there is a pod of this name, or it cannot be counted. Nothing has changed.
         """
+        require_pod(pod)
         self._take_in(pod)
         self.start(pod.name)
 
     def _take_in(self, pod: Pod) -> Held:
         if pod.name in self._ledger.pods:
             raise RequestError("pod", pod.name, "there is a pod of this name")
-        if any(amount < 0 for amount in pod.usage.amounts.values()):
-            raise RequestError("usage", pod.usage, "less than nothing is asked for")
         held = self._ledger.add(pod)
         self._ask(held, 1)
         return held
@@ -182,15 +191,15 @@ class ElasticQuota:
             self._use(held, -1)
             held.is_running = False
 
-    def forget(self, name: str) -> None:
-        """Leave a pod out, whether it waits or runs.
+    def forget(self, name: str) -> Pod:
+        """Leave a pod out, whether it waits or runs, and return it.
 
         Raises:
             RequestError: the pod is unknown.
         """
         held = self._held(name)
         self._count(held, -1)
-        self._ledger.remove(name)
+        return self._ledger.remove(name).pod
 
     def _held(self, name: str) -> Held:
         held = self._ledger.pods.get(name)
@@ -218,7 +227,11 @@ class ElasticQuota:
 
         The runtime is the one that follows from all requests as they are: a pod that is not expected yet has no part
         in it.
+
+        Raises:
+            RequestError: the pod is none that could be counted.
         """
+        require_pod(pod)
         found = tuple(self._violations(pod, {}))
         return Decision(found) if found else ALLOWED
 
@@ -228,27 +241,15 @@ class ElasticQuota:
 
     def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         """Return an answer as it is while a pod that is not counted is expected; afterwards everything is as before."""
-        held = Held(pod, self.group_of(pod))
+        group = self.group_of(pod)
+        # What nobody has named there changes no answer; counted, its name would stay behind.
+        named = {name: amount for name, amount in pod.usage.amounts.items() if name in self.tree.node(group).cells}
+        held = Held(pod._replace(usage=Resource(named)), group)
         self._ask(held, 1)
         try:
             return answer()
         finally:
             self._ask(held, -1)
-
-    def if_gone(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
-        """Return an answer as it is while some pods are not counted; afterwards everything is as before.
-
-        Raises:
-            RequestError: one of them is unknown.
-        """
-        gone = [self._held(name) for name in names]
-        for held in gone:
-            self._count(held, -1)
-        try:
-            return answer()
-        finally:
-            for held in gone:
-                self._count(held, 1)
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.
@@ -287,13 +288,52 @@ class ElasticQuota:
         return plan_revoke(group, self.tree.used(group), self.tree.limit(group), self._ledger.pods_in(group))
 
     def plan_preemption(self, pod: Pod) -> PreemptionPlan:
-        """Return which pods of its group give way to a pod. Changes nothing."""
+        """Return which pods of its group give way to a pod, and wait again. Changes nothing.
+
+        The plan is held against the runtime as it is, in which they keep their part.
+
+        Raises:
+            RequestError: the pod is none that could be counted.
+        """
+        freed: dict[str, int] = {}
+
+        def count(held: Held, sign: int) -> None:
+            for name, amount in held.pod.usage.amounts.items():
+                freed[name] = freed.get(name, 0) - sign * amount
+
+        return self._plan_preemption(pod, count, partial(self._violations, pod, freed))
+
+    def plan_eviction(self, pod: Pod) -> PreemptionPlan:
+        """Return which pods of its group give way to a pod, and ask for nothing any more. Changes nothing.
+
+        Raises:
+            RequestError: the pod is none that could be counted.
+        """
+        gone: dict[str, Held] = {}
+
+        def count(held: Held, sign: int) -> None:
+            self._count(held, sign)
+            if sign < 0:
+                gone[held.pod.name] = held
+            else:
+                del gone[held.pod.name]
+
+        try:
+            return self._plan_preemption(pod, count, partial(self._violations, pod, {}))
+        finally:
+            for held in gone.values():
+                self._count(held, 1)
+
+    def _plan_preemption(
+        self, pod: Pod, count: Callable[[Held, int], None], check: Callable[[], Iterable[Violation]]
+    ) -> PreemptionPlan:
+        require_pod(pod)
         group = self.group_of(pod)
         may = self._preempt_in_default or group != DEFAULT_GROUP
-        return plan_preemption(pod, group, self._ledger.pods_in(group) if may else (), partial(self._violations, pod))
+        return plan_preemption(pod, group, self._ledger.pods_in(group) if may else (), count, check)
 
     def carry_out(self, plan: RevokePlan | PreemptionPlan) -> None:
-        """Forget the victims of a plan.
+        """Forget the victims of a plan. Whoever waits again after that is expected anew.
 
         Raises:
             RequestError: one of them is unknown; nothing has changed.

@@ -92,24 +92,27 @@ class OveruseClock:
         delay: how long a group may be above its runtime before something is taken back.
 
     Raises:
-        RequestError: the delay is negative.
+        RequestError: the delay is no whole number, or negative.
 
     >>> clock = OveruseClock(delay=120)
     >>> clock.due({"dev"}, now=0), clock.due({"dev"}, now=120), clock.due({"dev"}, now=121)
     ((), (), ('dev',))
     """
 
-    __slots__ = ("_delay", "_since")
+    __slots__ = ("_delay", "_now", "_since")
 
     _delay: int
+    #: When the clock was told the time last.
+    _now: int | None
     #: When each group that is above its runtime was first seen so, or last due.
     _since: dict[str, int]
 
     def __init__(self, delay: int = 120) -> None:
-        if delay < 0:
-            raise RequestError("delay", delay, "less than nothing")
+        if type(delay) is not int or delay < 0:
+            raise RequestError("delay", delay, "expected a whole number, not less than nothing")
         self._delay = delay
         self._since = {}
+        self._now = None
 
     def due(self, over: Iterable[str], *, now: int) -> tuple[str, ...]:
         """Return the groups that have been over for longer than the delay, sorted; for them it starts anew.
@@ -117,7 +120,13 @@ class OveruseClock:
         Args:
             over: every group that is over now; all others are not.
             now: never less than in the call before.
+
+        Raises:
+            RequestError: *now* is no whole number, or less than before.
         """
+        if type(now) is not int or (self._now is not None and now < self._now):
+            raise RequestError("now", now, f"expected a whole number, not less than before: {self._now}")
+        self._now = now
         self._since = {group: self._since.get(group, now) for group in sorted(over)}
         due = tuple(group for group, since in self._since.items() if now - since > self._delay)
         self._since.update(dict.fromkeys(due, now))

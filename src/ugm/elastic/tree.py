@@ -13,9 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 
+from ugm.arguments import resource_of
 from ugm.elastic.cell import UNLIMITED_TERMS, Cell, Terms
 from ugm.elastic.errors import GroupError, Refusal
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, parent_of, parents_first
+from ugm.elastic.group import (
+    BUILT_IN,
+    DEFAULT_GROUP,
+    ROOT_GROUP,
+    SYSTEM_GROUP,
+    ElasticGroup,
+    parent_of,
+    parents_first,
+    require_group,
+)
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -87,7 +97,7 @@ class ElasticTree:
 
     Raises:
         GroupError: a group has no place in the tree.
-        RequestError: an amount of *total* is negative.
+        RequestError: an amount of *total* is negative, or something is of the wrong kind.
 
     >>> tree = ElasticTree(Resource(gpu=8), [
     ...     ElasticGroup("research", min=Resource(gpu=6), max=Resource(gpu=8)),
@@ -119,7 +129,10 @@ class ElasticTree:
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = TreeNode(name, None, self.root)
         self.set_total(total)
-        for group in parents_first(groups):
+        given = tuple(groups)
+        for group in given:
+            require_group(group)
+        for group in parents_first(given):
             self.put(group)
 
     @property
@@ -147,12 +160,9 @@ class ElasticTree:
         """Say what the cluster has now.
 
         Raises:
-            RequestError: an amount is negative.
+            RequestError: it is no `ugm.Resource`, or an amount is negative.
         """
-        for name, amount in total.amounts.items():
-            if amount < 0:
-                raise RequestError("total", total, f"the amount of {name} is negative")
-        self._total = total
+        self._total = resource_of("total", total)
         for name in {*total.amounts, *self.root.cells}:
             self._refresh_root(name)
 
@@ -185,7 +195,9 @@ class ElasticTree:
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
+            RequestError: this is no group, or one of its parts is of the wrong kind. Nothing has changed.
         """
+        require_group(group)
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
@@ -201,6 +213,8 @@ class ElasticTree:
         parent.take(node)
         for resource in node.cells.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._cell(node, resource).set_terms(node.terms(resource))
+            if group.name in BUILT_IN:
+                self._refresh_root(resource)
 
     def _parent_for(self, group: ElasticGroup) -> TreeNode:
         parent = self.nodes.get(parent_of(group))
@@ -279,10 +293,11 @@ class ElasticTree:
 
         Raises:
             GroupError: the group is unknown.
-            RequestError: the pods would ask for less than nothing, or more of it be firm than there is. Nothing has
-                changed.
+            RequestError: the pods would ask for less than nothing, or more of it be firm than there is, or an argument
+                is no `ugm.Resource`. Nothing has changed.
         """
         node = self.node(name)
+        _require_amounts(delta, firm)
         if firm.amounts or min(delta.amounts.values(), default=0) < 0:
             _check_counts("ask for", node, delta, firm)
         for resource, amount in delta.amounts.items():
@@ -292,6 +307,7 @@ class ElasticTree:
     def change_used(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
         """Count a change of what the running pods of a group use; otherwise like `change_request`."""
         node = self.node(name)
+        _require_amounts(delta, firm)
         _check_counts("use", node, delta, firm)
         for resource, amount in delta.amounts.items():
             self._cell(node, resource).use(amount, firm.amounts.get(resource, 0))
@@ -310,7 +326,11 @@ class ElasticTree:
             GroupError: the group is unknown.
         """
         node = self.node(name)
-        return Resource({resource: cell.runtime() for resource, cell in node.cells.items() if cell.is_shared})
+        runtimes = {resource: cell.runtime() for resource, cell in node.cells.items() if cell.is_shared}
+        if node is self.root:
+            # What some pod has asked for once, and the cluster never had, is not there to be shown.
+            runtimes = {name: most for name, most in runtimes.items() if most or name in self._total}
+        return Resource(runtimes)
 
     def limit(self, name: str) -> Resource:
         """Return what holds a group: its runtime, and its maximum of what the group above does not share."""
@@ -352,6 +372,13 @@ class ElasticTree:
 
     def _read(self, node: TreeNode, field: Callable[[Cell], int]) -> Resource:
         return Resource({resource: amount for resource, cell in node.cells.items() if (amount := field(cell))})
+
+
+def _require_amounts(delta: object, firm: object) -> None:
+    if type(delta) is not Resource:
+        raise RequestError("delta", delta, "expected a Resource")
+    if type(firm) is not Resource:
+        raise RequestError("firm", firm, "expected a Resource")
 
 
 def _check_counts(verb: str, node: TreeNode, delta: Resource, firm: Resource) -> None:

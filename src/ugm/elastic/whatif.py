@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ugm.arguments import resource_of
 from ugm.elastic.group import BUILT_IN, ElasticGroup
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
@@ -39,7 +40,7 @@ def what_if(
         total: what the cluster would have.
         put: groups that would be added or replaced, parents first.
         drop: groups that would be removed after that, children first.
-        requests: what the pods directly in a group would ask for, of the resources named.
+        requests: what the pods directly in a group would ask for, of the resources named; nothing else of them changes.
 
     Raises:
         GroupError: the changed groups would not be a tree.
@@ -61,15 +62,22 @@ def what_if(
     for name in drop:
         changed.drop(name)
     for name, request in requests.items():
-        cells = changed.node(name).cells
-        own = {resource: cells[resource].own_request if resource in cells else 0 for resource in request}
-        changed.change_request(name, request - Resource(own))
+        _ask_for(changed, name, resource_of("requests", request))
     before, after = _runtimes(tree), _runtimes(changed)
     return tuple(
         RuntimeChange(name, before.get(name), after.get(name))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     )
+
+
+def _ask_for(tree: ElasticTree, name: str, request: Resource) -> None:
+    """Let the pods of a group ask for just that, the firm ones for no more than all."""
+    cells = tree.node(name).cells
+    own = {resource: cells[resource].own(asks=True) if resource in cells else (0, 0) for resource in request}
+    delta = {resource: amount - own[resource][0] for resource, amount in request.items()}
+    firm = {resource: min(amount - own[resource][1], 0) for resource, amount in request.items()}
+    tree.change_request(name, Resource(delta), firm=Resource(firm))
 
 
 def _runtimes(tree: ElasticTree) -> dict[str, Resource]:

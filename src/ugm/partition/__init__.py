@@ -8,6 +8,7 @@ from ugm.partition.entry import Allocation, AllocationState, Ask
 from ugm.partition.events import (
     Allocated,
     Asked,
+    Closed,
     Configured,
     Denied,
     Ended,
@@ -27,6 +28,7 @@ from ugm.partition.events import (
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.partition import Partition
 from ugm.partition.plan import Leaving, Plan
+from ugm.partition.survey import Standing
 from ugm.partition.view import PartitionView
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Asked",
     "AuditReport",
     "Changes",
+    "Closed",
     "Configured",
     "Denied",
     "Detail",
@@ -65,6 +68,7 @@ __all__ = [
     "Released",
     "Resized",
     "Running",
+    "Standing",
     "Submitted",
     "Subscriber",
     "Withdrawn",

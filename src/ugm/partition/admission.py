@@ -240,7 +240,7 @@ class Admission:
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
     def _exchange(self, old_id: str, old: Entry, new_id: str, new: Entry) -> Decision:
-        """Put one entry in the place of another; only what grows is checked, and in other models the whole."""
+        """Put one entry in the place of another; only what grows is checked, by other models the whole of it."""
         holding = self._books.open(old.application)
         violations = holding.would_swap(old.usage, new.usage)
         if self._others:
@@ -258,14 +258,14 @@ class Admission:
             self._books.note_resized(old_id, new, old.usage)
             return
         self._books.strike(old_id, old)
-        self._books.note(new_id, new)
+        self._books.note(new_id, new, replaces=old_id)
 
     def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
         self._others.take_out(old)
         with ExitStack() as undo:
             undo.callback(self._others.charge, old)
-            violations = self._others.check(new.claim(new_id))
+            violations = self._others.check(new.claim(new_id)) if _takes_more(old, new.claim(new_id)) else ()
             if agreed and not violations:
                 self._charge_others(new_id, new)
                 undo.pop_all()
@@ -324,3 +324,10 @@ class Admission:
     def release_all(self, allocation_ids: Iterable[str]) -> tuple[str, ...]:
         """Give several allocations back and return those that there were."""
         return tuple(name for name in tuple(allocation_ids) if self.release(name))
+
+
+def _takes_more(old: Claim, new: Claim) -> bool:
+    """Return whether a claim in the place of another is for anything that has not been granted."""
+    if any(amount > 0 for amount in (new.usage - old.usage).values()):
+        return True
+    return (new.priority, new.preemptible) != (old.priority, old.preemptible)

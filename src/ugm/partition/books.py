@@ -57,6 +57,8 @@ class Books:
     entries: dict[str, Entry]
     #: Whether the partition is being removed, and takes nothing more.
     closed: bool
+    #: Takes note of every change; None if nobody follows them.
+    tell: Callable[[Event], None] | None
 
     def __init__(
         self,
@@ -67,8 +69,7 @@ class Books:
         tell: Callable[[Event], None] | None = None,
     ) -> None:
         self.compiled = compiled
-        #: Takes note of every change; None if nobody follows them.
-        self.tell: Final = tell
+        self.tell = tell
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
         self.in_force.swap(compiled.limits, compiled.specs.names)
         self.ledger: Final = Ledger(self.in_force)
@@ -195,14 +196,15 @@ class Books:
         if self.tell:
             application_id, user, asked, tags = submission
             placed, style, adopted = queue.queue_path, application.gang_style, application.is_adopted
-            self.tell(Submitted(application_id, user, placed, asked, dict(tags), style, adopted))
+            group = application.group
+            self.tell(Submitted(application_id, user, placed, asked, dict(tags), style, adopted, group))
 
-    def note(self, allocation_id: str, entry: Entry) -> None:
+    def note(self, allocation_id: str, entry: Entry, replaces: str = "") -> None:
         """Write an entry that has been charged into the ledger; it may have been pending."""
         entry.application.pending.pop(allocation_id, None)
         self._write(allocation_id, entry)
         if self.tell:
-            self.tell(Allocated(entry.shown(allocation_id)))
+            self.tell(Allocated(entry.shown(allocation_id), replaces))
 
     def note_resized(self, allocation_id: str, entry: Entry, before: Resource) -> None:
         """Write an entry that takes something else into the ledger."""

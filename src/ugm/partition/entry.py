@@ -14,7 +14,7 @@ from ugm.resources import Resource
 if TYPE_CHECKING:
     from ugm.partition.application import Application
 
-__all__ = ["PLAIN", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "traits_of"]
+__all__ = ["PLAIN", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "shared_traits", "traits_of"]
 
 #: Priorities are those of a signed 32-bit integer, as in Kubernetes: all below this, and its negative.
 _BOUND: Final = 2**31
@@ -52,12 +52,12 @@ class Traits(NamedTuple):
     preemptible: bool
 
 
-# A few combinations serve millions of allocations; the bound is for priorities that are all different.
-_traits: Final = lru_cache(maxsize=4096)(Traits)
+#: Traits by their parts: a few combinations serve millions of allocations. The bound is for priorities that all differ.
+shared_traits: Final = lru_cache(maxsize=4096)(Traits)
 
 
 #: What nearly every allocation is.
-PLAIN: Final = _traits(AllocationState.HELD, False, 0, True)  # noqa: FBT003 - the cache takes positions only
+PLAIN: Final = shared_traits(AllocationState.HELD, False, 0, True)  # noqa: FBT003 - the cache takes positions only
 
 
 def traits_of(state: AllocationState, ask: Ask) -> Traits:
@@ -73,7 +73,7 @@ def traits_of(state: AllocationState, ask: Ask) -> Traits:
         raise RequestError("priority", priority, "expected a number of 32 bits")
     if type(preemptible) is not bool:
         raise RequestError("preemptible", preemptible, "expected True or False")
-    return _traits(state, placeholder, priority, preemptible)
+    return shared_traits(state, placeholder, priority, preemptible)
 
 
 class Entry(NamedTuple):
@@ -85,7 +85,7 @@ class Entry(NamedTuple):
 
     def in_state(self, state: AllocationState) -> Entry:
         """Return the entry in another state."""
-        return self._replace(traits=_traits(state, *self.traits[1:]))
+        return self._replace(traits=shared_traits(state, *self.traits[1:]))
 
     def is_same(self, other: Entry) -> bool:
         """Return whether both are for the same, whatever their state: the call that made one may be a retry."""

@@ -21,6 +21,7 @@ from ugm.resources import Resource
 __all__ = [
     "Allocated",
     "Asked",
+    "Closed",
     "Configured",
     "Denied",
     "Ended",
@@ -51,6 +52,8 @@ class Submitted(NamedTuple):
     gang_style: GangStyle
     #: Whether it was listed where it had been placed before, by `Partition.adopt_application`.
     is_adopted: bool = False
+    #: The group that it was charged to before, None for none; empty where it is still to be chosen.
+    group: str | None = ""
 
 
 class QuotaGiven(NamedTuple):
@@ -99,6 +102,8 @@ class Allocated(NamedTuple):
     """An allocation was granted, or adopted."""
 
     allocation: Allocation
+    #: The placeholder that it took the place of, if any.
+    replaces: str = ""
 
 
 class Resized(NamedTuple):
@@ -137,6 +142,10 @@ class NodeChanged(NamedTuple):
     after: Resource | None
 
 
+class Closed(NamedTuple):
+    """The partition takes nothing more."""
+
+
 class Configured(NamedTuple):
     """Another configuration is in force."""
 
@@ -167,6 +176,7 @@ Event: TypeAlias = (
     | Denied
     | NodeChanged
     | Configured
+    | Closed
 )
 
 

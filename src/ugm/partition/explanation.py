@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
@@ -10,9 +10,9 @@ from ugm.decision import Decision, Violation
 from ugm.identity import ROOT, TrackingType
 from ugm.partition.books import Books
 from ugm.resources import format_amount
-from ugm.tracking.holding import Holding, every, is_below
+from ugm.tracking.holding import Holding, is_below, siblings_from
 
-__all__ = ["Explanation", "Holder", "explain"]
+__all__ = ["Explanation", "Holder", "charged", "explain"]
 
 
 class Holder(NamedTuple):
@@ -59,15 +59,23 @@ def _told(violation: Violation, holder: Holder) -> str:
     return f"{whose}: {format_amount(violation.resource, holder.amount)}"
 
 
-def explain(books: Books, decision: Decision, most: int) -> Explanation:
-    """Find who holds what a denied request is missing; takes time in the number of applications below its limits."""
-    return Explanation(decision, tuple(_holders(books, violation, most) for violation in decision.violations))
+def explain(decision: Decision, charged: Sequence[Sequence[Holding]], most: int) -> Explanation:
+    """Find who holds what a denied request is missing.
+
+    Args:
+        decision: the denial.
+        charged: what `charged` returned for each of its violations.
+        most: how many holders of each are told.
+    """
+    pairs = zip(decision.violations, charged, strict=True)
+    return Explanation(decision, tuple(_holders(violation, holdings, most) for violation, holdings in pairs))
 
 
-def _holders(books: Books, violation: Violation, most: int) -> tuple[Holder, ...]:
+def _holders(violation: Violation, holdings: Sequence[Holding], most: int) -> tuple[Holder, ...]:
     found = (
         Holder(holding.application_id, holding.owner.name, holding.queue_path, amount)
-        for holding in _charged(books, violation)
+        for first in holdings
+        for holding in siblings_from(first)
         if is_below(holding.queue_path, violation.queue_path or ROOT)
         for amount in [1 if violation.resource is None else holding.held().get(violation.resource, 0)]
         if amount
@@ -75,14 +83,19 @@ def _holders(books: Books, violation: Violation, most: int) -> tuple[Holder, ...
     return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
-def _charged(books: Books, violation: Violation) -> Iterator[Holding]:
-    """Yield what is charged to whatever sets a limit; nothing for the limits of other quota models."""
-    indexes: Iterable[dict[str, Holding]] = ()
+def charged(books: Books, decision: Decision) -> list[Sequence[Holding]]:
+    """Return what is charged to whatever sets each limit of a denial; nothing for the limits of other quota models.
+
+    As quick as copying a list: the caller holds the lock for this, and for nothing of `explain`.
+    """
+    return [_charged(books, violation) for violation in decision.violations]
+
+
+def _charged(books: Books, violation: Violation) -> Sequence[Holding]:
     if violation.kind == TrackingType.QUEUE:
-        indexes = [books.ledger.holdings]
-    elif violation.kind == TrackingType.USER and violation.name in books.ledger.users:
-        indexes = [books.ledger.users[violation.name].queue.holdings]
-    elif violation.kind == TrackingType.GROUP and violation.name in books.ledger.groups:
-        indexes = [books.ledger.groups[violation.name].queue.holdings]
-    for index in indexes:
-        yield from every(index)
+        return list(books.ledger.holdings.values())
+    if violation.kind == TrackingType.USER and violation.name in books.ledger.users:
+        return list(books.ledger.users[violation.name].queue.holdings.values())
+    if violation.kind == TrackingType.GROUP and violation.name in books.ledger.groups:
+        return list(books.ledger.groups[violation.name].queue.holdings.values())
+    return ()

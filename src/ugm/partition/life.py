@@ -16,7 +16,7 @@ from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
-from ugm.partition.events import Failing
+from ugm.partition.events import Closed, Failing
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, Submission
 from ugm.resources import Resource
@@ -171,6 +171,8 @@ class LifeCycle:
 
     def close(self) -> tuple[str, ...]:
         """Take nothing more, let all applications fail, and return the allocations that have to be released."""
+        if not self._books.closed and self._books.tell:
+            self._books.tell(Closed())
         self._books.closed = True
         return tuple(
             allocation_id

@@ -13,7 +13,8 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, final
+from contextlib import AbstractContextManager
+from typing import Final, Literal
 
 from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.decision import ALLOWED, Decision, Violation
@@ -46,7 +47,6 @@ _new_entry: Final = tuple.__new__
 _CLUSTER: Final = "cluster"
 
 
-@final
 class Partition(PartitionView):
     """The queues, users and groups of one partition, its applications and their allocations.
 
@@ -79,7 +79,12 @@ class Partition(PartitionView):
     (True, False)
     """
 
-    __slots__ = ("_entries", "_life")
+    __slots__ = ("_entries", "_giving", "_growing", "_life")
+
+    #: The lock, as it is taken by whatever may let the books grow: grants, submissions, nodes, configurations.
+    _growing: AbstractContextManager[object]
+    #: The lock, as it is taken by whatever gives back or ends.
+    _giving: AbstractContextManager[object]
 
     def __init__(
         self,
@@ -100,12 +105,23 @@ class Partition(PartitionView):
             lock=feed and TellingLock(feed),
             tell=feed and feed.add,
         )
-        super().__init__(books, OtherModels(models))
-        self._life: Final = LifeCycle(books, self._others, self._admission)
-        #: The ledger itself, close at hand.
-        self._entries: Final = books.entries
+        self._open(books, OtherModels(models), books.in_force.lock, books.in_force.lock)
         if cluster is not None:
             self.add_node(_CLUSTER, cluster)
+
+    def _open(
+        self,
+        books: Books,
+        others: OtherModels,
+        growing: AbstractContextManager[object],
+        giving: AbstractContextManager[object],
+    ) -> None:
+        """Begin with some books; both locks guard the same as theirs."""
+        super().__init__(books, others)
+        self._growing, self._giving = growing, giving
+        self._life = LifeCycle(books, others, self._admission)
+        #: The ledger itself, close at hand.
+        self._entries = books.entries
 
     # Applications
 
@@ -144,7 +160,7 @@ class Partition(PartitionView):
         """
         submission = submission_of(application_id, user, queue, tags)
         style, most = style_of(gang_style), amounts_of("quota", quota)
-        with self._lock:
+        with self._growing:
             return self._life.submit(submission, style, most)
 
     def adopt_application(
@@ -178,7 +194,7 @@ class Partition(PartitionView):
         """
         submission = submission_of(application_id, user, placed_path(queue_path), tags)
         style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
-        with self._lock:
+        with self._growing:
             self._life.adopt(submission, style, most, chosen)
 
     def complete(self, application_id: str) -> ApplicationInfo:
@@ -187,7 +203,7 @@ class Partition(PartitionView):
         Raises:
             RequestError: there is no such application, or it still holds something or has something pending.
         """
-        with self._lock:
+        with self._giving:
             return self._life.complete(self._admission.application(application_id))
 
     def fail(self, application_id: str) -> tuple[str, ...]:
@@ -199,7 +215,7 @@ class Partition(PartitionView):
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
+        with self._giving:
             return self._life.fail(self._admission.application(application_id))
 
     def remove(self, application_id: str) -> tuple[str, ...]:
@@ -208,7 +224,7 @@ class Partition(PartitionView):
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
+        with self._giving:
             return self._life.remove(self._admission.application(application_id))
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
@@ -223,7 +239,7 @@ class Partition(PartitionView):
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
+        with self._giving:
             return self._life.time_out_gang(self._admission.application(application_id))
 
     def close(self) -> tuple[str, ...]:
@@ -232,7 +248,7 @@ class Partition(PartitionView):
         Returns:
             The allocations that have to be stopped and then released.
         """
-        with self._lock:
+        with self._giving:
             return self._life.close()
 
     # Allocations
@@ -255,7 +271,7 @@ class Partition(PartitionView):
             RequestError: as for `allocate`.
         """
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        with self._lock:
+        with self._growing:
             self._life.ask(ask)
 
     def allocate(
@@ -294,7 +310,7 @@ class Partition(PartitionView):
                 an allocation of other content.
         """
         force = self._in_force
-        with force.lock:
+        with self._growing:
             try:
                 application = self._applications.get(application_id)
                 is_new = allocation_id not in self._entries
@@ -339,29 +355,29 @@ class Partition(PartitionView):
         """
         # Whatever makes the asks is foreign code, and done with before the lock is taken.
         batch = _asks(asks)
-        with self._lock:
+        with self._growing:
             return allocate_all(self._books, self._others, self._admission, batch)
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder of the same application, in one step.
 
-        Only what grows is checked: an allocation that is no larger in any resource is always granted by users, groups
-        and queues.
+        Only what grows is checked: an allocation that is no larger in any resource is always granted. Other quota
+        models are asked again if it has another priority than the placeholder, or is preemptible and the other is not.
 
         Raises:
             RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
                 answered as before; what replaced what is not remembered, any allocation of that id and size answers.
         """
-        with self._lock:
+        with self._growing:
             return self._admission.replace(placeholder_id, allocation_id, usage)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
-        """Let an allocation take something else from now on, if what grows fits.
+        """Let an allocation take something else from now on, if what grows fits. What only shrinks is never denied.
 
         Raises:
             RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
         """
-        with self._lock:
+        with self._growing:
             return self._admission.resize(allocation_id, usage)
 
     def preempt(self, allocation_id: str) -> bool:
@@ -370,7 +386,7 @@ class Partition(PartitionView):
         It is counted until `release` confirms that it has gone.
         """
         name_of("allocation_id", allocation_id)
-        with self._lock:
+        with self._giving:
             return self._life.preempt(allocation_id)
 
     def release(self, allocation_id: str) -> bool:
@@ -383,7 +399,7 @@ class Partition(PartitionView):
             RequestError: the id is none.
         """
         force, entries = self._in_force, self._entries
-        with force.lock:
+        with self._giving:
             entry = entries.get(allocation_id) if type(allocation_id) is str else None
             if entry is not None and entry[2] is PLAIN:
                 application, usage, _ = entry
@@ -416,7 +432,7 @@ class Partition(PartitionView):
             RequestError: as for `allocate`, except that an application which is failing may be given what it has.
         """
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        with self._lock:
+        with self._growing:
             return self._admission.adopt(ask)
 
     # Queues and the cluster
@@ -430,7 +446,7 @@ class Partition(PartitionView):
         most = amounts_of("quota", quota)
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
-        with self._lock:
+        with self._growing:
             queue = self._queue(queue_path)
             if queue.managed:
                 raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
@@ -447,7 +463,7 @@ class Partition(PartitionView):
         """
         name_of("node", name)
         amounts_of("offers", resource_of("offers", offers))
-        with self._lock:
+        with self._growing:
             before = self._books.cluster.nodes.get(name)
             self._books.cluster.add(name, offers)
             self._books.follow_node(name, before)
@@ -460,7 +476,7 @@ class Partition(PartitionView):
         """
         name_of("node", name)
         amounts_of("offers", resource_of("offers", offers))
-        with self._lock:
+        with self._growing:
             before = self._books.cluster.nodes.get(name)
             self._books.cluster.update(name, offers)
             self._books.follow_node(name, before)
@@ -468,7 +484,7 @@ class Partition(PartitionView):
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
         name_of("node", name)
-        with self._lock:
+        with self._giving:
             before = self._books.cluster.nodes.get(name)
             removed = self._books.cluster.remove(name)
             self._books.follow_node(name, before)
@@ -501,7 +517,7 @@ class Partition(PartitionView):
         """
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
-        with self._lock:
+        with self._growing:
             if plan.compiled is self._books.compiled:
                 return
             if plan.base is not self._books.compiled:
@@ -518,7 +534,7 @@ class Partition(PartitionView):
             RequestError: the configuration cannot be used; the old one is still in force.
         """
         compiled = Compiled.of(config)
-        with self._lock:
+        with self._growing:
             self._books.swap(compiled)
 
     # The truth
@@ -549,7 +565,7 @@ class Partition(PartitionView):
         """
         if not isinstance(report, AuditReport):
             raise RequestError("report", report, "expected an AuditReport")
-        with self._lock:
+        with self._growing:
             return reconcile(self._books, self._admission, report)
 
 

@@ -12,13 +12,13 @@ from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.hierarchy import fits
 from ugm.identity import UserGroup, canonical_path
-from ugm.partition.admission import Admission
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.entry import Allocation, Ask
-from ugm.partition.explanation import Explanation, explain
+from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
+from ugm.partition.survey import Survey, effective, room
 from ugm.queues import Queue, QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -28,17 +28,14 @@ from ugm.tracking.snapshot import TrackerCopy
 __all__ = ["PartitionView"]
 
 
-class PartitionView:
+class PartitionView(Survey):
     """The read-only face of a `ugm.Partition`."""
 
-    __slots__ = ("_admission", "_applications", "_books", "_in_force", "_lock", "_others")
+    __slots__ = ("_applications", "_in_force")
 
     def __init__(self, books: Books, others: OtherModels) -> None:
-        self._books: Final = books
-        self._others: Final = others
-        self._admission: Final = Admission(books, others)
+        super().__init__(books, others)
         self._in_force: Final = books.in_force
-        self._lock: Final = books.in_force.lock
         self._applications: Final = books.applications
 
     # What would be
@@ -65,7 +62,8 @@ class PartitionView:
     ) -> Explanation:
         """Return what `check` does, and for every limit in the way the *most* largest holders of what is missing.
 
-        Takes time in the number of applications that are charged to those limits, under the lock.
+        Takes time in the number of applications that are charged to those limits, of which only a copy is made under
+        the lock: what the holders are said to hold may be of a moment later than the decision.
 
         Raises:
             RequestError: as for `check`, or *most* is no count.
@@ -73,7 +71,9 @@ class PartitionView:
         count_of("most", most)
         with self._lock:
             ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
-            return explain(self._books, self._admission.check(ask), most)
+            decision = self._admission.check(ask)
+            holdings = charged(self._books, decision)
+        return explain(decision, holdings, most)
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return how much more an application may use: the least that any limit leaves, for each limited resource.
@@ -89,12 +89,7 @@ class PartitionView:
         """
         with self._lock:
             holding = self._books.open(self._admission.application(application_id))
-            room: dict[str, int] = {}
-            for node in holding.held_to(holding.chain()):
-                for name in node.limit.resources:
-                    free = node.free(name)
-                    room[name] = min(free, room.get(name, free))
-            return Resource(room) if room else None
+            return room(holding.held_to(holding.chain()))
 
     def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
         """Return every limit of users, groups and queues that holds for an application, and where it is set.
@@ -236,9 +231,5 @@ class PartitionView:
 
 
 def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:
-    """Return the limits that a holding must fit, without counters that are there for a guarantee alone."""
-    return tuple(
-        EffectiveLimit.of(node)
-        for node in holding.held_to(holding.chain())
-        if node.limit.resources or node.limit.applications or node.limit.closed
-    )
+    """Return the limits that a holding must fit."""
+    return effective(holding.held_to(holding.chain()))

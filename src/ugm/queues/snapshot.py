@@ -61,9 +61,16 @@ class QueueState(NamedTuple):
         return {**self._asdict(), **told, "share": share, "applications": list(self.applications), "children": children}
 
 
-def queue_state(queue: Queue, cluster: Resource | None) -> QueueState:
-    """Return a queue as it is now, with all queues below it; takes time in the number of applications there."""
-    children = tuple(queue_state(queue.children[name], cluster) for name in sorted(queue.children))
+def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) -> QueueState:
+    """Return a queue as it is now; takes time in the number of applications there.
+
+    Args:
+        queue: the queue.
+        cluster: what the root may use; None for no limit.
+        alone: whether the queues below it, and what is used there, are left out.
+    """
+    below = () if alone else sorted(queue.children)
+    children = tuple(queue_state(queue.children[name], cluster) for name in below)
     running = [held for held in (tenant.held() for tenant in queue.applications.values()) if held is not None]
     total: dict[str, int] = {}
     for held in (*running, *(child.usage for child in children)):

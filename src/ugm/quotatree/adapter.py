@@ -6,19 +6,23 @@ the embedding program says in which group of which tree it is. The manager is in
 A claim that fits without anybody having to leave the tree passes the check, also where others have to slide up for it.
 One that does not may be let in by evictions, of allocations of lower priority alone: among those that ask again and
 again priorities cannot form a circle, so nobody is evicted for ever.
+
+A partition undoes what it has done in reverse when something objects. So a charge right after the refund of an equal
+claim, or a refund right after its charge, restores the tree as it was before, order included.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
-from ugm.errors import RequestError
 from ugm.model import Claim
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse
+from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.managed import Attempt
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import Rejection
 
@@ -26,6 +30,22 @@ __all__ = ["ForestModel", "TreeModel"]
 
 #: In which group of which tree an allocation is, by the name of the tree; nothing if the model has no say in it.
 Groups: TypeAlias = Mapping[str, str]
+
+
+#: So many changes are remembered, to be undone; gangs are smaller.
+_MOST_CHANGES: Final = 1_000
+
+#: What stands for an allocation that is only asked about and has no id.
+_NAMELESS: Final = "?"
+
+
+class _Change(NamedTuple):
+    """A charge or a refund."""
+
+    claim: Claim
+    info: ConsumerInfo
+    attempt: Attempt
+    is_charge: bool
 
 
 class _Model(ABC):
@@ -41,11 +61,16 @@ class _Model(ABC):
         self._manager: Final = manager
         self._name: Final = name
         self._groups_of: Final = groups_of
-        #: The priority of everybody who is charged, by the id of the allocation.
-        self._priorities: Final[dict[str, int]] = {}
+        #: Everybody who is charged, with the priority of the claim, by the id of the allocation.
+        self._charged: Final[dict[str, tuple[ConsumerInfo, int]]] = {}
+        #: The last changes, each undone exactly by its inverse as long as nothing else has changed the tree.
+        self._changes: Final[deque[_Change]] = deque(maxlen=_MOST_CHANGES)
 
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every quota in the way of a claim; none if it fits without anybody having to leave."""
+        if self._changes and claim == self._changes[-1].claim:
+            # Somebody asks anew for what was refunded: that is no undoing.
+            self._changes.clear()
         info = self._info(claim)
         rejection = self._plan(info, preempting=False).rejection if info else None
         return () if rejection is None else rejection.violations or _no_group(rejection, claim)
@@ -65,7 +90,7 @@ class _Model(ABC):
         return ()
 
     def _is_below(self, priority: int, allocation_id: str) -> bool:
-        return allocation_id in self._priorities and self._priorities[allocation_id] < priority
+        return allocation_id in self._charged and self._charged[allocation_id][1] < priority
 
     def charge(self, claim: Claim) -> None:
         """Count a claim, whether or not it fits.
@@ -73,48 +98,64 @@ class _Model(ABC):
         Raises:
             RequestError: it is counted already, or its group is not in the tree.
         """
-        info = self._info(claim)
-        if info is None:
+        if self._is_undone(claim, is_charge=False):
             return
-        self._manager.add_consumer(info)
-        fits = self._plan(info, preempting=False)
-        answer = self._allocate(info.consumer_id) if fits else self._adopt(info.consumer_id)
-        if answer.rejection is not None:
-            self._manager.remove_consumer(info.consumer_id)
-            raise RequestError("claim", claim.allocation_id, str(answer.rejection))
-        self._priorities[info.consumer_id] = claim.priority
+        info = self._info(claim)
+        if info is not None:
+            self._note(_Change(claim, info, self._charge(info, self._last), is_charge=True))
+            self._charged[claim.allocation_id] = info, claim.priority
 
     def refund(self, claim: Claim) -> None:
         """Give back what `charge` has counted; others come down to where that makes room."""
-        if self._priorities.pop(claim.allocation_id, None) is not None:
-            self._deallocate(claim.allocation_id)
-            self._manager.remove_consumer(claim.allocation_id)
+        if claim.allocation_id in self._charged and not self._is_undone(claim, is_charge=True):
+            info, _ = self._charged.pop(claim.allocation_id)
+            self._note(_Change(claim, info, self._refund(info.consumer_id, self._last), is_charge=False))
+
+    @property
+    def _last(self) -> Attempt | None:
+        return self._changes[-1].attempt if self._changes else None
+
+    def _note(self, change: _Change) -> None:
+        if not change.attempt.follows:
+            # Somebody else has changed the tree: what was before can no longer be undone.
+            self._changes.clear()
+        self._changes.append(change)
+
+    def _is_undone(self, claim: Claim, *, is_charge: bool) -> bool:
+        """Undo the last change if it was a charge, or a refund, of an equal claim; and say whether it was undone."""
+        change = self._changes[-1] if self._changes else None
+        if change is None or change.is_charge is not is_charge or change.claim != claim:
+            return False
+        self._changes.pop()
+        if not self._manager.take_back(change.attempt, self._last):
+            self._changes.clear()
+            return False
+        if is_charge:
+            del self._charged[claim.allocation_id]
+        else:
+            self._charged[claim.allocation_id] = change.info, claim.priority
+        return True
 
     def _info(self, claim: Claim) -> ConsumerInfo | None:
+        consumer_id = claim.allocation_id
+        if not consumer_id:
+            consumer_id = _NAMELESS
+            while consumer_id in self._charged:
+                consumer_id += _NAMELESS
         entries = [
             TreeRequest(tree_name, group, claim.usage, claim.priority, unpreemptable=not claim.preemptible)
             for tree_name, group in self._groups_of(claim).items()
         ]
-        return ConsumerInfo(claim.allocation_id or self._free_id(), entries) if entries else None
-
-    def _free_id(self) -> str:
-        """Return an id for a claim that has none, because somebody only asks."""
-        name = "?"
-        while name in self._priorities:
-            name += "?"
-        return name
+        return ConsumerInfo(consumer_id, entries) if entries else None
 
     @abstractmethod
     def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan: ...
 
     @abstractmethod
-    def _allocate(self, consumer_id: str) -> AllocationResponse: ...
+    def _charge(self, info: ConsumerInfo, before: Attempt | None) -> Attempt: ...
 
     @abstractmethod
-    def _adopt(self, consumer_id: str) -> AllocationResponse: ...
-
-    @abstractmethod
-    def _deallocate(self, consumer_id: str) -> bool: ...
+    def _refund(self, consumer_id: str, before: Attempt | None) -> Attempt: ...
 
 
 def _no_group(rejection: Rejection, claim: Claim) -> tuple[Violation, ...]:
@@ -137,14 +178,11 @@ class TreeModel(_Model):
     def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
         return self._manager.plan_allocate(self._name, info, without=without, preempting=preempting)
 
-    def _allocate(self, consumer_id: str) -> AllocationResponse:
-        return self._manager.allocate(self._name, consumer_id)
+    def _charge(self, info: ConsumerInfo, before: Attempt | None) -> Attempt:
+        return self._manager.charge(self._name, info, before)
 
-    def _adopt(self, consumer_id: str) -> AllocationResponse:
-        return self._manager.adopt(self._name, consumer_id)
-
-    def _deallocate(self, consumer_id: str) -> bool:
-        return self._manager.deallocate(self._name, consumer_id)
+    def _refund(self, consumer_id: str, before: Attempt | None) -> Attempt:
+        return self._manager.refund(self._name, consumer_id, before)
 
 
 @final
@@ -154,11 +192,8 @@ class ForestModel(_Model):
     def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
         return self._manager.plan_allocate_forest(self._name, info, without=without, preempting=preempting)
 
-    def _allocate(self, consumer_id: str) -> AllocationResponse:
-        return self._manager.allocate_forest(self._name, consumer_id)
+    def _charge(self, info: ConsumerInfo, before: Attempt | None) -> Attempt:
+        return self._manager.charge_forest(self._name, info, before)
 
-    def _adopt(self, consumer_id: str) -> AllocationResponse:
-        return self._manager.adopt_forest(self._name, consumer_id)
-
-    def _deallocate(self, consumer_id: str) -> bool:
-        return self._manager.deallocate_forest(self._name, consumer_id)
+    def _refund(self, consumer_id: str, before: Attempt | None) -> Attempt:
+        return self._manager.refund_forest(self._name, consumer_id, before)

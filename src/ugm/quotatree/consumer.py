@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+from weakref import WeakSet
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
@@ -67,14 +68,15 @@ class ConsumerInfo:
     'team-a'
     """
 
-    __slots__ = ("consumer_id", "on", "preempted_by", "trees")
+    __slots__ = ("__weakref__", "consumer_id", "on", "preempted_by", "trees")
 
     consumer_id: str
     trees: tuple[TreeRequest, ...]
     #: The entry for each tree, the first if there are several.
     on: Mapping[str, TreeRequest]
-    #: Who has preempted it since it was made; None stands for nobody, which most are preempted by.
-    preempted_by: set[ConsumerInfo] | None
+    #: Who has preempted it since it was made; None stands for nobody, which most are preempted by. Whoever is known and
+    #: held no more can be no victim, and need not be remembered.
+    preempted_by: WeakSet[ConsumerInfo] | None
 
     def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
         if not is_text(consumer_id):
@@ -93,7 +95,11 @@ class ConsumerInfo:
             "spec": {"id": self.consumer_id, "trees": trees},
         }
 
-    def barred_from(self) -> frozenset[str]:
+    def __reduce__(self) -> tuple[type[ConsumerInfo], tuple[str, tuple[TreeRequest, ...]]]:
+        # A copy is another consumer: nobody has preempted it.
+        return ConsumerInfo, (self.consumer_id, self.trees)
+
+    def barred_from(self) -> frozenset[ConsumerInfo]:
         """Return whom the consumer may not preempt: who has preempted it, who has preempted those, and so on.
 
         So "has preempted" never closes a circle. Among finitely many consumers that do not leave by themselves there
@@ -107,7 +113,7 @@ class ConsumerInfo:
                 if preemptor not in found:
                     found.add(preemptor)
                     waiting.append(preemptor)
-        return frozenset(info.consumer_id for info in found)
+        return frozenset(found)
 
     def __repr__(self) -> str:
         return f"ConsumerInfo({self.consumer_id!r}, {self.trees!r})"
@@ -116,10 +122,14 @@ class ConsumerInfo:
 def _checked(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
+    if type(entry.tree_name) is not str or type(entry.group) is not str:
+        raise RequestError("trees", entry, "tree and group are texts")
     if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
         raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:
         raise RequestError("trees", entry, "priority and type are an int")
+    if type(entry.unpreemptable) is not bool:
+        raise RequestError("trees", entry, "unpreemptable is a bool")
     return entry
 
 

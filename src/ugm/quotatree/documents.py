@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.errors import ConfigError, Problem
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
-from ugm.quotatree.json_text import Item, Mapped, read_json
+from ugm.quotatree.json_text import MAX_DEPTH, Item, Mapped, read_json, shortened
 from ugm.resources import Resource
 
 __all__ = [
@@ -155,13 +155,19 @@ def read(text: str, file: str) -> Item:
     return read_yaml(text, file)
 
 
-def _items(value: object) -> Item:
-    """Return a parsed value as an item without a place."""
+def _items(value: object, depth: int = 0) -> Item:
+    """Return a parsed value as an item without a place.
+
+    Raises:
+        ConfigError: it is nested too deep.
+    """
+    if depth > MAX_DEPTH:
+        raise ConfigError((Problem(_STRUCT, 0, 0, "", "nested-too-deep", f"nested more than {MAX_DEPTH} deep"),))
     if isinstance(value, Mapping):
-        return Item(tuple(Mapped(Item(key), _items(item)) for key, item in value.items()))
+        return Item(tuple(Mapped(_items(key, depth + 1), _items(item, depth + 1)) for key, item in value.items()))
     if isinstance(value, (list, tuple)):
-        return Item([_items(item) for item in value])
-    return Item(value)
+        return Item([_items(item, depth + 1) for item in value])
+    return Item(shortened(value) if type(value) is int else value)
 
 
 class _Schema:

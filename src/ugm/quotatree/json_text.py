@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 from ugm.errors import ConfigError, Problem
 
-__all__ = ["Item", "Mapped", "read_json"]
+__all__ = ["MAX_DEPTH", "Item", "Mapped", "read_json", "shortened"]
 
 #: How deep a document may be nested; more is nobody's intention.
-_MAX_DEPTH: Final = 64
+MAX_DEPTH: Final = 64
 #: Longer whole numbers are never read: `int` takes time in the square of their length.
 _MAX_DIGITS: Final = 20
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
@@ -56,6 +56,11 @@ def read_json(text: str, file: str) -> Item:
     return _Reader(text, file).document()
 
 
+def shortened(whole: int) -> int:
+    """Return a whole number, or one that is too large as well and can be shown in reasonable time."""
+    return whole if abs(whole) <= 10**_MAX_DIGITS else 10**_MAX_DIGITS
+
+
 def _whole(digits: str) -> int:
     return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
 
@@ -91,8 +96,8 @@ class _Reader:
     def value(self, depth: int) -> Item:
         first = self.next()
         line, column = self.place(self.at)
-        if depth > _MAX_DEPTH:
-            self.refuse(self.at, f"nested more than {_MAX_DEPTH} deep")
+        if depth > MAX_DEPTH:
+            self.refuse(self.at, f"nested more than {MAX_DEPTH} deep")
         if first == "{":
             return Item(tuple(self.entries(depth)), line, column)
         if first == "[":

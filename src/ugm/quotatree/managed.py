@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias, final
 
+from ugm.identity import is_text
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
@@ -54,18 +55,31 @@ class Attempt(NamedTuple):
     #: Of a forest: on which trees everybody was held as one, who has lost or gained it.
     holders: Mapping[str, tuple[str, ...] | None]
     forest: Forest | None = None
+    #: Of a quota model: whether the change that it made before was the last until then.
+    follows: bool = False
 
     @property
     def is_last(self) -> bool:
         """Whether nothing has changed since in any of the trees."""
         return all(managed.attempt is self for managed, _ in self.trials)
 
-    def take_back(self) -> None:
-        """Undo the try, order included."""
+    def note(self) -> None:
+        """Let it be the last that has changed its trees."""
+        for managed, _ in self.trials:
+            managed.attempt = self
+
+    def noted_after(self, before: Attempt | None) -> Attempt:
+        """Return it as a change that a quota model has made after another, and let it be the last."""
+        attempt = self._replace(consumer_id="", follows=before is not None and before.is_last)
+        attempt.note()
+        return attempt
+
+    def take_back(self, before: Attempt | None = None) -> None:
+        """Undo the try, order included; the one *before*, if any, is the last then."""
         for managed, trial in self.trials:
             managed.tree.take_back(trial)
             if managed.attempt is self:
-                managed.attempt = None
+                managed.attempt = before
         if self.forest is not None:
             self.forest.restore_holders(self.holders)
 
@@ -110,6 +124,12 @@ class Forest:
         if names is None:
             return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
         return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
+
+    def holds(self, consumer_id: str) -> bool:
+        """Return whether a consumer is noted on the forest, or held on any of its trees."""
+        return is_text(consumer_id) and (
+            consumer_id in self.holders or any(consumer_id in m.tree.consumers for m in self.trees.values())
+        )
 
     def allocate(
         self, info: ConsumerInfo, *, without: Iterable[str] = (), policy: VictimPolicy | None = None
@@ -180,6 +200,13 @@ class Forest:
         for managed in self.trees.values():
             managed.tree.deallocate(consumer_id)
         return was_allocated
+
+    def give_back(self, consumer_id: str) -> Attempt:
+        """Do as `deallocate`, and return how to take that back."""
+        holders = {consumer_id: self.holders.get(consumer_id)}
+        with noted(self.trees.values()) as trials:
+            self.deallocate(consumer_id)
+        return Attempt("", trials, holders, self)
 
     def restore_holders(self, holders: Mapping[str, tuple[str, ...] | None]) -> None:
         """Note again what was noted before a try."""

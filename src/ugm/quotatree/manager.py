@@ -15,17 +15,19 @@ from typing import final
 from ugm.errors import RequestError
 from ugm.identity import is_text
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
+from ugm.quotatree.charging import ChargingManager, require_held
 from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.managed import Forest
+from ugm.quotatree.managed import Attempt, Forest
 from ugm.quotatree.planning import forest_plan
-from ugm.quotatree.tree_manager import Mode, TreeManager, respond
+from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.tree_manager import Mode, found, respond
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 
 __all__ = ["QuotaManager"]
 
 
 @final
-class QuotaManager(TreeManager):
+class QuotaManager(ChargingManager):
     """Quota trees, forests of them, and the consumers that ask them for resources.
 
     Args:
@@ -77,7 +79,7 @@ class QuotaManager(TreeManager):
             del self._forests[forest_name]
 
     def _forest(self, forest_name: str) -> Forest:
-        forest = self._forests.get(forest_name)
+        forest = found(self._forests, forest_name)
         if forest is None:
             raise RequestError("forest_name", forest_name, "there is no such forest")
         return forest
@@ -102,8 +104,8 @@ class QuotaManager(TreeManager):
             RequestError: the tree does not belong to the forest.
         """
         with self._lock:
-            forest = self._forests.get(forest_name)
-            if forest is None or tree_name not in forest.trees:
+            forest = found(self._forests, forest_name)
+            if forest is None or found(forest.trees, tree_name) is None:
                 raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
             forest.trees.pop(tree_name).forest = None
 
@@ -178,8 +180,8 @@ class QuotaManager(TreeManager):
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""
         with self._lock:
-            forest = self._forests.get(forest_name)
-            if forest is None:
+            forest = found(self._forests, forest_name)
+            if forest is None or not forest.holds(consumer_id):
                 return False
             self._end_tries(forest)
             return forest.deallocate(consumer_id)
@@ -187,8 +189,8 @@ class QuotaManager(TreeManager):
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
         with self._lock:
-            forest = self._forests.get(forest_name)
-            return forest is not None and forest.is_allocated(consumer_id)
+            forest = found(self._forests, forest_name)
+            return forest is not None and is_text(consumer_id) and forest.is_allocated(consumer_id)
 
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can take it back.
@@ -203,8 +205,7 @@ class QuotaManager(TreeManager):
             self._end_tries(forest)
             if self._mode is Mode.NORMAL:
                 answer, attempt = forest.allocate(info)
-                for managed, _ in attempt.trials:
-                    managed.attempt = attempt
+                attempt.note()
             else:
                 answer, _ = forest.force(info)
             return respond(consumer_id, answer)
@@ -229,6 +230,24 @@ class QuotaManager(TreeManager):
                     "consumer_id", consumer_id, f"it was not the last to be tried on forest {forest_name!r}"
                 )
             attempt.take_back()
+
+    def charge_forest(self, forest_name: str, info: ConsumerInfo, before: Attempt | None) -> Attempt:
+        """Do as `charge`, on all trees of a forest that the consumer names."""
+        with self._lock:
+            forest, _ = self._forest_request(forest_name, info)
+            if self._mode is Mode.NORMAL:
+                answer, attempt = forest.allocate(info, policy=nobody)
+            if self._mode is not Mode.NORMAL or isinstance(answer, Rejection):
+                answer, attempt = forest.force(info)
+            require_held(info, answer)
+            return attempt.noted_after(before)
+
+    def refund_forest(self, forest_name: str, consumer_id: str, before: Attempt | None) -> Attempt:
+        """Do as `refund`, on all trees of a forest."""
+        with self._lock:
+            forest = self._forests.get(forest_name)
+            attempt = Attempt("", (), {}) if forest is None else forest.give_back(consumer_id)
+            return attempt.noted_after(before)
 
     def update_forest(self, forest_name: str) -> UpdateResponse:
         """Put the edits of the caches of a forest's trees in force.

@@ -29,17 +29,24 @@ def draw(view: TreeView) -> str:
     """
     if not view.nodes:
         return f"{printable(view.name)}\n(empty)"
-    return "\n".join([printable(view.name), *_lines(view, view.nodes[0], "", "")])
+    return "\n".join([printable(view.name), *_lines(view)])
 
 
-def _lines(view: TreeView, node: NodeView, first: str, rest: str) -> Iterator[str]:
-    yield first + printable(f"{node.name}{' (hard)' if node.hard and node.parent else ''}: {_amounts(node)}")
-    children = [child for child in view.nodes if child.parent == node.name]
-    bar = "│  " if children else "   "
-    yield from (f"{rest}{bar}· {printable(_consumer(consumer))}" for consumer in node.consumers)
-    for child in children:
-        is_last = child is children[-1]
-        yield from _lines(view, child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+def _lines(view: TreeView) -> Iterator[str]:
+    below: dict[str, list[NodeView]] = {}
+    for node in view.nodes[1:]:
+        below.setdefault(node.parent, []).append(node)
+    # Not a function that calls itself: a tree may be deeper than calls may be nested.
+    waiting = [(view.nodes[0], "", "")]
+    while waiting:
+        node, first, rest = waiting.pop()
+        yield first + printable(f"{node.name}{' (hard)' if node.hard and node.parent else ''}: {_amounts(node)}")
+        children = below.get(node.name, [])
+        bar = "│  " if children else "   "
+        yield from (f"{rest}{bar}· {printable(_consumer(consumer))}" for consumer in node.consumers)
+        for child in reversed(children):
+            is_last = child is children[-1]
+            waiting.append((child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")))
 
 
 def _amounts(node: NodeView) -> str:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 
 from ugm.decision import Violation
 from ugm.quotatree.consumer import Amounts, Consumer
-from ugm.quotatree.node import TreeNode
 from ugm.resources import format_amount
 
-__all__ = ["Reason", "Rejection"]
+__all__ = ["Reason", "Rejection", "Room"]
 
 
 class Reason(StrEnum):
@@ -26,6 +25,17 @@ class Reason(StrEnum):
     NO_GROUP = "no group"
 
 
+class Room(NamedTuple):
+    """What was left at a node when a request was rejected."""
+
+    node: str
+    #: Whether nothing is borrowed above it, the root apart.
+    is_hard: bool
+    #: By the position of the resource, as `left`.
+    quota: tuple[int, ...]
+    left: tuple[int, ...]
+
+
 class Rejection(NamedTuple):
     """A request that a tree rejected."""
 
@@ -33,8 +43,8 @@ class Rejection(NamedTuple):
     consumer_id: str
     group: str
     reason: Reason
-    #: Every node from the group up to the last that was visited, and what was left there.
-    rooms: tuple[tuple[TreeNode, tuple[int, ...]], ...] = ()
+    #: Every node from the group up to the last that was visited.
+    rooms: tuple[Room, ...] = ()
     resources: tuple[str, ...] = ()
     amounts: Amounts = ()
     priority: int = 0
@@ -46,18 +56,16 @@ class Rejection(NamedTuple):
     def violations(self) -> tuple[Violation, ...]:
         """Every quota in the way, from the group upward."""
         return tuple(
-            Violation(
-                "quota node", node.name, "", "", self.resources[i], node.quota[i], node.quota[i] - room[i], amount
-            )
-            for node, room in self.rooms
+            Violation("quota node", node, "", "", self.resources[i], quota[i], quota[i] - left[i], amount)
+            for node, _, quota, left in self.rooms
             for i, amount in self.amounts
-            if room[i] < amount
+            if left[i] < amount
         )
 
     @property
     def blocked_by(self) -> str:
         """The hard node that kept the request from borrowing above; empty if none did."""
-        return next((node.name for node, _ in self.rooms if node.hard and node.parent), "")
+        return next((room.node for room in self.rooms if room.is_hard), "")
 
     @property
     def victims(self) -> str:
@@ -66,7 +74,7 @@ class Rejection(NamedTuple):
             return ""
         if self.lacking is None:
             return f"priority {self.priority} preempts nobody for room"
-        last = self.rooms[-1][0].name
+        last = self.rooms[-1].node
         if not self.lacking:
             return f"with all who may be preempted gone, {last!r} has room, but not the way to it"
         amounts = ", ".join(f"{format_amount(name, n)} {name}" for name, n in self._named(self.lacking))
@@ -102,13 +110,16 @@ def no_room(
 ) -> Rejection:
     """Return the rejection of a request whose search has given up."""
     leaf = consumer.leaf
-    rooms = tuple((node, tuple(node.free)) for node in leaf.path[: reached + 1]) if leaf else ()
+    rooms = [
+        Room(node.name, node.hard and node.parent is not None, node.quota, tuple(node.free))
+        for node in (leaf.path[: reached + 1] if leaf else ())
+    ]
     return Rejection(
         tree_name,
         consumer.id,
         consumer.entry.group,
         Reason.NO_ROOM,
-        rooms,
+        tuple(rooms),
         resources,
         consumer.amounts,
         consumer.rank[0],

@@ -21,13 +21,13 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, NamedTuple, final
 
-from ugm.quotatree.consumer import Amounts, Consumer, Rank
+from ugm.quotatree.consumer import Amounts, Consumer, ConsumerInfo, Rank
 from ugm.quotatree.node import Held, TreeNode, fits, in_order
 from ugm.quotatree.victims import VictimPolicy, first_found
 
 __all__ = ["Found", "Search"]
 
-_NOBODY: Final = frozenset[str]()
+_NOBODY: Final = frozenset[ConsumerInfo]()
 
 
 class Found(NamedTuple):
@@ -69,7 +69,7 @@ class Search:
     _path: tuple[TreeNode, ...]
     _policy: VictimPolicy
     #: Whom the consumer may not preempt.
-    _barred: frozenset[str]
+    _barred: frozenset[ConsumerInfo]
     #: What is left at each level, the victims gone.
     _rooms: list[Sequence[int]]
     #: Who has gone to the end of its list in this search, in order.
@@ -147,7 +147,7 @@ class Search:
         arrived: Sequence[Consumer] = self._slid.get(level - 1, ())
         if is_root:
             ranks = [held for held in ranks if self._preempts(held.rank)]
-            arrived = [c for c in arrived if self._preempts(c.rank) and c.id not in self._barred]
+            arrived = [c for c in arrived if self._preempts(c.rank) and c.info not in self._barred]
         if not (ranks or arrived) or self._missing(level, ranks, arrived):
             return False
         candidates = self._listed(level, ranks, leaving=is_root)
@@ -229,5 +229,5 @@ class Search:
         return (
             consumer
             for consumer in chain(stayed, requeued)
-            if consumer not in self.victims and consumer.id not in barred
+            if consumer not in self.victims and consumer.info not in barred
         )

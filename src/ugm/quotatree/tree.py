@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import final
+from weakref import WeakSet
 
 from ugm.quotatree.consumer import Consumer, ConsumerInfo, TreeRequest, amounts_of
 from ugm.quotatree.node import TreeNode, fits
@@ -254,7 +255,7 @@ class QuotaTree:
     def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by
         if known is None:
-            known = victim.preempted_by = set()
+            known = victim.preempted_by = WeakSet()
         if preemptor not in known:
             known.add(preemptor)
             if self.trial is not None:

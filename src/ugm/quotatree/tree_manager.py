@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_text
@@ -25,7 +25,9 @@ from ugm.quotatree.update import move_consumers
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 from ugm.quotatree.view import TreeView, view_of
 
-__all__ = ["Mode", "TreeManager", "respond"]
+__all__ = ["Mode", "TreeManager", "found", "respond"]
+
+T = TypeVar("T")
 
 
 class Mode(StrEnum):
@@ -113,7 +115,7 @@ class TreeManager:
             return tuple(sorted(self._infos))
 
     def _info(self, consumer_id: str) -> ConsumerInfo:
-        info = self._infos.get(consumer_id)
+        info = found(self._infos, consumer_id)
         if info is None:
             raise RequestError("consumer_id", consumer_id, "there is no such consumer")
         return info
@@ -177,7 +179,7 @@ class TreeManager:
             del self._trees[tree_name]
 
     def _managed(self, tree_name: str) -> ManagedTree:
-        managed = self._trees.get(tree_name)
+        managed = found(self._trees, tree_name)
         if managed is None:
             raise RequestError("tree_name", tree_name, "there is no such tree")
         return managed
@@ -250,8 +252,8 @@ class TreeManager:
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on a tree. Return whether it held something there."""
         with self._lock:
-            managed = self._trees.get(tree_name)
-            if managed is None or not managed.tree.deallocate(consumer_id):
+            managed = found(self._trees, tree_name)
+            if managed is None or not is_text(consumer_id) or not managed.tree.deallocate(consumer_id):
                 return False
             managed.attempt = None
             return True
@@ -259,8 +261,8 @@ class TreeManager:
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a tree."""
         with self._lock:
-            managed = self._trees.get(tree_name)
-            return managed is not None and consumer_id in managed.tree.consumers
+            managed = found(self._trees, tree_name)
+            return managed is not None and found(managed.tree.consumers, consumer_id) is not None
 
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree so that `undo_allocate` can take it back.
@@ -340,9 +342,14 @@ class TreeManager:
             InvariantError: with a sentence for each difference.
         """
         with self._lock:
-            found = [told for managed in self._trees.values() for told in audit.findings(managed.tree)]
-        if found:
-            raise InvariantError(tuple(found))
+            findings = [told for managed in self._trees.values() for told in audit.findings(managed.tree)]
+        if findings:
+            raise InvariantError(tuple(findings))
+
+
+def found(known: Mapping[str, T], name: object) -> T | None:
+    """Return what a name stands for; nothing if it is no name, not even one that can be looked up."""
+    return known.get(name) if isinstance(name, str) else None
 
 
 def respond(consumer_id: str, answer: tuple[str, ...] | Rejection) -> AllocationResponse:

@@ -32,6 +32,7 @@ from ugm.identity import UserGroup
 from ugm.partition import Partition, PartitionSettings
 from ugm.resources import Resource
 from ugm.simulation.gauges import Gauge, Gauges, Kind
+from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.tally import Tally
 from ugm.simulation.workload import Job
@@ -58,6 +59,7 @@ def simulate(
     group_limits: Literal["always", "unless-user-limited"] = "always",
     until: int | None = None,
     observer: Callable[[Progress], None] | None = None,
+    recorder: Recorder | None = None,
 ) -> Report:
     """Replay a workload in a partition.
 
@@ -72,6 +74,7 @@ def simulate(
         group_limits: as for `ugm.Partition`.
         until: stop the clock after this second; None to go on until the last job has ended.
         observer: called after each submission and each round of completions, to show progress.
+        recorder: takes in what goes on over time, and is asked for it afterwards; one that is new.
 
     Returns:
         The report, the same for the same arguments.
@@ -89,7 +92,7 @@ def simulate(
     # Who is charged where does not depend on who is held to it, so the gauges ask a partition that enforces everything.
     gauges = Gauges(Partition(config, cluster=cluster))
     partition = Partition(config, cluster=cluster, group_limits=group_limits)
-    replay = _Replay(partition, gauges, observer or _ignore)
+    replay = _Replay(partition, gauges, observer or _ignore, recorder)
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
@@ -113,9 +116,16 @@ def _nominate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
 class _Replay:
     """The state of one replay."""
 
-    def __init__(self, partition: Partition, gauges: Gauges, observer: Callable[[Progress], None]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        gauges: Gauges,
+        observer: Callable[[Progress], None],
+        recorder: Recorder | None,
+    ) -> None:
         self._partition: Final = partition
         self._observer: Final = observer
+        self._recorder: Final = recorder
         self._gauges: Final = gauges
         self._tally: Final = Tally()
         self._now = 0
@@ -137,6 +147,8 @@ class _Replay:
         if job.submit_time < self._now:
             raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self._now}")
         self._advance(job.submit_time)
+        if self._recorder and not self._tally.read:
+            self._recorder.begin(self._now)
         if job.number in self._alive:
             raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
         self._tally.read += 1
@@ -174,6 +186,8 @@ class _Replay:
 
     def _start(self, kind: Kind, job: Job) -> None:
         kind.charge()
+        if self._recorder:
+            self._recorder.charged(self._now, kind)
         self._alive.add(job.number)
         self._tally.start(job, self._now - job.submit_time)
         heappush(self._running, (self._now + job.run_time, self._tally.started, kind, job))
@@ -185,6 +199,8 @@ class _Replay:
         if decision is not None:
             self._stand(kind, decision)
         kind.watched[0].rule.book(job.user.name, 1, 0)
+        if self._recorder:
+            self._recorder.joined(self._now, kind, 1)
         self._alive.add(job.number)
         self._tally.most_held = max(self._tally.most_held, self._held)
 
@@ -215,6 +231,8 @@ class _Replay:
             self._partition.remove(job.application_id)
             self._alive.remove(job.number)
             kind.refund()
+            if self._recorder:
+                self._recorder.refunded(self._now, kind)
             relieved.update((gauge, None) for gauge, _ in kind.gauges if gauge.waiting)
         return relieved
 
@@ -237,15 +255,20 @@ class _Replay:
     def _retry_kind(self, kind: Kind) -> None:
         """Ask for the oldest job of a kind that waits nowhere now; let the kind wait again if it has to."""
         kind.book(self._now)
-        decision = self._ask(kind, kind.held[0][1])
-        if not decision:
+        if self._recorder:
+            self._recorder.joined(self._now, kind, -len(kind.held))
+        if decision := self._ask(kind, kind.held[0][1]):
+            self._start(kind, kind.held.popleft()[1])
+            if kind.held:
+                kind.wait_for(*kind.watched)
+        else:
             self._stand(kind, decision)
-            return
-        self._start(kind, kind.held.popleft()[1])
-        if kind.held:
-            kind.wait_for(*kind.watched)
+        if self._recorder:
+            self._recorder.joined(self._now, kind, len(kind.held))
 
     def _observe(self) -> None:
+        if self._recorder:
+            self._recorder.observed(self._now, len(self._running), self._held)
         self._observer(Progress(self._now, self._tally.read, len(self._running), self._held))
 
     def finish(self, until: int | None) -> None:
@@ -256,6 +279,8 @@ class _Replay:
             self._now = until
         for kind in self._kinds.values():
             kind.book(self._now)
+        if self._recorder:
+            self._recorder.finish(self._now)
 
     def report(self) -> Report:
         """Check the partition and return the figures."""

@@ -108,7 +108,7 @@ class PartitionModel(PartitionFacts):
             return False
         as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)
         same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
-        if new.user != known.user or not (same or known.is_adopted):
+        if new.user.name != known.user.name or not (same or known.is_adopted):
             raise RequestError("application_id", new.application_id, "submitted otherwise")
         self.queues.annotate(known.queue_path, quota)
         return True
@@ -311,13 +311,15 @@ class PartitionModel(PartitionFacts):
         return self._exchange(old, old._replace(usage=usage))
 
     def _exchange(self, old: Allocation, new: Allocation) -> tuple[Violation, ...]:
-        """Swap two allocations if what grows fits, and if other models take the new one without the old one."""
+        """Swap two allocations if what grows fits, and other models take the new one where it is more."""
         growth = Resource({name: more for name, more in (new.usage - old.usage).items() if more > 0})
         violations = tuple(
             told._replace(used=told.used - back, requested=told.requested + back)
             for told in self.short(self.applications[old.application_id], growth)
             for back in [old.usage.get(told.resource or "", 0)]
-        ) + self.denied_beside(new, leaving=[old.allocation_id])
+        )
+        if growth or new[5:] != old[5:]:
+            violations += self.denied_beside(new, leaving=[old.allocation_id])
         if not violations:
             del self.held[old.allocation_id]
             self._grant(new)

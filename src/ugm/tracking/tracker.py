@@ -6,7 +6,7 @@ interface update".
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from ugm.decision import limit_name
 from ugm.identity import UserGroup
@@ -99,3 +99,8 @@ class EffectiveLimit(NamedTuple):
             usage=Resource({name: used[name] for name in limit.resources}),
             running_applications=node.running,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limit for JSON, in the same words as its attributes."""
+        most = None if self.max_resources is None else dict(self.max_resources)
+        return {**self._asdict(), "kind": str(self.kind), "max_resources": most, "usage": dict(self.usage)}

@@ -1,0 +1,117 @@
+"""Make the pictures of the README: a run of the command in a terminal, and the page that it writes.
+
+    python docs/make_images.py
+
+The run is drawn by rich, with the figures of a replay that is done for it; how long that took, in tenths of a second,
+is all that differs from one making to the next. The page is photographed by a Chromium that is installed.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.terminal_theme import TerminalTheme
+
+from ugm import load_config
+from ugm.cli.html import page
+from ugm.cli.report import render
+from ugm.simulation import JobMapping, Recorder, Report, read_swf, simulate
+
+__all__ = ["TERMINAL", "replay", "terminal"]
+
+ROOT: Final = Path(__file__).parents[1]
+IMAGES: Final = ROOT / "docs" / "images"
+TERMINAL: Final = IMAGES / "terminal.svg"
+PAGE: Final = IMAGES / "report.png"
+
+WORKLOAD: Final = ROOT / "examples" / "grid.swf.gz"
+
+#: Lines of each table: a picture shows less than a terminal that scrolls.
+TOP: Final = 4
+COMMAND: Final = f"ugm simulate examples/grid.swf.gz --config examples/grid.yaml --top {TOP}"
+TITLE: Final = "grid.swf.gz under grid.yaml"
+
+WIDTH: Final = 80
+#: Black, red, green, yellow, blue, magenta, cyan and white, then the same but bright: bright black is a grey.
+_COLOURS: Final = [
+    *((24, 28, 34), (240, 113, 105), (112, 190, 135), (224, 178, 92)),
+    *((116, 170, 240), (200, 140, 220), (100, 190, 200), (214, 220, 228)),
+]
+THEME: Final = TerminalTheme((24, 28, 34), (214, 220, 228), _COLOURS, [(92, 102, 116), *_COLOURS[1:]])
+
+#: What rich fills in; unlike its own format, this one fetches no font.
+SVG: Final = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="A run of ugm simulate">
+<style>
+.{unique_id}-matrix {{
+  font: {char_height}px/{line_height}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
+}}
+{styles}
+</style>
+<defs>
+<clipPath id="{unique_id}-clip-terminal"><rect width="{terminal_width}" height="{terminal_height}"/></clipPath>
+{lines}
+</defs>
+<rect width="{width}" height="{height}" rx="8" fill="#181c22"/>
+<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+{backgrounds}
+<g class="{unique_id}-matrix">
+{matrix}
+</g>
+</g>
+</svg>
+"""
+
+
+def replay() -> tuple[Report, Recorder, float]:
+    """Return what the bundled workload gives, and how long a replay without a recorder takes, in tenths of a second."""
+    config = load_config(str(ROOT / "examples" / "grid.yaml")).partition()
+    # The time of the processor: what else the machine does makes no difference to the picture.
+    began = time.process_time()
+    simulate(JobMapping().jobs(read_swf(WORKLOAD)), config)
+    seconds, recorder = max(round(time.process_time() - began, 1), 0.1), Recorder()
+    return simulate(JobMapping().jobs(read_swf(WORKLOAD)), config, recorder=recorder), recorder, seconds
+
+
+def terminal(report: Report, seconds: float) -> str:
+    """Draw the run of the command, as it would look in a terminal."""
+    console = Console(
+        record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="standard", legacy_windows=False
+    )
+    console.print(f"[bright_black]$[/] {COMMAND}", highlight=False)
+    render(report, console, title=TITLE, seconds=seconds, top=TOP)
+    drawn = console.export_svg(title="", theme=THEME, code_format=SVG, unique_id="run")
+    return "".join(f"{line.rstrip()}\n" for line in drawn.splitlines())
+
+
+def photograph(report: Report, recorder: Recorder) -> None:
+    """Take a picture of the first screen of the page."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        sys.exit("the page is not photographed: there is no chromium")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "report.html")
+        file.write_text(page(report, recorder, title=TITLE), encoding="utf-8")
+        options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
+        options += [f"--user-data-dir={folder}/profile", f"--screenshot={PAGE}", "--window-size=1280,1056"]
+        subprocess.run([browser, *options, file.as_uri()], check=True, capture_output=True)  # noqa: S603 - what is installed
+
+
+def main() -> None:
+    """Make both pictures."""
+    IMAGES.mkdir(exist_ok=True)
+    report, recorder, seconds = replay()
+    TERMINAL.write_text(terminal(report, seconds), encoding="utf-8")
+    photograph(report, recorder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Make the pictures of the page in docs/images, run as ``python docs/make_screenshots.py``.
+
+They show the demo at one moment of its workload, and a crowd of 10,000 users. It needs what the tests need, and a
+Chromium.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from playwright.sync_api import Browser, sync_playwright
+
+from ugm.cli import demo
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+from pages import crowd, served  # noqa: E402 - found beside the tests
+from test_page import BROWSER  # noqa: E402 - as above
+
+
+class Picture(NamedTuple):
+    """One picture: what is looked at, and how."""
+
+    name: str
+    view: str
+    scheme: str = "light"
+    width: int = 1280
+    height: int = 800
+
+
+OF_DEMO = (
+    Picture("page-light", "queues/root.site1"),
+    Picture("page-dark", "users/user1", scheme="dark"),
+    Picture("page-denials", "denials", height=600),
+    Picture("page-narrow", "queues", width=390, height=720),
+)
+OF_CROWD = (Picture("page-crowd", "users?find=user12"),)
+
+
+def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
+    """Take pictures of the page of one server."""
+    for picture in pictures:
+        context = browser.new_context(
+            viewport={"width": picture.width, "height": picture.height},
+            color_scheme="dark" if picture.scheme == "dark" else "light",
+            reduced_motion="reduce",
+        )
+        tab = context.new_page()
+        tab.goto(f"{address}#/default/{picture.view}")
+        tab.locator("#heading").wait_for()
+        tab.wait_for_timeout(300)
+        tab.screenshot(path=HERE / "images" / f"{picture.name}.png")
+        context.close()
+
+
+def main() -> None:
+    """Take all pictures."""
+    player, history = demo.stage()
+    player.advance(demo.START)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        with served(player.partition, history) as address:
+            take(browser, address, OF_DEMO)
+        with served(*crowd(3000, 10_000)) as address:
+            take(browser, address, OF_CROWD)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""``ugm explain``: what would be answered to a request, why, and which limits hold."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ugm import Partition, QuantityError, RequestError, UgmError, load_config
+from ugm.cli.client import Server, is_url
+from ugm.errors import printable
+from ugm.resources import format_amount, parse_quantity
+from ugm.server.asked import explain
+from ugm.server.configurations import Configurations
+from ugm.server.errors import ApiError
+from ugm.server.site import Question, Site
+
+__all__ = ["explain_command", "render_explanation"]
+
+#: The request would be denied.
+_DENIED: Final = 3
+_PROBLEMS: Final = 1
+
+
+def _read_usage(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
+    """Return the amounts of several ``memory=4Gi``."""
+    usage: dict[str, int] = {}
+    for text in texts:
+        name, equals, quantity = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is not NAME=QUANTITY")
+        try:
+            usage[name] = parse_quantity(quantity, vcore=name == "vcore")
+        except QuantityError as error:
+            raise click.BadParameter(str(error)) from None
+    return usage
+
+
+@click.command("explain", short_help="Say what a request would be told, and why.")
+@click.argument("source")
+@click.option("--user", help="Who asks; an application that does not exist yet.")
+@click.option("--group", "groups", multiple=True, help="A group of the user; may be repeated.")
+@click.option("--queue", default="", help="The queue that the user asks for; the placement rules choose.")
+@click.option("--application", metavar="ID", help="An application of a running server, in the place of a user.")
+@click.option(
+    "--usage",
+    callback=_read_usage,
+    metavar="NAME=QUANTITY",
+    multiple=True,
+    help="What one more allocation takes, for example memory=4Gi; may be repeated.",
+)
+@click.option("--partition", "partition_name", help="The partition.  [default: the only one, or default]")
+@click.option("--most", type=click.IntRange(0, 100), default=3, show_default=True, help="How many holders are named.")
+@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
+def explain_command(  # noqa: PLR0913 - one for each option
+    *,
+    source: str,
+    user: str | None,
+    groups: tuple[str, ...],
+    queue: str,
+    application: str | None,
+    usage: dict[str, int],
+    partition_name: str | None,
+    most: int,
+    as_json: bool,
+) -> None:
+    """Say what would be answered to a request, who holds what is missing, and which limits hold.
+
+    SOURCE is the address of a running server, or a configuration: then it is what the limits say where nothing runs.
+    The exit status is 0 if the request would be granted, and 3 if it would be denied.
+    """
+    if (user is None) == (application is None):
+        raise click.UsageError("give either --user or --application")
+    if application is not None and not is_url(source):
+        raise click.UsageError("--application needs a running server")
+    who = {"application_id": application} if user is None else {"user": user, "groups": list(groups), "queue": queue}
+    try:
+        told = _explained(source, partition_name, {**who, "usage": usage, "most": most})
+    except (UgmError, ApiError) as error:
+        click.echo(str(error), err=True)
+        sys.exit(_PROBLEMS)
+    if as_json:
+        click.echo(json.dumps(told, indent=2))
+    else:
+        render_explanation(told, Console())
+    sys.exit(0 if told["allowed"] else _DENIED)
+
+
+def _explained(source: str, name: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
+    if is_url(source):
+        told: dict[str, Any] = Server(source, name or "default").post("/explain", body)
+        return told
+    config = load_config(source)
+    try:
+        partition = config.partition(name)
+    except RequestError as error:
+        raise click.BadParameter(str(error), param_hint="--partition") from None
+    partitions = {partition.name: Partition(partition)}
+    site = Site(partitions, {}, Configurations(partitions, None), {}, read_only=True, started=time.time())
+    answer = explain(Question(site, {"partition": partition.name}, {}, body))
+    return dict(answer) if isinstance(answer, dict) else {}
+
+
+def render_explanation(told: Mapping[str, Any], console: Console) -> None:
+    """Print an explanation: the answer, and a table of the limits."""
+    if told["queue_path"]:
+        console.print(Text(printable(f"in {told['queue_path']}")))
+    for line in told["text"].splitlines():
+        console.print(Text(printable(line)), soft_wrap=True)
+    if not told["limits"]:
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("limit for", "queue", "resource"):
+        table.add_column(heading)
+    for heading in ("used", "of"):
+        table.add_column(heading, justify="right")
+    for limit in told["limits"]:
+        for cells in _rows(limit):
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+    console.print()
+    console.print(table)
+
+
+def _rows(limit: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    whose = limit["kind"] if limit["kind"] == "queue" else f"{limit['kind']} {limit['name']}"
+    who = f"{whose} (*)" if limit["limit_name"] == "*" and limit["name"] != "*" else whose
+    rows: list[tuple[str, ...]] = [
+        (who, limit["queue_path"], name, format_amount(name, limit["usage"].get(name, 0)), format_amount(name, most))
+        for name, most in (limit["max_resources"] or {}).items()
+    ]
+    if limit["max_applications"]:
+        counts = str(limit["running_applications"]), str(limit["max_applications"])
+        rows.append((who, limit["queue_path"], "applications", *counts))
+    return rows

@@ -1,0 +1,133 @@
+"""The page as a whole: what is on it, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from typing import Final
+
+from ugm.cli.html.courses import limit_figure, total_figure, waiting_figure
+from ugm.cli.html.marks import Markup, element, joined
+from ugm.cli.html.tables import holding_table, limit_table, rejection_table, waiting_table
+from ugm.cli.tables import counted
+from ugm.cli.wording import brief_time, percent, share_of
+from ugm.identity import ROOT, TrackingType
+from ugm.simulation import LimitFigures, Recorder, Report
+
+__all__ = ["page"]
+
+#: How many limits of each kind are drawn.
+_DRAWN: Final = 8
+
+#: Nothing is fetched, run or sent, whatever a name in the report looks like.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+_DRAWN_KINDS: Final = (
+    (TrackingType.QUEUE, "Queues and the cluster"),
+    (TrackingType.USER, "Users"),
+    (TrackingType.GROUP, "Groups"),
+)
+
+
+def page(report: Report, recorder: Recorder, *, title: str) -> str:
+    """Return the report as a page.
+
+    Args:
+        report: the figures.
+        recorder: what it took in during the same replay.
+        title: what was replayed under what.
+    """
+    sections = list(_sections(report, recorder))
+    links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in sections]
+    body = joined(
+        element("a", "Skip to the figures", class_="skip", href="#summary"),
+        element(
+            "header",
+            element("h1", title),
+            element("p", "What the quotas and limits of the configuration would have done to the jobs of the log."),
+            element("nav", element("ul", *links), aria_label="Sections"),
+        ),
+        element("main", *(_section(*section) for section in sections)),
+    )
+    head = joined(
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("title", title),
+        element("style", Markup(files("ugm.cli.html").joinpath("style.css").read_text(encoding="utf-8"))),
+    )
+    return f"<!doctype html>\n{element('html', element('head', head), element('body', body), lang='en')}\n"
+
+
+def _section(name: str, heading: str, content: Markup) -> Markup:
+    return element(
+        "section", element("h2", heading, id=f"{name}-heading"), content, id=name, aria_labelledby=f"{name}-heading"
+    )
+
+
+def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Markup]]:
+    """Yield the name, heading and content of each section that there is something to say in."""
+    yield "summary", "Summary", _summary(report, recorder)
+    yield "time", "All jobs over time", _totals(report, recorder)
+    yield "holding", "Limits that held jobs", holding_table(report)
+    yield "usage", "Usage over time against limits", _courses(report, recorder)
+    for heading, figures in (("user", report.users), ("group", report.groups)):
+        yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
+    if report.rejections:
+        yield "rejected", "Rejected, because no waiting can help", rejection_table(report)
+    yield "limits", "All limits and their peaks", limit_table(report)
+
+
+def _summary(report: Report, recorder: Recorder) -> Markup:
+    waiting = report.waiting
+    fates = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting at the end"
+    share = percent(share_of(waiting.delayed, waiting.jobs))
+    times = [f"mean {brief_time(waiting.mean)}", f"p95 {brief_time(waiting.p95)}", f"longest {brief_time(waiting.max)}"]
+    step = f"a step of the plots is {brief_time(recorder.width)}"
+    time = f"{brief_time(recorder.end)} from the first submission on; {step}"
+    rows = [
+        ("Jobs", f"{report.read:,} read: {fates}"),
+        ("Delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
+        ("Waiting", f"{', '.join(times)}; {brief_time(waiting.total)} in total"),
+        ("Time", time),
+        ("Self-check", "clean" if report.is_clean else "; ".join(report.findings)),
+    ]
+    return element("dl", *(element("div", element("dt", name), element("dd", text)) for name, text in rows))
+
+
+def _totals(report: Report, recorder: Recorder) -> Markup:
+    holding = [(limit, recorder.waiting_for(limit)) for limit in report.limits if limit.held_seconds]
+    figures = [waiting_figure(recorder.waiting, holding, recorder.origin)]
+    figures.append(total_figure("Jobs running", recorder.running, None, recorder.origin))
+    for resource, course in recorder.totals.items():
+        figures.append(total_figure(f"Use of {resource}", course, resource, recorder.origin))
+    return element("div", *figures, class_="plots")
+
+
+def _courses(report: Report, recorder: Recorder) -> Markup:
+    """Return plots of the limits that were come closest to, of each kind; of equals, those that held jobs longest."""
+    parts = [
+        element(
+            "p",
+            "The band is from the lowest to the highest usage in each step, exactly; the line in it is the mean, and "
+            "the dashed one the limit. Where a limit holds for many, each alone, shown is who came closest.",
+        )
+    ]
+    for kind, heading in _DRAWN_KINDS:
+        limits = [limit for limit in report.limits if limit.kind == kind]
+        if closest := sorted(limits, key=_distance)[:_DRAWN]:
+            figures = (limit_figure(limit, recorder.course(limit), recorder.origin) for limit in closest)
+            parts += [element("h3", heading), element("div", *figures, class_="plots")]
+            parts += _rest(limits[_DRAWN:])
+    return joined(*parts)
+
+
+def _distance(limit: LimitFigures) -> tuple[bool, float]:
+    """Sort by how close the usage came, but the size of the cluster before all."""
+    is_cluster = limit.kind == TrackingType.QUEUE and limit.queue_path == ROOT
+    return not is_cluster, -share_of(limit.peak, limit.limit)
+
+
+def _rest(limits: Sequence[LimitFigures]) -> list[Markup]:
+    text = f"{counted(len(limits), 'limit')} more, which are in the table of all limits."
+    return [element("p", text, class_="note")] if limits else []

@@ -1,0 +1,145 @@
+"""Plots over time, as SVG that grows with the page.
+
+A plot of usage shows three things of each column of time: the band from its lowest to its highest amount, and its mean.
+The text of a plot is HTML around the drawing, so that it has the size of all other text at every width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from ugm.cli.html.marks import Markup, element, joined
+from ugm.simulation.series import Envelope
+
+__all__ = ["Layer", "Mark", "clock", "layers", "usage"]
+
+#: Units from the bottom to the top of a drawing; a column is as many wide as `_STEP`.
+_HEIGHT: Final = 400
+_STEP: Final = 2
+
+#: How much of the height is below the mark.
+_ROOM: Final = 0.92
+
+#: Distances between the marks of the time axis, in seconds.
+_TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
+
+#: The most marks of a time axis.
+_MARKS: Final = 6
+
+
+class Layer(NamedTuple):
+    """One of several amounts that are drawn on top of each other."""
+
+    label: str
+    means: Sequence[float]
+
+
+class Mark(NamedTuple):
+    """An amount that a line is drawn at."""
+
+    amount: int
+    text: str
+    kind: Literal["limit", "peak"]
+
+    @property
+    def top(self) -> float:
+        """The amount at the upper edge of the drawing."""
+        return self.amount / _ROOM
+
+
+def clock(seconds: int) -> str:
+    """Write a second of the log as a day and a time, both counted from its start.
+
+    >>> clock(0), clock(90_061)
+    ('day 0, 00:00', 'day 1, 01:01')
+    """
+    return f"day {seconds // 86400}, {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}"
+
+
+def usage(course: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
+    """Draw an amount over time.
+
+    Args:
+        course: the amount.
+        mark: an amount to compare it with, such as the limit.
+        origin: the second of the log at which the course begins.
+        label: what the plot says, for those who do not see it.
+    """
+    band = element("path", class_="band", d=_band(course, mark.top))
+    mean = element("path", class_="mean", d=_line(course.means(), mark.top))
+    return _frame(joined(band, mean), course, mark, origin, label)
+
+
+def layers(course: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
+    """Draw amounts on top of each other, the first at the bottom; *course* says which time it is."""
+    floor: list[float] = [0.0] * len(course.low)
+    drawn = []
+    for number, layer in enumerate(stack):
+        ceiling = [low + mean for low, mean in zip(floor, layer.means, strict=True)]
+        steps = _line(ceiling, mark.top) + "L" + _line(floor, mark.top, backwards=True)[1:] + "z"
+        drawn.append(element("path", class_=f"layer{number}", d=steps))
+        floor = ceiling
+    return _frame(joined(*drawn), course, mark, origin, label)
+
+
+def _frame(drawing: Markup, course: Envelope, mark: Mark, origin: int, label: str) -> Markup:
+    """Put the axes around a drawing."""
+    width = _STEP * len(course.low)
+    ticks = _ticks(course, origin)
+    grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
+    height = _y(mark.amount, mark.top)
+    line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
+    box = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none"}
+    svg = element("svg", grid, drawing, line, role="img", aria_label=label, **box)
+    marks = [element("span", text, style=f"left:{100 * x / width:.2f}%") for x, text in ticks]
+    scale = element("div", mark.text, class_=f"scale {mark.kind}-text", aria_hidden="true")
+    return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
+
+
+def _ticks(course: Envelope, origin: int) -> list[tuple[float, str]]:
+    """Return where the marks of the time axis are, and what they say."""
+    seconds = course.width * len(course.low)
+    wanted = seconds / _MARKS
+    days = -(-wanted // 86400)
+    step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
+    first = -(-origin // step) * step
+    return [
+        (round(_STEP * (second - origin) / course.width, 2), _tick(second, step))
+        for second in range(first, origin + seconds, step)
+    ]
+
+
+def _tick(second: int, step: int) -> str:
+    if step % 86400 == 0:
+        return f"day {second // 86400:,}"
+    if step >= 3600:  # noqa: PLR2004 - an hour
+        return f"{second // 3600:,} h"
+    return f"{second // 60:,} min" if step >= 60 else f"{second:,} s"  # noqa: PLR2004 - a minute
+
+
+def _y(value: float, top: float) -> int:
+    return _HEIGHT - round(_HEIGHT * value / top) if top else _HEIGHT
+
+
+def _band(course: Envelope, top: float) -> str:
+    return _line(course.high, top) + "L" + _line(course.low, top, backwards=True)[1:] + "z"
+
+
+def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> str:
+    """Return the steps through some values, from left to right or the other way; what is level is one step."""
+    heights = [_y(value, top) for value in values]
+    if backwards:
+        heights.reverse()
+    across = -_STEP if backwards else _STEP
+    path = [f"M{_STEP * len(heights) if backwards else 0},{heights[0]}"]
+    level = across
+    for height, following in pairwise(heights):
+        if following == height:
+            level += across
+        else:
+            path.append(f"h{level}v{following - height}")
+            level = across
+    path.append(f"h{level}")
+    return "".join(path)

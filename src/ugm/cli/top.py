@@ -1,0 +1,182 @@
+"""``ugm top``: a running server, live in a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ugm.cli.client import Server, ServerError, is_url
+from ugm.errors import printable
+from ugm.resources import format_amount
+
+__all__ = ["render_top", "top_command"]
+
+_PROBLEMS: Final = 1
+#: Cells of a bar.
+_WIDTH: Final = 20
+
+
+@click.command("top", short_help="Watch who is closest to a limit at a server.")
+@click.argument("server")
+@click.option("--partition", "partition_name", default="default", show_default=True, help="The partition.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.2),
+    metavar="SECONDS",
+    default=2.0,
+    show_default=True,
+    help="How often to look.",
+)
+@click.option(
+    "--lines", type=click.IntRange(min=1, max=1000), default=8, show_default=True, help="How long each table may be."
+)
+@click.option("--once", is_flag=True, help="Print once, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print once as JSON, and end.")
+def top_command(*, server: str, partition_name: str, interval: float, lines: int, once: bool, as_json: bool) -> None:
+    """Show who is closest to a limit at SERVER, what is used in its queues, and what was denied.
+
+    SERVER is an address, for example http://localhost:8080. End with Ctrl-C.
+    """
+    if not is_url(server):
+        raise click.UsageError(f"{server!r} is no address that begins with http:// or https://")
+    asked = Server(server, partition_name)
+    try:
+        if as_json:
+            click.echo(json.dumps(_look(asked, lines), indent=2))
+        elif once:
+            Console().print(render_top(_look(asked, lines), lines))
+        else:
+            _follow(asked, interval, lines)
+    except ServerError as error:
+        click.echo(str(error), err=True)
+        sys.exit(_PROBLEMS)
+    except KeyboardInterrupt:
+        sys.exit(0)
+
+
+def _follow(asked: Server, interval: float, lines: int) -> None:
+    with Live(render_top(_look(asked, lines), lines), screen=True, auto_refresh=False) as live:
+        while True:
+            time.sleep(interval)
+            live.update(render_top(_look(asked, lines), lines), refresh=True)
+
+
+def _look(asked: Server, lines: int) -> dict[str, Any]:
+    """Return everything that is shown."""
+    partition = asked.ask()
+    followed = partition["has_history"]
+    return {
+        "partition": partition,
+        "queues": asked.ask("/queues"),
+        "users": asked.ask("/standing/users", most=lines),
+        "groups": asked.ask("/standing/groups", most=lines),
+        "denials": asked.ask("/history", kind="denied", most=lines)["records"] if followed else [],
+    }
+
+
+def render_top(told: Mapping[str, Any], lines: int) -> RenderableType:
+    """Return what a terminal shows of a partition.
+
+    Args:
+        told: what the server has told, by what it is: partition, queues, users, groups, denials.
+        lines: how long each table may be.
+    """
+    partition = told["partition"]
+    counts = ", ".join(
+        f"{partition[what]:,} {what}" for what in ("users", "groups", "queues", "applications", "allocations")
+    )
+    parts: list[RenderableType] = [Text(printable(f"partition {partition['name']}: {counts}"), style="bold")]
+    parts += [Text(), _queue_table(told["queues"], lines)]
+    for kind in ("users", "groups"):
+        if told[kind]["standings"]:
+            parts += [Text(), _standing_table(kind, told[kind], lines)]
+    if told["denials"]:
+        parts += [Text(), _denial_table(told["denials"], lines)]
+    return Group(*parts)
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    for column in columns:
+        right = column in ("share", "used", "of", "times", "waiting")
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    return table
+
+
+def _queue_table(root: Mapping[str, Any], lines: int) -> Table:
+    table = _table("Queues closest to their maximum", "queue", "resource", "", "share", "used", "of", "waiting")
+    rows = sorted(_queue_rows(root), key=lambda row: (-row[1], row[0]["queue_path"], row[2]))
+    for queue, share, name in rows[:lines]:
+        amounts = _amount(name, queue["usage"].get(name, 0)), _amount(name, queue["max_resources"][name])
+        waiting = str(queue["pending_allocations"] or "")
+        table.add_row(_cell(queue["queue_path"]), _cell(name), _bar(share), f"{share:.0%}", *amounts, waiting)
+    return table
+
+
+def _queue_rows(queue: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, str]]:
+    for name, most in (queue["max_resources"] or {}).items():
+        used = queue["usage"].get(name, 0)
+        yield queue, used / most if most else float(used > 0), name
+    for child in queue["children"]:
+        yield from _queue_rows(child)
+
+
+def _standing_table(kind: str, told: Mapping[str, Any], lines: int) -> Table:
+    title = f"{kind.capitalize()} closest to a limit, of {told['total']:,}"
+    table = _table(title, kind[:-1], "queue", "resource", "", "share", "used", "of")
+    for standing in told["standings"][:lines]:
+        limit, name, share = standing["limit"], standing["resource"], standing["share"]
+        if limit is None:
+            table.add_row(_cell(standing["name"]), Text("no limit", style="dim"), *[""] * 5)
+            continue
+        if name is None:
+            amounts = str(limit["running_applications"]), str(limit["max_applications"])
+        else:
+            amounts = _amount(name, limit["usage"][name]), _amount(name, limit["max_resources"][name])
+        where = _cell(standing["name"]), _cell(limit["queue_path"]), _cell(name or "applications")
+        table.add_row(*where, _bar(share), f"{share:.0%}", *amounts)
+    return table
+
+
+def _denial_table(records: Sequence[Mapping[str, Any]], lines: int) -> Table:
+    table = _table("Denied", "application", "times", "limit in the way")
+    for record in list(reversed(records))[:lines]:
+        asks, violations = record["asks"], record["decision"]["violations"]
+        more = f" +{len(violations) - 1}" if len(violations) > 1 else ""
+        table.add_row(_cell(asks[0]["application_id"]), str(record["times"]), _cell(_limit(violations[0]) + more))
+    return table
+
+
+def _limit(violation: Mapping[str, Any]) -> str:
+    name = violation["resource"]
+    where = f" in {violation['queue_path']}" if violation["queue_path"] not in ("", violation["name"]) else ""
+    if name is None:
+        amounts = f"{violation['used']} of {violation['limit']} applications"
+    else:
+        used, most, asked = (_amount(name, violation[what]) for what in ("used", "limit", "requested"))
+        amounts = f"{used} of {most} {name} used, {asked} asked"
+    return f"{violation['kind']} {violation['name']}{where}: {amounts}"
+
+
+def _amount(name: str, amount: int) -> str:
+    return format_amount(name, amount)
+
+
+def _cell(text: str) -> Text:
+    # As text: a name with markup is a name.
+    return Text(printable(text))
+
+
+def _bar(share: float) -> Text:
+    filled = round(min(max(share, 0.0), 1.0) * _WIDTH)
+    style = "red" if share >= 1 else "yellow" if share >= 0.8 else "green"  # noqa: PLR2004 - where it gets tight
+    return Text("━" * filled, style=style) + Text("━" * (_WIDTH - filled), style="bright_black")

@@ -1,0 +1,95 @@
+"""How figures are written for people, in a terminal and on a page: briefly, and never for reckoning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from ugm.identity import ROOT, TrackingType
+from ugm.simulation.report import LimitFigures, Rejection
+
+__all__ = ["amount_of", "brief_amount", "brief_time", "most", "percent", "reasons_of", "share_of", "whose"]
+
+#: From how many seconds on nobody cares for hours.
+_LONG: Final = 100 * 86400
+
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+
+def brief_time(seconds: float) -> str:
+    """Write a time in at most two units.
+
+    >>> brief_time(41.3), brief_time(750), brief_time(11_100), brief_time(200_000), brief_time(10**9)
+    ('41s', '12m 30s', '3h 05m', '2d 07h', '11,574d')
+    """
+    whole = round(seconds)
+    if whole >= _LONG:
+        return f"{whole // 86400:,}d"
+    for size, unit, part, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // part:02}{smaller}"
+    return f"{whole}s"
+
+
+def brief_amount(resource: str | None, amount: int) -> str:
+    """Write an amount for reading, not for reckoning: cores, bytes with a suffix, or a count.
+
+    >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
+    ('2.5', '1.5Gi', '1,200')
+    """
+    if resource == "vcore":
+        return _decimals(amount / 1000, 3)
+    if resource == "memory":
+        power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
+        return _decimals(amount / 1024**power, 2) + _BINARY[power]
+    return f"{amount:,}"
+
+
+def _decimals(number: float, most: int) -> str:
+    return f"{number:,.{most}f}".rstrip("0").rstrip(".")
+
+
+def whose(limit: LimitFigures) -> str:
+    """Say whom a limit holds for."""
+    if limit.kind != TrackingType.QUEUE:
+        return f"{limit.kind} {limit.limit_name}"
+    return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
+
+
+def most(limit: LimitFigures) -> str:
+    """Write how much a limit allows, with what it is."""
+    return amount_of(limit.resource, limit.limit)
+
+
+def amount_of(resource: str | None, amount: int) -> str:
+    """Write an amount with what it is.
+
+    >>> amount_of("vcore", 2500), amount_of("memory", 2**30), amount_of(None, 3)
+    ('2.5 vcore', '1Gi', '3 jobs')
+    """
+    # The suffix of an amount of memory says what it is.
+    return brief_amount(resource, amount) + {None: " jobs", "memory": ""}.get(resource, f" {resource}")
+
+
+def share_of(part: float, whole: float) -> float:
+    """Return a part of a whole; of nothing there is no part."""
+    return part / whole if whole else 0.0
+
+
+def percent(share: float) -> str:
+    """Write a share.
+
+    >>> percent(0.5), percent(0.034), percent(0.0)
+    ('50%', '3.4%', '0%')
+    """
+    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more
+
+
+def reasons_of(rejections: Sequence[Rejection]) -> list[tuple[int, int, str]]:
+    """Return the number of jobs, the first of them, and why; a reason may be that of many users and sizes."""
+    found: dict[str, tuple[int, int]] = {}
+    for rejection in rejections:
+        jobs, first = found.get(rejection.reason, (0, rejection.first_job))
+        found[rejection.reason] = jobs + rejection.jobs, min(first, rejection.first_job)
+    rows = [(jobs, first, reason) for reason, (jobs, first) in found.items()]
+    return sorted(rows, key=lambda row: (-row[0], row[1]))

@@ -1,0 +1,144 @@
+"""What a journal says, read from the beginning to the end and nothing left out.
+
+A journal begins with the state of a partition, which is empty until it is compacted for the first time, and goes on
+with changes. It is read as a whole or not at all: whoever has been through all changes knows that none is missing, up
+to the last one that was ever acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ugm.journal.beside import witnessed
+from ugm.journal.errors import JournalError
+from ugm.journal.records import from_json, read_events, read_image
+from ugm.journal.settings import read_settings
+from ugm.journal.store import FORMAT, Change, Reading, reading
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled
+from ugm.partition.events import Configured, Event
+from ugm.partition.image import Image, restore
+from ugm.partition.redo import redo
+
+__all__ = ["Contents", "Entry", "Start", "opened", "rebuild"]
+
+_T = TypeVar("_T")
+
+_NOTHING: Final = Image(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
+
+
+class Start(NamedTuple):
+    """Where the changes of a journal begin."""
+
+    #: The last change before them, and its instant; 0 for none.
+    number: int
+    at: int
+    #: How many rows the history has.
+    history: int
+    #: From when on it is known who used what; 0 for always.
+    usage_since: int
+    compiled: Compiled
+    image: Image
+
+
+class Entry(NamedTuple):
+    """A change, as it was told."""
+
+    number: int
+    #: In milliseconds since 1970.
+    at: int
+    events: tuple[Event, ...]
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Contents]:
+    """Read a journal, of this or of another process.
+
+    Raises:
+        JournalError: it is no journal, or of another version.
+        JournalDamagedError: it is damaged.
+    """
+    # First what was acknowledged, then the journal: a writer may be at work.
+    known = witnessed(path)
+    with reading(path) as found:
+        if found.version != FORMAT:
+            age = "an older" if found.version < FORMAT else "a newer"
+            raise JournalError(path, f"it is of {age} version, {found.version}; this is {FORMAT}")
+        found.check()
+        yield Contents(found, known.number if known else 0)
+
+
+class Contents:
+    """What one journal says."""
+
+    __slots__ = ("_acknowledged", "_reading", "start")
+
+    def __init__(self, found: Reading, acknowledged: int) -> None:
+        self._reading: Final = found
+        self._acknowledged: Final = acknowledged
+        self.start: Final = self._start()
+
+    def _start(self) -> Start:
+        rows = list(self._reading.rows("snapshot"))
+        if not rows:
+            return Start(0, 0, 0, 0, Compiled.of(None), _NOTHING)
+        return self._read(lambda: self._snapshot(rows))
+
+    def _snapshot(self, rows: list[bytes]) -> Start:
+        number, at, count, history, usage_since, settings = from_json(rows[0])
+        if count != len(rows):
+            raise self._reading.damaged(f"the snapshot has {len(rows)} of {count} rows")
+        return Start(number, at, history, usage_since, Compiled.of(read_settings(settings)), read_image(rows[1:]))
+
+    def history(self) -> Iterator[Any]:
+        """Yield what is kept of the time before the changes, as it was written."""
+        count = 0
+        for row in self._reading.rows("history"):
+            count += 1
+            yield self._read(partial(from_json, row))
+        if count != self.start.history:
+            raise self._reading.damaged(f"the history has {count} of {self.start.history} rows")
+
+    def changes(self) -> Iterator[Entry]:
+        """Yield all changes."""
+        compiled, last = self.start.compiled, self.start.number
+        for change in self._reading.changes(last):
+            entry = self._entry(change, compiled)
+            for event in entry.events:
+                compiled = event.after if isinstance(event, Configured) else compiled
+            yield entry
+            last = change.number
+        if last < self._acknowledged:
+            raise self._reading.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
+
+    def _entry(self, change: Change, compiled: Compiled) -> Entry:
+        return Entry(change.number, change.at, self._read(lambda: read_events(change.data, compiled)))
+
+    def _read(self, read: Callable[[], _T]) -> _T:
+        """Read what has a good checksum."""
+        try:
+            return read()
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._reading.damaged(f"what is written there means nothing: {error}") from error
+
+
+def rebuild(contents: Contents, books: Books, follow: Callable[[Entry], None] | None = None) -> tuple[int, int]:
+    """Let books that hold nothing hold what a journal says, and return its last change and the instant of it.
+
+    Args:
+        contents: the journal.
+        books: where it goes.
+        follow: called with every change.
+    """
+    number, at, _, _, compiled, image = contents.start
+    books.swap(compiled)
+    restore(books, image)
+    for entry in contents.changes():
+        number, at, events = entry
+        redo(books, events)
+        if follow is not None:
+            follow(entry)
+    return number, at

@@ -1,0 +1,107 @@
+"""Looking at a journal without opening it for writing: while a partition uses it, or to see what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ugm.journal.beside import Hold
+from ugm.journal.compaction import Compaction, compact_file
+from ugm.journal.contents import opened, rebuild
+from ugm.journal.migration import migrate
+from ugm.partition import event_dict
+from ugm.partition.audit import verify
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled
+
+__all__ = ["Summary", "compact", "exported", "inspect"]
+
+
+class Summary(NamedTuple):
+    """What a journal holds."""
+
+    #: The last change, and its instant in milliseconds since 1970; 0 for none.
+    number: int
+    at: int
+    #: The change behind which the changes begin that can be looked at one by one.
+    compacted: int
+    queues: int
+    applications: int
+    allocations: int
+    nodes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary for JSON, in the same words as its attributes."""
+        return self._asdict()
+
+
+def inspect(path: str | PathLike[str]) -> Summary:
+    """Read a journal to the end, rebuild what it keeps, verify that, and return what it is.
+
+    Raises:
+        JournalDamagedError: it is damaged.
+        JournalError: it is no journal, or of another version.
+        InvariantError: the outcome does not add up; that is a bug in ugm.
+    """
+    with opened(_place(path)) as contents:
+        books = Books(Compiled.of(None), user_limits_win=False)
+        number, at = rebuild(contents, books)
+        for _ in contents.history():
+            pass
+        verify(books)
+        compacted = contents.start.number
+    queues, nodes = len(books.tree.queues), len(books.cluster.nodes)
+    return Summary(number, at, compacted, queues, len(books.applications), len(books.entries), nodes)
+
+
+def exported(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yield everything that can be read, for JSON: the state that the changes begin with, and then every change.
+
+    Raises:
+        JournalDamagedError: it is damaged; what was yielded until then is good.
+        JournalError: it is no journal, or of another version.
+    """
+    with opened(_place(path)) as contents:
+        start = contents.start
+        yield {"number": start.number, "at": start.at, "nodes": _amounts(start.image.nodes)}
+        for told in start.image.applications:
+            submission = told.submission
+            user = {"name": submission.user.name, "groups": list(submission.user.groups)}
+            tags = dict(submission.tags)
+            yield {**told._asdict(), "submission": {**submission._asdict(), "user": user, "tags": tags}}
+        for allocation in start.image.allocations:
+            yield dict(allocation.to_dict())
+        for number, at, events in contents.changes():
+            yield {"number": number, "at": at, "events": [_told(event_dict(event)) for event in events]}
+
+
+def _amounts(told: Any) -> dict[str, Any]:  # noqa: ANN401 - a mapping of resources
+    return {name: dict(amounts) for name, amounts in told.items()}
+
+
+def _told(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event with nothing in it but what JSON has."""
+    return {name: dict(value) if hasattr(value, "amounts") else value for name, value in event.items()}
+
+
+def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Compaction:
+    """Compact a journal that no partition uses; as `Journal.compact`.
+
+    Raises:
+        JournalHeldError: a partition uses it; let that compact it.
+        JournalDamagedError: it is damaged, and has not changed.
+        JournalError: it cannot be written, and has not changed.
+    """
+    place = _place(path)
+    hold = Hold.on(place)
+    try:
+        migrate(place)
+        return compact_file(place, usage_since=usage_since)
+    finally:
+        hold.release()
+
+
+def _place(path: str | PathLike[str]) -> str:
+    return str(Path(path).absolute())

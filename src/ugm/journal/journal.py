@@ -1,0 +1,114 @@
+"""The journal of an open partition: what can be done with it beside the partition."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final, final
+
+from ugm.errors import RequestError
+from ugm.journal.beside import Hold
+from ugm.journal.compaction import Compaction, compacted
+from ugm.journal.errors import JournalError
+from ugm.journal.gates import Recorder
+from ugm.journal.store import reading
+from ugm.journal.usage import By, Period, UsageLine, usage
+from ugm.journal.writer import Writer
+
+__all__ = ["Journal"]
+
+
+@final
+class Journal:
+    """The journal of a `JournaledPartition`.
+
+    Any number of threads may use it, while others use the partition.
+    """
+
+    __slots__ = ("_hold", "_recorder", "_writer", "path")
+
+    #: The file.
+    path: str
+
+    def __init__(self, path: str, hold: Hold, recorder: Recorder) -> None:
+        self.path = path
+        self._hold: Final = hold
+        self._recorder: Final = recorder
+        self._writer: Final[Writer] = recorder.writer
+
+    @property
+    def number(self) -> int:
+        """The number of the last change; the first is 1."""
+        return self._writer.number
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more is written."""
+        return self._writer.is_closed
+
+    def close(self) -> None:
+        """Write what is under way, and let others open the file; once more is harmless.
+
+        The partition can still be read; every change of it is refused.
+
+        Raises:
+            JournalError: something that was not acknowledged could not be written.
+        """
+        with self._recorder.lock:
+            if self._writer.is_closed:
+                return
+            self._writer.stop()
+        try:
+            self._writer.close()
+        finally:
+            self._hold.release()
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of everything that is acknowledged now into a new file, while the partition is in use.
+
+        Raises:
+            RequestError: there is a file already.
+            JournalError: the copy cannot be written.
+        """
+        target = Path(path)
+        if target.exists():
+            raise RequestError("path", str(path), "there is a file already")
+        try:
+            with reading(self.path) as source, closing(sqlite3.connect(target)) as copy:
+                source.copy(copy)
+        except sqlite3.Error as error:
+            target.unlink(missing_ok=True)
+            raise JournalError(self.path, f"the copy cannot be written: {error}") from error
+
+    def compact(self, *, usage_since: int | None = None) -> Compaction:
+        """Put the state of the partition in the place of the changes that led to it.
+
+        Opening takes less time then. What is known of usage over time stays the same. Changes are held up while the
+        file is written; takes time in its size, and memory in that of the partition.
+
+        Args:
+            usage_since: forget who used what before this instant, in milliseconds since 1970; None to forget nothing.
+
+        Raises:
+            JournalError: something is in doubt, or there is no room; the file has not changed.
+        """
+        made: list[Compaction] = []
+
+        def work(connection: sqlite3.Connection) -> None:
+            made.append(compacted(self.path, connection, usage_since=usage_since))
+
+        self._writer.alone(work)
+        return made[0]
+
+    def usage(
+        self,
+        by: By,
+        *,
+        since: int | None = None,
+        until: int | None = None,
+        period: Period | None = None,
+        zone: str = "UTC",
+    ) -> tuple[UsageLine, ...]:
+        """Return who used how much between two instants; as `ugm.journal.usage`, up to now."""
+        return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

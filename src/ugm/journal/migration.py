@@ -1,0 +1,53 @@
+"""Journals of older versions are brought to the present one when they are opened, in one transaction.
+
+Version 1 had whole seconds, and no history because it could not be compacted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Final
+
+from ugm.journal.errors import JournalError
+from ugm.journal.store import FORMAT, INSERT, change, connect, format_of, reading, row_sum
+
+__all__ = ["migrate"]
+
+
+def migrate(path: str) -> None:
+    """Bring a journal to the present version; nobody else writes it.
+
+    Raises:
+        JournalError: that failed, and the journal is what it was; a newer version is left alone.
+        JournalDamagedError: it is damaged.
+    """
+    while (version := format_of(path)) in _STEPS:
+        with reading(path) as found:
+            rows = [(one.number, one.at, one.data) for one in found.changes(0)]
+        try:
+            with closing(connect(path)) as connection:
+                _step(connection, version, rows)
+        except sqlite3.Error as error:
+            raise JournalError(path, f"it cannot be brought from version {version} to {FORMAT}: {error}") from error
+
+
+_Rows = list[tuple[int, int, bytes]]
+
+
+def _step(connection: sqlite3.Connection, version: int, rows: _Rows) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    _STEPS[version](connection, rows)
+    connection.execute("UPDATE version SET version = ?, sum = ?", (version + 1, row_sum(version + 1, b"version")))
+    connection.execute("COMMIT")
+
+
+def _from_seconds(connection: sqlite3.Connection, rows: _Rows) -> None:
+    connection.execute("CREATE TABLE history (position INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL)")
+    connection.execute("DELETE FROM changes")
+    connection.executemany(INSERT, (change(number, at * 1000, data) for number, at, data in rows))
+
+
+#: What leads from each older version to the next.
+_STEPS: Final[Mapping[int, Callable[[sqlite3.Connection, _Rows], None]]] = {1: _from_seconds}

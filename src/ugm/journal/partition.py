@@ -1,0 +1,237 @@
+"""A partition that loses nothing: every change of it has reached the disk before its call returns.
+
+>>> from tempfile import TemporaryDirectory
+>>> from ugm import Resource, UserGroup, parse_config
+>>> config = parse_config("partitions: [{name: default, queues: [{name: prod, resources: {max: {memory: 4Gi}}}]}]")
+>>> with TemporaryDirectory() as folder:
+...     with open_partition(f"{folder}/quota.journal", config.partition()) as partition:
+...         placed = partition.submit("app-1", UserGroup("sue"), "root.prod")
+...         granted = partition.allocate("app-1-0", "app-1", Resource(memory=2**30))
+...     with open_partition(f"{folder}/quota.journal") as again:
+...         print(again.allocation("app-1-0").usage)
+memory 1Gi
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal, ParamSpec, Self, TypeVar, final
+
+from ugm.errors import RequestError
+from ugm.journal.beside import Hold, Reserve, Witness, witnessed
+from ugm.journal.contents import opened, rebuild
+from ugm.journal.errors import JournalDamagedError, JournalError
+from ugm.journal.gates import Deferral, Gate, Recorder
+from ugm.journal.journal import Journal
+from ugm.journal.migration import migrate
+from ugm.journal.settings import settings_of
+from ugm.journal.store import connect, create, exists
+from ugm.journal.writer import Clock, Writer, milliseconds
+from ugm.model import QuotaModel
+from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled
+from ugm.partition.entry import AllocationState
+from ugm.partition.feed import Feed
+from ugm.partition.others import OtherModels
+from ugm.resources import Resource
+
+__all__ = ["JournaledPartition", "open_partition"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: The one node of a cluster whose nodes nobody registers.
+_CLUSTER: Final = "cluster"
+
+
+@final
+class JournaledPartition(Partition):
+    """A `ugm.Partition` with a journal; made by `open_partition`.
+
+    Every call that changes something returns after the change has reached the disk. If that fails, the call raises
+    `JournalError`, and what it was to change is in doubt: ask again. Calls that only read never wait for the disk; in
+    the few milliseconds of a shared commit they may show what nobody has been told yet.
+
+    As a context manager it closes its journal.
+    """
+
+    __slots__ = ("_recorder", "journal")
+
+    #: Its journal.
+    journal: Journal
+
+    def __init__(self, books: Books, others: OtherModels, recorder: Recorder, journal: Journal) -> None:
+        self._recorder: Final = recorder
+        self.journal = journal
+        writer = recorder.writer
+        self._open(books, others, Gate(recorder, writer.require_room), Gate(recorder, writer.require_sound))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.journal.close()
+
+    # Without waiting
+
+    def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Call an operation of this partition without waiting for the disk.
+
+        What it does is done at once; the future has the answer, or the error, once the change has reached the disk.
+        It cannot be cancelled. Where no commit is shared, it is done when it is returned.
+
+        >>> answer = partition.promise(partition.allocate, "app-1-0", "app-1", usage)  # doctest: +SKIP
+        >>> answer.result().allowed  # doctest: +SKIP
+        True
+        """
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+        deferral = Deferral()
+        self._recorder.defer(deferral)
+        try:
+            result = operation(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            answer = partial(future.set_exception, error)
+        else:
+            answer = partial(future.set_result, result)
+        finally:
+            self._recorder.defer(None)
+
+        def conclude(failure: JournalError | None) -> None:
+            self._recorder.tell(deferral, failure)
+            answer() if failure is None else future.set_exception(failure)
+
+        self._recorder.writer.when_durable(deferral.number, conclude)
+        return future
+
+    async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call an operation of this partition and await that the change has reached the disk; as `promise`."""
+        return await asyncio.wrap_future(self.promise(operation, *args, **kwargs))
+
+    # The configuration is kept as a value
+
+    def plan(self, config: PartitionSettings | None) -> Plan:
+        """Return what another configuration would do here; as `ugm.Partition.plan`."""
+        return super().plan(settings_of(config))
+
+    def configure(self, config: PartitionSettings | None) -> None:
+        """Put another configuration in force; as `ugm.Partition.configure`."""
+        super().configure(settings_of(config))
+
+
+def open_partition(
+    path: str | os.PathLike[str],
+    config: PartitionSettings | None = None,
+    *,
+    durability: Literal["each", "group"] = "each",
+    cluster: Resource | None = None,
+    models: Iterable[QuotaModel] = (),
+    subscribers: Iterable[Subscriber] = (),
+    group_limits: Literal["always", "unless-user-limited"] = "always",
+    clock: Clock = milliseconds,
+) -> JournaledPartition:
+    """Return the partition that a journal keeps, as it was after the last change; a new file is made.
+
+    Replays the journal and verifies the outcome. Takes time in the size of the file.
+
+    Args:
+        path: the file. Others are made beside it, whose names begin with its name.
+        config: the configuration to be in force; None leaves in force what the journal says.
+        durability: ``each`` commits every change by itself. ``group`` lets a thread commit together what several
+            callers change in the time of one commit; each call still returns after its own change has reached the disk.
+        cluster: as for `ugm.Partition`; None leaves it as the journal says.
+        models: as for `ugm.Partition`. They are charged with everything that is held, as if it had been adopted.
+        subscribers: as for `ugm.Partition`; told of what happens from now on.
+        group_limits: as for `ugm.Partition`.
+        clock: what the time is, in milliseconds since 1970. If it goes back, the time of the last change holds until
+            it has caught up.
+
+    Raises:
+        RequestError: an argument cannot be used.
+        JournalHeldError: it is open already.
+        JournalDamagedError: it is damaged; nothing of it is used, and nothing is changed.
+        JournalError: it is no journal, or cannot be written.
+        InvariantError: the outcome does not add up; that is a bug in ugm.
+    """
+    if durability not in ("each", "group"):
+        raise RequestError("durability", durability, "expected 'each' or 'group'")
+    if group_limits not in ("always", "unless-user-limited"):
+        raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
+    settings, others, feed = settings_of(config), OtherModels(models), Feed(subscribers)
+    place, recorder = str(Path(path).absolute()), Recorder(feed)
+    with ExitStack() as undo:
+        hold = Hold.on(place)
+        undo.callback(hold.release)
+        books, last = _restored(place, recorder, user_limits_win=group_limits == "unless-user-limited")
+        recorder.writer = _writer(place, last, clock, undo, together=durability == "group")
+        partition = JournaledPartition(books, others, recorder, Journal(place, hold, recorder))
+        undo.callback(partition.journal.close)
+        partition.verify()
+        _charge(books, others)
+        books.tell = recorder.add
+        _follow(partition, books, settings if config is not None else None, cluster)
+        undo.pop_all()
+    return partition
+
+
+def _restored(path: str, recorder: Recorder, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
+    """Return the books that a journal keeps, and its last change with its instant."""
+    gate = Gate(recorder)
+    books = Books(Compiled.of(None), user_limits_win=user_limits_win, lock=gate)
+    known = witnessed(path)
+    if exists(path):
+        migrate(path)
+        with opened(path) as contents:
+            return books, rebuild(contents, books)
+    if known and known.number:
+        raise JournalDamagedError(path, f"it is empty or missing, but {known.number} changes were acknowledged", 0)
+    return books, (0, 0)
+
+
+def _writer(path: str, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool) -> Writer:
+    try:
+        if not exists(path):
+            create(path)
+        elif not os.access(path, os.W_OK):
+            raise JournalError(path, "it cannot be written: the file is read-only")
+        connection = connect(path)
+        undo.callback(connection.close)
+        reserve = Reserve(path)
+        witness = Witness(path, last[0])
+        undo.callback(witness.close)
+    except (sqlite3.Error, OSError) as error:
+        raise JournalError(path, f"it cannot be written: {error}") from error
+    return Writer(path, connection, witness, reserve, last, clock, together=together)
+
+
+def _charge(books: Books, others: OtherModels) -> None:
+    """Let other quota models know what is there."""
+    if not others:
+        return
+    for allocation_id, entry in books.entries.items():
+        if entry.traits.state is AllocationState.PENDING:
+            others.expect(entry.claim(allocation_id))
+        else:
+            others.charge(entry.claim(allocation_id))
+
+
+def _follow(
+    partition: JournaledPartition, books: Books, settings: PartitionSettings | None, cluster: Resource | None
+) -> None:
+    """Bring what was restored in line with what the program says."""
+    if settings is not None and settings != books.compiled.config:
+        partition.configure(settings)
+    if cluster is not None:
+        known = _CLUSTER in books.cluster.nodes
+        (partition.update_node if known else partition.add_node)(_CLUSTER, cluster)

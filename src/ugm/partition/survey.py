@@ -1,0 +1,302 @@
+"""Questions of those who watch a partition, a piece at a time, and of those who have no application in it yet.
+
+A page or a metric that wants everything of a large partition would hold its lock for long. These questions are small:
+names first, then one user, one group, one queue or one application after the other. Each piece is of one moment, all of
+them together are not.
+
+Nothing here changes an answer or creates anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from ugm.arguments import name_of, user_of
+from ugm.decision import Decision
+from ugm.hierarchy import Limit, Node
+from ugm.identity import UserGroup, canonical_path
+from ugm.model import Claim
+from ugm.partition._submission import submission_of
+from ugm.partition.admission import Admission
+from ugm.partition.books import Books
+from ugm.partition.compiled import PartitionSettings
+from ugm.partition.explanation import Explanation, charged, explain
+from ugm.partition.others import OtherModels
+from ugm.queues import Placement, Queue, QueueSpec, QueueState, queue_state
+from ugm.resources import Resource
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.holding import Holding, QuotaNode
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.snapshot import TrackerCopy
+
+__all__ = ["Standing", "Survey", "effective", "room"]
+
+#: The id of an application, and of an allocation, that is only asked about.
+_NAMELESS: Final = "?"
+
+
+class Standing(NamedTuple):
+    """How close one user or group is to the nearest of its limits."""
+
+    name: str
+    #: What is used in all queues together, without zeros.
+    usage: Resource
+    running_applications: int
+    #: The limit of which the largest part is used; None if there is none where something runs.
+    limit: EffectiveLimit | None = None
+    #: The resource of that limit; None for the number of applications, and if there is no limit.
+    resource: str | None = None
+    #: How much of that limit is used: 1 is all of it. A limit of 0 counts as used up.
+    share: Fraction = Fraction(0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the standing for JSON, with the share as a decimal number."""
+        limit = None if self.limit is None else self.limit.to_dict()
+        return {**self._asdict(), "usage": dict(self.usage), "limit": limit, "share": float(self.share)}
+
+
+class Survey:
+    """What a `ugm.PartitionView` can be asked besides; see there."""
+
+    __slots__ = ("_admission", "_books", "_lock", "_others")
+
+    _lock: AbstractContextManager[object]
+
+    def __init__(self, books: Books, others: OtherModels) -> None:
+        self._books: Final = books
+        self._others: Final = others
+        self._admission: Final = Admission(books, others)
+        self._lock = books.in_force.lock
+
+    @property
+    def config(self) -> PartitionSettings | None:
+        """The configuration in force, as it was given; None for none."""
+        return self._books.compiled.config
+
+    # Names
+
+    def user_names(self) -> tuple[str, ...]:
+        """Return all users for whom something runs, sorted."""
+        return self._names(self._books.ledger.users)
+
+    def group_names(self) -> tuple[str, ...]:
+        """Return all groups to which something is charged, sorted."""
+        return self._names(self._books.ledger.groups)
+
+    def application_ids(self) -> tuple[str, ...]:
+        """Return all applications, sorted."""
+        return self._names(self._books.applications)
+
+    def allocation_ids(self) -> tuple[str, ...]:
+        """Return all allocations, pending ones included, sorted."""
+        return self._names(self._books.entries)
+
+    def queue_paths(self) -> tuple[str, ...]:
+        """Return all queues, sorted by path: parents before children."""
+        return self._names(self._books.tree.queues)
+
+    def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
+        with self._lock:
+            names = list(index)
+        return tuple(sorted(names))
+
+    # Pieces
+
+    def user(self, name: str) -> UserUsage | None:
+        """Return what one user uses in which queues, with the limits there; None if nothing runs for the user."""
+        with self._lock:
+            tracker = self._books.ledger.users.get(name_of("name", name))
+            copy = None if tracker is None else TrackerCopy.of(tracker.queue)
+        return None if copy is None else copy.user_usage()
+
+    def group(self, name: str) -> GroupUsage | None:
+        """Return what one group uses in which queues, with the limits there; None if nothing is charged to it."""
+        with self._lock:
+            tracker = self._books.ledger.groups.get(name_of("name", name))
+            copy = None if tracker is None else TrackerCopy.of(tracker.queue)
+        return None if copy is None else copy.group_usage()
+
+    def user_standing(self, name: str) -> Standing | None:
+        """Return how close a user is to a limit; None if nothing runs for the user."""
+        with self._lock:
+            tracker = self._books.ledger.users.get(name_of("name", name))
+            return None if tracker is None else _standing(tracker.queue)
+
+    def group_standing(self, name: str) -> Standing | None:
+        """Return how close a group is to a limit; None if nothing is charged to it."""
+        with self._lock:
+            tracker = self._books.ledger.groups.get(name_of("name", name))
+            return None if tracker is None else _standing(tracker.queue)
+
+    def user_share(self, name: str) -> float | None:
+        """Return how much of the nearest limit of a user is used: the share of `user_standing`, and quicker."""
+        with self._lock:
+            tracker = self._books.ledger.users.get(name_of("name", name))
+            return None if tracker is None else _share(tracker.queue)
+
+    def group_share(self, name: str) -> float | None:
+        """Return how much of the nearest limit of a group is used: the share of `group_standing`, and quicker."""
+        with self._lock:
+            tracker = self._books.ledger.groups.get(name_of("name", name))
+            return None if tracker is None else _share(tracker.queue)
+
+    def queue_alone(self, queue_path: str) -> QueueState | None:
+        """Return one queue without those below it, whose usage is left out, too; None if there is no such queue.
+
+        Takes time in the number of applications that were submitted to the queue itself.
+        """
+        path = canonical_path(queue_path)
+        with self._lock:
+            found = self._books.tree.queues.get(path)
+            return None if found is None else queue_state(found, self._books.tree.cluster, alone=True)
+
+    def pending(self, queue_path: str) -> tuple[int, Resource]:
+        """Return how many allocations are pending in one queue itself, and what they add up to; nothing without it."""
+        path = canonical_path(queue_path)
+        with self._lock:
+            found = self._books.tree.queues.get(path)
+            names = [] if found is None else list(found.applications)
+            waiting = [entry for name in names for entry in self._books.applications[name].pending.values()]
+        total: dict[str, int] = {}
+        for entry in waiting:
+            for name, amount in entry.usage.items():
+                total[name] = total.get(name, 0) + amount
+        return len(waiting), Resource(total).without_zeros()
+
+    # Somebody without an application
+
+    def placement_for(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
+        """Return where the placement rules would put an application of a user, and what every rule said.
+
+        Raises:
+            RequestError: an argument cannot be used.
+        """
+        submission = submission_of(_NAMELESS, user, queue, tags)
+        with self._lock:
+            return self._books.compiled.rules.place(submission, self._books.tree)
+
+    def check_for(
+        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
+    ) -> Decision:
+        """Return what would be answered to the first allocation of a new application of a user in a queue.
+
+        The queue need not exist: one that placement would create counts as created. Other quota models are asked too.
+
+        Raises:
+            RequestError: an argument cannot be used.
+        """
+        submission, path = submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path)
+        with self._lock:
+            violations = self._would_be(user, path).violations(self._admission.row(usage))
+            if self._others:
+                claim = Claim(_NAMELESS, _NAMELESS, usage, path, user, submission.tags)
+                violations += self._others.check(claim)
+            return Decision(violations)
+
+    def explain_for(
+        self,
+        user: UserGroup,
+        queue_path: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        most: int = 3,
+    ) -> Explanation:
+        """Return what `check_for` does, and for every limit in the way the *most* largest holders of what is missing.
+
+        Raises:
+            RequestError: as for `check_for`.
+        """
+        decision = self.check_for(user, queue_path, usage, tags)
+        with self._lock:
+            holdings = charged(self._books, decision)
+        return explain(decision, holdings, most)
+
+    def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
+        """Return every limit that would hold for a new application of a user in a queue, and the headroom.
+
+        The queue need not exist: one that placement would create counts as created.
+
+        Raises:
+            RequestError: an argument cannot be used.
+        """
+        path = canonical_path(queue_path)
+        with self._lock:
+            holding = self._would_be(user, path)
+            nodes = holding.held_to(holding.chain())
+            return effective(nodes), room(nodes)
+
+    def _would_be(self, user: UserGroup, queue_path: str) -> Holding:
+        """Return what a new application would hold; nothing knows of it."""
+        holding = self._books.ledger.open(queue_path, "", user_of(user))
+        holding.quotas = _Quotas(self._quota_chain(queue_path))
+        return holding
+
+    def _quota_chain(self, queue_path: str) -> tuple[Node[Any], ...]:
+        nearest = self._books.tree.nearest(queue_path)
+        quota = nearest.template
+        if nearest.queue_path == queue_path or not (quota.max_resources or quota.max_applications):
+            return nearest.chain
+        made = Queue(QueueSpec(queue_path, is_parent=False, quota=quota), None, {}, managed=False)
+        limit = Limit(quota.max_resources or Resource(), quota.max_applications, place=queue_path)
+        return (Node(made, queue_path, limit, self._books.in_force.epoch.layout), *nearest.chain)
+
+
+class _Quotas(NamedTuple):
+    """The limits of a queue that may not exist."""
+
+    chain: tuple[Node[Any], ...]
+
+
+def effective(nodes: Sequence[QuotaNode]) -> tuple[EffectiveLimit, ...]:
+    """Return the limits of some counters, without those that are there for a guarantee alone."""
+    return tuple(
+        EffectiveLimit.of(node)
+        for node in nodes
+        if node.limit.resources or node.limit.applications or node.limit.closed
+    )
+
+
+def room(nodes: Sequence[QuotaNode]) -> Resource | None:
+    """Return the least that any of some counters leaves, for each limited resource; None if there is none."""
+    left: dict[str, int] = {}
+    for node in nodes:
+        for name in node.limit.resources:
+            free = node.free(name)
+            left[name] = min(free, left.get(name, free))
+    return Resource(left) if left else None
+
+
+def _standing(tracker: QueueTracker) -> Standing:
+    used, most, node, resource = _nearest(tracker)
+    limit = None if node is None else EffectiveLimit.of(node)
+    return Standing(tracker.name, tracker.total(), len(tracker.holdings), limit, resource or None, Fraction(used, most))
+
+
+def _share(tracker: QueueTracker) -> float:
+    used, most, _, _ = _nearest(tracker)
+    return used / most
+
+
+def _nearest(tracker: QueueTracker) -> tuple[int, int, QuotaNode | None, str]:
+    """Return what is used of the nearest limit, the limit, its counter and its resource, empty for applications."""
+    tracker.refresh()
+    found: tuple[int, int, QuotaNode | None, str] = (0, 1, None, "")
+    for node in tracker.nodes.values():
+        limits = node.limit
+        for name, limit in limits.resources.amounts.items():
+            found = _nearer(found, limit - node.free(name), limit, node, name)
+        if limits.applications:
+            found = _nearer(found, node.running, limits.applications, node, "")
+    return found
+
+
+def _nearer(
+    found: tuple[int, int, QuotaNode | None, str], used: int, limit: int, node: QuotaNode, name: str
+) -> tuple[int, int, QuotaNode | None, str]:
+    # A limit of nothing counts as used up. Compared as products: exact, and quicker than fractions.
+    used, most = (used, limit) if limit else (1 + used, 1)
+    return (used, most, node, name) if found[2] is None or used * found[1] > found[0] * most else found

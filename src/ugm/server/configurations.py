@@ -1,0 +1,171 @@
+"""The configuration that a server's partitions run under: in force, from its file, and from an upload.
+
+A configuration is put in force as a whole or not at all: it is read, judged and compiled for every partition before the
+first of them follows it. An upload is not written to the file; the next reload returns to what the file says.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple, final
+
+from ugm import ConfigError, Partition, Problem
+from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.identity import ROOT
+from ugm.partition import Changes, changes
+from ugm.server.errors import ApiError
+
+__all__ = ["Configurations", "Outcome"]
+
+
+class Outcome(NamedTuple):
+    """How the last attempt to put a configuration in force ended."""
+
+    #: Where it came from: ``start``, ``file`` or ``upload``.
+    source: str
+    #: In seconds since 1970.
+    at: float
+    #: Why it was refused; empty if it is in force.
+    problems: tuple[Problem, ...] = ()
+
+
+@final
+class Configurations:
+    """What may replace the configuration of several partitions.
+
+    Args:
+        partitions: by name, as in the configuration.
+        path: the file; None for none.
+        clock: what tells the time, in seconds since 1970.
+    """
+
+    __slots__ = ("_clock", "_lock", "_partitions", "_seen", "outcome", "path")
+
+    #: How the last attempt ended.
+    outcome: Outcome
+    #: What the file was when it was read last, to find out whether it has changed.
+    _seen: object
+
+    def __init__(
+        self,
+        partitions: Mapping[str, Partition],
+        path: str | os.PathLike[str] | None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._partitions: Final = partitions
+        self.path: Final = None if path is None else Path(path)
+        self._clock: Final = clock
+        #: Of two replacements at a time the second waits, so that all partitions end up with the same one.
+        self._lock: Final = Lock()
+        self._seen = self._look()
+        self.outcome = Outcome("start", clock())
+
+    def in_force(self) -> str:
+        """Return the configuration in force as YAML.
+
+        Raises:
+            ApiError: a partition was given a configuration that does not come from `ugm.config`.
+        """
+        configs = []
+        for name, partition in self._partitions.items():
+            config = _nothing(name) if partition.config is None else partition.config
+            if not isinstance(config, PartitionConfig):
+                raise ApiError(409, "config-foreign", f"the configuration of partition {name!r} was made by a program")
+            configs.append(config)
+        return dump_config(SchedulerConfig(partitions=tuple(configs)))
+
+    def upload(self, text: str) -> dict[str, Changes]:
+        """Put a configuration in force, and return what it changes in each partition.
+
+        Raises:
+            ConfigError: it cannot be used, or lacks a partition; nothing has changed.
+        """
+        return self._attempt("upload", lambda: parse_config(text, file="upload"))
+
+    def reload(self) -> dict[str, Changes]:
+        """Put the configuration of the file in force, and return what it changes in each partition.
+
+        Raises:
+            ApiError: there is no file.
+            ConfigError: it cannot be read or used; nothing has changed.
+        """
+        path = self.path
+        if path is None:
+            raise ApiError(409, "config-without-file", "the server was started without a configuration file")
+        return self._attempt("file", lambda: load_config(path))
+
+    def reload_if_changed(self) -> bool:
+        """Do what `reload` does if the file has changed since it was read last, and say whether it has.
+
+        What is wrong with the file is kept in `outcome`.
+        """
+        if self.path is None or self._look() == self._seen:
+            return False
+        try:
+            self.reload()
+        except ConfigError:
+            # Already told by the outcome; the old configuration is still in force.
+            return True
+        return True
+
+    def _attempt(self, source: str, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
+        with self._lock:
+            if source == "file":
+                # Before reading: what is written in between is read again the next time.
+                self._seen = self._look()
+            try:
+                chosen = _chosen(read(), self._partitions, source)
+            except ConfigError as error:
+                self.outcome = Outcome(source, self._clock(), error.problems)
+                raise
+            changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+            for name, config in chosen.items():
+                self._partitions[name].configure(config)
+            self.outcome = Outcome(source, self._clock())
+        return changed
+
+    def _look(self) -> object:
+        """Return what tells one state of the file from another; a link is followed to what it points at."""
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the last outcome for JSON."""
+        source, at, problems = self.outcome
+        return {
+            "file": None if self.path is None else str(self.path),
+            "source": source,
+            "at": at,
+            "problems": [str(problem) for problem in problems],
+        }
+
+
+def _nothing(name: str) -> PartitionConfig:
+    """Return what a partition without a configuration runs under."""
+    return PartitionConfig(name=name, queues=(QueueConfig(name=ROOT),))
+
+
+def _chosen(config: SchedulerConfig, partitions: Mapping[str, Partition], source: str) -> dict[str, PartitionConfig]:
+    """Return the part of a configuration for each partition.
+
+    Raises:
+        ConfigError: a partition is missing, or one is too much.
+    """
+    found = {partition.name: partition for partition in config.partitions}
+    told = [("partition-missing", f"partition {name!r} is missing") for name in partitions if name not in found]
+    told += [
+        ("partition-unserved", f"partition {name!r} is not served here") for name in found if name not in partitions
+    ]
+    if told:
+        raise ConfigError(tuple(Problem(source, 0, 0, "partitions", code, message) for code, message in told))
+    return {name: found[name] for name in partitions}

@@ -1,0 +1,76 @@
+"""How the server itself is doing, and how its configuration is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ugm
+from ugm.partition import Changes
+from ugm.server.errors import unknown
+from ugm.server.seen import partition_dict
+from ugm.server.site import Question
+
+__all__ = ["config", "health", "partition", "partitions", "reload", "state", "states", "upload"]
+
+
+def health(asked: Question) -> object:
+    """Return that the server answers, and how the last change of its configuration ended."""
+    site = asked.site
+    return {
+        "status": "ok",
+        "version": ugm.__version__,
+        "started": site.started,
+        "read_only": site.read_only,
+        "partitions": sorted(site.partitions),
+        "configuration": site.configurations.to_dict(),
+    }
+
+
+def partitions(asked: Question) -> object:
+    """Return all partitions in a few figures."""
+    site = asked.site
+    return [
+        partition_dict(name, found, has_history=name in site.histories)
+        for name, found in sorted(site.partitions.items())
+    ]
+
+
+def partition(asked: Question) -> object:
+    """Return one partition in a few figures."""
+    name = asked.partition_name
+    return partition_dict(name, asked.partition, has_history=name in asked.site.histories)
+
+
+def config(asked: Question) -> object:
+    """Return the configuration in force as YAML."""
+    return asked.site.configurations.in_force()
+
+
+def upload(asked: Question) -> object:
+    """Put a configuration in force."""
+    return _changed(asked.site.configurations.upload(asked.body))
+
+
+def reload(asked: Question) -> object:
+    """Put the configuration of the file in force."""
+    return _changed(asked.site.configurations.reload())
+
+
+def _changed(changed: Mapping[str, Changes]) -> dict[str, Any]:
+    return {"partitions": {name: changes.to_dict() for name, changes in changed.items()}}
+
+
+def states(asked: Question) -> object:
+    """Return the names of what else can be looked at."""
+    return sorted(asked.site.extra_states)
+
+
+def state(asked: Question) -> object:
+    """Return the state of something that was plugged in."""
+    name = asked.path["name"]
+    found = asked.site.extra_states.get(name)
+    if found is None:
+        raise unknown("state", name)
+    told = found()
+    return told.to_dict() if hasattr(told, "to_dict") else told

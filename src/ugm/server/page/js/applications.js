@@ -1,0 +1,126 @@
+/**
+ * The view of applications, a page at a time, and the detail of one: its limits, and why what is pending waits.
+ */
+
+import { get, orNull, path } from "./api.js";
+import { h } from "./dom.js";
+import { amountsText, counted } from "./format.js";
+import { chain, queueLink, reasons } from "./limits.js";
+import { link } from "./route.js";
+
+/** Lines of a page. */
+const PAGE = 50;
+/** Columns that are left out where there is little room. */
+const MINOR = new Set(["State", "Pending"]);
+const FILTERS = ["user", "group", "queue", "state"];
+
+export const title = "Applications";
+
+/** @param {import("./types.js").Route} route */
+export async function load(route) {
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
+  return get(path(route.partition, "applications"), { ...asked, after: route.query.after, most: PAGE });
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {{applications: import("./types.js").Application[], next: string | null}} told
+ */
+export function show(route, told) {
+  const { after, ...query } = route.query;
+  const first = link(route.partition, "applications", "", query);
+  const chosen = FILTERS.filter((name) => query[name]).map((name) => `${name} ${query[name]}`);
+  return [
+    chosen.length > 0 && h("p", { class: "tools" }, h("span", null, `Only of ${chosen.join(", ")}. `), h("a", { href: link(route.partition, "applications") }, "Show all")),
+    told.applications.length ? applicationTable(route.partition, told.applications, route.name) : h("p", { class: "quiet empty" }, "There is no application."),
+    (after || told.next) &&
+      h(
+        "nav",
+        { class: "pages", "aria-label": "Pages" },
+        after ? h("a", { href: first }, "First page") : h("span", { class: "quiet" }, "First page"),
+        told.next ? h("a", { href: link(route.partition, "applications", "", { ...query, after: told.next }) }, "Next") : h("span", { class: "quiet" }, "Next"),
+      ),
+  ];
+}
+
+/**
+ * @param {string} partition
+ * @param {import("./types.js").Application[]} found
+ * @param {string} [shown]
+ */
+export function applicationTable(partition, found, shown) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Applications" },
+    h(
+      "table",
+      { class: "list" },
+      h("caption", { class: "unseen" }, "Applications"),
+      h("thead", null, h("tr", null, ["Application", "User", "Queue", "State", "Usage", "Pending"].map((name) => h("th", { scope: "col", class: MINOR.has(name) ? "minor" : null }, name)))),
+      h(
+        "tbody",
+        null,
+        found.map((one) =>
+          h(
+            "tr",
+            { key: one.application_id, class: shown === one.application_id ? "shown" : null },
+            h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id) }, one.application_id)),
+            h("td", null, h("a", { href: link(partition, "users", one.user.name) }, one.user.name)),
+            h("td", null, queueLink(partition, one.queue_path)),
+            h("td", { class: "minor" }, one.state.toLowerCase()),
+            h("td", null, amountsText(one.usage)),
+            h("td", { class: "minor" }, one.pending ? counted(one.pending, "allocation") : "–"),
+          ),
+        ),
+      ),
+    ),
+  );
+}
+
+/** @param {import("./types.js").Route} route */
+export async function loadDetail(route) {
+  return orNull(get(path(route.partition, "application", route.name)));
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {any} told
+ */
+export function showDetail(route, told) {
+  if (!told) return h("p", { class: "quiet" }, `There is no application ${route.name} now.`);
+  const { partition } = route;
+  return [
+    h(
+      "p",
+      null,
+      `${told.state}, of `,
+      h("a", { href: link(partition, "users", told.user.name) }, told.user.name),
+      told.group && [", charged to ", h("a", { href: link(partition, "groups", told.group) }, told.group)],
+      ", in ",
+      queueLink(partition, told.queue_path),
+      `. It uses ${amountsText(told.usage)} in ${counted(told.allocations, "allocation")}.`,
+    ),
+    told.waiting.length > 0 && [
+      h("h3", null, told.waiting.length < told.pending ? `Why the first ${told.waiting.length} of ${told.pending} wait` : "Why it waits"),
+      told.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
+    ],
+    chain(partition, "Every limit that holds", told.limits),
+    told.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(told.headroom)), "."),
+  ];
+}
+
+/**
+ * @param {string} partition
+ * @param {any} one
+ */
+function waiting(partition, one) {
+  const { allocation, explanation } = one;
+  const asked = `${allocation.allocation_id} asks for ${amountsText(allocation.usage)}`;
+  if (explanation.allowed) return h("p", { key: allocation.allocation_id }, `${asked}: it would be granted now.`);
+  return h(
+    "div",
+    { key: allocation.allocation_id },
+    h("p", null, `${asked}. `, explanation.can_wait ? "Waiting can help." : "Waiting can never help."),
+    reasons(partition, explanation.violations),
+  );
+}

@@ -1,0 +1,129 @@
+/**
+ * The form "May I?": what would be answered to a request, by which limits, and who holds what is missing. Asking changes
+ * nothing.
+ */
+
+import { path, post, Refused } from "./api.js";
+import { h } from "./dom.js";
+import { amountsText } from "./format.js";
+import { chain, queueLink, reasons } from "./limits.js";
+import { announce } from "./told.js";
+
+export const title = "May I?";
+
+/** @type {{told: import("./types.js").Explanation & {placement: any} | null, error: string, asked: string}} */
+const answer = { told: null, error: "", asked: "" };
+
+export async function load() {
+  return null;
+}
+
+/** @param {import("./types.js").Route} route */
+export function show(route) {
+  return [
+    h("p", null, "What would be answered now to one more allocation? Asking changes nothing."),
+    h(
+      "form",
+      { class: "ask", id: "ask", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
+      field("user", "User", "sue", { required: true }),
+      field("groups", "Groups, if any", "physics, chemistry"),
+      field("queue", "Queue, where the rules do not choose it", "root.research"),
+      field("vcore", "Cores", "2.5 or 500m", { inputmode: "text" }),
+      field("memory", "Memory", "4Gi"),
+      field("others", "Other resources", "nvidia.com/gpu=1"),
+      h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
+    ),
+    h("section", { id: "answer", "aria-label": "Answer" }, given(route.partition)),
+  ];
+}
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {string} example
+ * @param {Record<string, any>} [more]
+ */
+function field(name, label, example, more = {}) {
+  return h(
+    "label",
+    { class: "field" },
+    label,
+    h("input", { name, autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": `${name}-example`, ...more }),
+    h("span", { class: "quiet example", id: `${name}-example` }, `for example ${example}`),
+  );
+}
+
+/**
+ * @param {SubmitEvent} event
+ * @param {string} partition
+ */
+async function submit(event, partition) {
+  event.preventDefault();
+  const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+  const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
+  try {
+    const usage = amounts(text("vcore"), text("memory"), text("others"));
+    const groups = text("groups").split(/[\s,]+/).filter(Boolean);
+    const told = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage });
+    Object.assign(answer, { told, error: "", asked: text("user") });
+    announce(headline(told));
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const where = error instanceof Refused ? "The server refuses the question: " : "";
+    Object.assign(answer, { told: null, error: `${where}${error.message}` });
+    announce(answer.error);
+  }
+  window.dispatchEvent(new CustomEvent("redraw"));
+}
+
+/**
+ * Return what is asked for; the server reads the quantities.
+ *
+ * @param {string} vcore
+ * @param {string} memory
+ * @param {string} others
+ */
+export function amounts(vcore, memory, others) {
+  /** @type {Record<string, string>} */
+  const usage = {};
+  if (vcore) usage.vcore = thousandths(vcore);
+  if (memory) usage.memory = memory;
+  for (const part of others.split(/[\s,]+/).filter(Boolean)) {
+    const [name, quantity, ...rest] = part.split("=");
+    if (!name || !quantity || rest.length) throw new Error(`${part} is not NAME=QUANTITY`);
+    usage[name] = quantity;
+  }
+  return usage;
+}
+
+/**
+ * Write 2.5 as the quantity 2500m.
+ *
+ * @param {string} cores
+ */
+function thousandths(cores) {
+  const found = /^([0-9]+)\.([0-9]{1,3})$/.exec(cores);
+  return found ? `${BigInt(`${found[1]}${(found[2] ?? "").padEnd(3, "0")}`)}m` : cores;
+}
+
+/** @param {import("./types.js").Explanation} told */
+function headline(told) {
+  if (told.allowed) return "Yes.";
+  if (!told.queue_path) return "No: no placement rule finds a queue.";
+  return told.can_wait ? "No, not now: waiting can help." : "No: waiting can never help.";
+}
+
+/** @param {string} partition */
+function given(partition) {
+  if (answer.error) return h("p", { class: "error" }, answer.error);
+  const { told } = answer;
+  if (!told) return null;
+  return [
+    h("h3", { class: told.allowed ? "yes" : "no" }, headline(told)),
+    told.queue_path ? h("p", null, answer.asked, " in ", queueLink(partition, told.queue_path)) : h("pre", null, told.text),
+    reasons(partition, told.violations),
+    told.evictions.length > 0 && h("p", null, `It would push out ${told.evictions.join(", ")}.`),
+    told.queue_path && chain(partition, "Every limit that holds there", told.limits),
+    told.headroom && h("p", null, "At most ", h("strong", null, amountsText(told.headroom)), " would be granted now."),
+  ];
+}

@@ -1,0 +1,79 @@
+/**
+ * Bars: how much of a limit is used, where the guarantee ends, and what is pending.
+ *
+ * A bar only repeats what the text beside it says; a screen reader is told the text.
+ */
+
+import { h } from "./dom.js";
+import { amountText, exactText, percent, shareOf, withUnit } from "./format.js";
+
+/** From here on a limit is called near. */
+const NEAR = 0.8;
+
+/** @param {number} share */
+export function level(share) {
+  if (share >= 1) return "full";
+  return share >= NEAR ? "near" : "free";
+}
+
+/**
+ * A bar alone.
+ *
+ * @param {number} share of the whole that is used
+ * @param {{guaranteed?: number, pending?: number}} [marks] as shares of the same whole
+ */
+export function bar(share, marks = {}) {
+  const used = Math.min(1, Math.max(0, share));
+  const pending = Math.min(1 - used, marks.pending ?? 0);
+  const isMarked = marks.guaranteed !== undefined && marks.guaranteed > 0 && marks.guaranteed <= 1;
+  return h(
+    "div",
+    { class: `bar ${level(share)}`, "aria-hidden": "true" },
+    h("div", { class: "used", vars: { share: used } }),
+    pending > 0 && h("div", { class: "pending", vars: { from: used, share: pending } }),
+    isMarked && h("div", { class: "guaranteed", vars: { from: marks.guaranteed } }),
+  );
+}
+
+/**
+ * What is used of a limit, as text and as a bar.
+ *
+ * @param {string | null} resource null for the number of applications
+ * @param {import("./types.js").Amount} used
+ * @param {import("./types.js").Amount | undefined} limit undefined for none
+ * @param {{guaranteed?: import("./types.js").Amount, pending?: import("./types.js").Amount, whose?: string}} [more]
+ *   `whose` names the queue that the limit is inherited from
+ */
+export function gauge(resource, used, limit, more = {}) {
+  const name = resource ?? "applications";
+  const title = [`${exactText(name, used)} used`];
+  if (limit !== undefined) title.push(`limit ${exactText(name, limit)}${more.whose ? `, set on ${more.whose}` : ""}`);
+  if (more.guaranteed !== undefined) title.push(`guaranteed ${exactText(name, more.guaranteed)}`);
+  if (more.pending) title.push(`pending ${exactText(name, more.pending)}`);
+  const scale = limit ?? more.guaranteed;
+  return h(
+    "div",
+    { class: "gauge", title: title.join("; ") },
+    h(
+      "div",
+      { class: "figures" },
+      h("span", { class: "amount" }, amountText(name, used)),
+      limit !== undefined && h("span", { class: more.whose ? "of inherited" : "of" }, ` of ${amountText(name, limit)}`),
+      limit !== undefined && h("span", { class: `share ${level(shareOf(used, limit))}` }, percent(shareOf(used, limit))),
+    ),
+    scale !== undefined && bar(shareOf(used, scale), marks(scale, more)),
+    more.guaranteed !== undefined && h("span", { class: "unseen" }, `, guaranteed ${withUnit(name, more.guaranteed)}`),
+    more.whose && limit !== undefined && h("span", { class: "unseen" }, `, limit set on ${more.whose}`),
+  );
+}
+
+/**
+ * @param {import("./types.js").Amount} scale
+ * @param {{guaranteed?: import("./types.js").Amount, pending?: import("./types.js").Amount}} more
+ */
+function marks(scale, more) {
+  return {
+    guaranteed: more.guaranteed === undefined ? undefined : shareOf(more.guaranteed, scale),
+    pending: more.pending ? shareOf(more.pending, scale) : 0,
+  };
+}

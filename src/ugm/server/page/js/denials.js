@@ -1,0 +1,98 @@
+/**
+ * The view of recent denials: who was refused what, how often, and every limit in the way.
+ */
+
+import { get, path } from "./api.js";
+import { h } from "./dom.js";
+import { ago, amountsText, clock, count, counted } from "./format.js";
+import { reasons } from "./limits.js";
+import { link } from "./route.js";
+
+/** So many are kept. */
+const KEPT = 100;
+
+export const title = "Denials";
+
+/** What was told so far, of one partition. */
+const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
+const choice = { find: "" };
+
+/** @param {import("./types.js").Route} route */
+export async function load(route) {
+  if (known.partition !== route.partition) {
+    forget(route.partition);
+    known.hasHistory = (await get(path(route.partition))).has_history;
+  }
+  if (!known.hasHistory) return null;
+  const told = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, most: KEPT });
+  if (told.newest < known.newest) {
+    // The server began anew.
+    forget(route.partition);
+    return load(route);
+  }
+  known.newest = told.newest;
+  for (const record of told.records) known.records.set(record.number, record);
+  const newest = [...known.records.values()].sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, KEPT);
+  known.records = new Map(newest.map((record) => [record.number, record]));
+  return { records: newest, total: told.told.denied ?? 0 };
+}
+
+/** @param {string} partition */
+function forget(partition) {
+  Object.assign(known, { partition, newest: 0, records: new Map() });
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {{records: import("./types.js").Denial[], total: number} | null} told
+ */
+export function show(route, told) {
+  if (!told) return h("p", { class: "quiet empty" }, "The server keeps no history of this partition.");
+  const found = told.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.find));
+  return [
+    h(
+      "div",
+      { class: "tools" },
+      h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", value: choice.find, on: { input: find } })),
+      h("span", { class: "quiet" }, `${counted(told.total, "denial")} since the start, the newest ${count(told.records.length)} kinds here`),
+    ),
+    found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : h("p", { class: "quiet empty" }, told.records.length ? "None of these." : "Nothing was denied yet."),
+  ];
+}
+
+/**
+ * @param {string} _name
+ * @param {unknown} value
+ */
+function plain(_name, value) {
+  return typeof value === "bigint" ? String(value) : value;
+}
+
+/** @param {Event} event */
+function find(event) {
+  choice.find = /** @type {HTMLInputElement} */ (event.target).value.trim().toLowerCase();
+  window.dispatchEvent(new CustomEvent("redraw"));
+}
+
+/**
+ * @param {string} partition
+ * @param {import("./types.js").Denial} record
+ */
+function line(partition, record) {
+  const [first, ...others] = record.asks;
+  return h(
+    "li",
+    { key: record.number },
+    h(
+      "div",
+      { class: "what" },
+      first && h("a", { href: link(partition, "applications", first.application_id) }, first.application_id),
+      first && ` asked for ${amountsText(first.usage)}`,
+      others.length > 0 && ` and ${counted(others.length, "allocation")} more`,
+      record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),
+      !record.decision.can_wait && h("span", { class: "badge never" }, "can never fit"),
+    ),
+    h("time", { class: "quiet", datetime: new Date(record.last_at * 1000).toISOString(), title: `first ${clock(record.first_at)}, last ${clock(record.last_at)}` }, ago(record.last_at)),
+    reasons(partition, record.decision.violations),
+  );
+}

@@ -1,0 +1,141 @@
+/**
+ * Descriptions of elements, and the document made to match them.
+ *
+ * A view is drawn anew from the newest figures every few seconds. What has not changed stays the same element, so that
+ * focus, selected text and the place of a scroll bar stay, too. Text is always text: nothing here reads markup.
+ *
+ * @typedef {{tag: string, props: Record<string, any>, children: Child[]}} Node
+ * @typedef {Node | string | number | null | undefined | false | Child[]} Child
+ */
+
+const KEY = Symbol("key");
+
+/**
+ * Describe an element.
+ *
+ * @param {string} tag
+ * @param {Record<string, any> | null} [props] attributes; and `key`, which tells siblings apart, `on`, what listens by
+ *   name of the event, `vars`, custom properties of the style, `value`, of a field
+ * @param {...Child} children
+ * @returns {Node}
+ */
+export function h(tag, props, ...children) {
+  return { tag, props: props ?? {}, children };
+}
+
+/**
+ * Make the content of an element match a description, and keep the focus where it is.
+ *
+ * @param {Element} place
+ * @param {...Child} children
+ */
+export function draw(place, ...children) {
+  const focused = /** @type {HTMLElement | null} */ (document.activeElement);
+  patch(place, children);
+  if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
+}
+
+/**
+ * @param {Element} parent
+ * @param {Child[]} children
+ */
+function patch(parent, children) {
+  const keyed = keys(parent);
+  /** @type {ChildNode | null} */
+  let place = parent.firstChild;
+  for (const child of flat(children)) {
+    const found = match(child, place, keyed) ?? make(child);
+    if (place !== null && found === place) place = place.nextSibling;
+    else parent.insertBefore(found, place);
+    update(found, child);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+/** @param {Element} parent */
+function keys(parent) {
+  const keyed = new Map();
+  for (const child of /** @type {any} */ (parent.childNodes)) if (child[KEY] !== undefined) keyed.set(child[KEY], child);
+  return keyed;
+}
+
+/**
+ * @param {Child[]} children
+ * @returns {(Node | string)[]}
+ */
+function flat(children) {
+  return /** @type {any[]} */ (children)
+    .flat(Infinity)
+    .filter((child) => child !== null && child !== undefined && child !== false && child !== "")
+    .map((child) => (typeof child === "object" ? child : String(child)));
+}
+
+/**
+ * Return the element that can become what is described, if there is one.
+ *
+ * @param {Node | string} child
+ * @param {any} place
+ * @param {Map<unknown, any>} keyed
+ */
+function match(child, place, keyed) {
+  const name = typeof child === "string" ? "#text" : child.tag.toUpperCase();
+  const key = typeof child === "string" ? undefined : child.props.key;
+  const found = key === undefined ? place : keyed.get(key);
+  return found && found.nodeName === name && found[KEY] === key ? found : null;
+}
+
+/** @param {Node | string} child */
+function make(child) {
+  if (typeof child === "string") return document.createTextNode(child);
+  const made = /** @type {any} */ (document.createElement(child.tag));
+  made[KEY] = child.props.key;
+  return made;
+}
+
+/**
+ * @param {any} element
+ * @param {Node | string} child
+ */
+function update(element, child) {
+  if (typeof child === "string") {
+    if (element.data !== child) element.data = child;
+    return;
+  }
+  const { key, on, vars, value, ...attributes } = child.props;
+  attribute(element, attributes);
+  listen(element, on ?? {});
+  for (const [name, amount] of Object.entries(vars ?? {})) element.style.setProperty(`--${name}`, String(amount));
+  patch(element, child.children);
+  if (value !== undefined && element.value !== value && document.activeElement !== element) element.value = value;
+}
+
+/**
+ * @param {Element} element
+ * @param {Record<string, any>} wanted
+ */
+function attribute(element, wanted) {
+  for (const name of element.getAttributeNames()) {
+    if (name !== "style" && (wanted[name] === undefined || wanted[name] === null || wanted[name] === false)) {
+      element.removeAttribute(name);
+    }
+  }
+  for (const [name, value] of Object.entries(wanted)) {
+    if (value === undefined || value === null || value === false) continue;
+    const text = value === true ? "" : String(value);
+    if (element.getAttribute(name) !== text) element.setAttribute(name, text);
+  }
+}
+
+/**
+ * @param {any} element
+ * @param {Record<string, any>} wanted
+ */
+function listen(element, wanted) {
+  for (const name of element.listening ?? []) if (!(name in wanted)) element[`on${name}`] = null;
+  for (const [name, listener] of Object.entries(wanted)) element[`on${name}`] = listener;
+  element.listening = Object.keys(wanted);
+}

@@ -1,0 +1,152 @@
+/**
+ * Figures as people write them: 2.5 cores, 4Gi, 1,024.
+ *
+ * Amounts are exact integers of any size, in thousandths of a core and in bytes. What is shown is cut off, never rounded
+ * up: 99.99 of 100 is not shown as 100.
+ */
+
+const UNITS = /** @type {[string, bigint][]} */ ([
+  ["Ei", 1n << 60n],
+  ["Pi", 1n << 50n],
+  ["Ti", 1n << 40n],
+  ["Gi", 1n << 30n],
+  ["Mi", 1n << 20n],
+  ["Ki", 1n << 10n],
+]);
+const GROUPED = new Intl.NumberFormat("en");
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/**
+ * Write an amount of a resource, without its unit where the unit has a word of its own.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+export function amountText(resource, amount) {
+  const exact = BigInt(amount);
+  if (resource === "vcore") return decimal(exact, 1000n, 3);
+  if (resource !== "memory") return GROUPED.format(exact);
+  const size = exact < 0n ? -exact : exact;
+  const [suffix, unit] = UNITS.find(([, least]) => size >= least) ?? ["", 1n];
+  return decimal(exact, unit, 2) + suffix;
+}
+
+/**
+ * Write an amount with its unit, as in a sentence.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+export function withUnit(resource, amount) {
+  const text = amountText(resource, amount);
+  if (resource === "vcore") return text === "1" ? "1 core" : `${text} cores`;
+  return resource === "memory" ? text : `${text} ${resource}`;
+}
+
+/**
+ * Write an amount in its base unit, to the last digit.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+export function exactText(resource, amount) {
+  if (resource === "vcore") return withUnit(resource, amount);
+  return `${GROUPED.format(BigInt(amount))} ${resource === "memory" ? "bytes" : resource}`;
+}
+
+/**
+ * Write several amounts in one line.
+ *
+ * @param {import("./types.js").Amounts | null} amounts
+ */
+export function amountsText(amounts) {
+  const names = sortedNames(Object.keys(amounts ?? {}));
+  return names.map((name) => some(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
+}
+
+/**
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+function some(resource, amount) {
+  return Number(amount) === 0 ? `no ${resourceName(resource).toLowerCase()}` : withUnit(resource, amount);
+}
+
+/**
+ * @param {bigint} amount
+ * @param {bigint} unit
+ * @param {number} places
+ */
+function decimal(amount, unit, places) {
+  const sign = amount < 0n ? "-" : "";
+  const size = amount < 0n ? -amount : amount;
+  const rest = ((size % unit) * 10n ** BigInt(places)) / unit;
+  const digits = rest.toString().padStart(places, "0").replace(/0+$/, "");
+  return sign + GROUPED.format(size / unit) + (digits ? `.${digits}` : "");
+}
+
+/**
+ * The heading of a resource.
+ *
+ * @param {string | null} resource
+ */
+export function resourceName(resource) {
+  if (resource === null) return "Applications";
+  return { vcore: "Cores", memory: "Memory" }[resource] ?? resource;
+}
+
+/**
+ * Sort names of resources: cores, memory, the others by name.
+ *
+ * @param {string[]} names
+ */
+export function sortedNames(names) {
+  const rank = (/** @type {string} */ name) => ({ vcore: 0, memory: 1 })[name] ?? 2;
+  return [...names].sort((one, other) => rank(one) - rank(other) || (one < other ? -1 : 1));
+}
+
+/**
+ * How much of a limit is used; a limit of 0 counts as used up.
+ *
+ * @param {import("./types.js").Amount} used
+ * @param {import("./types.js").Amount} limit
+ */
+export function shareOf(used, limit) {
+  return Number(limit) > 0 ? Number(used) / Number(limit) : 1 + Number(used);
+}
+
+/** @param {number} share */
+export function percent(share) {
+  if (share > 0 && share < 0.01) return "<1%";
+  return `${GROUPED.format(Math.floor(share * 100 + 1e-9))}%`;
+}
+
+/** @param {number} number */
+export function count(number) {
+  return GROUPED.format(number);
+}
+
+/**
+ * @param {number} number
+ * @param {string} noun
+ */
+export function counted(number, noun) {
+  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** @param {number} seconds since 1970 */
+export function clock(seconds) {
+  return CLOCK.format(new Date(seconds * 1000));
+}
+
+/**
+ * @param {number} seconds since 1970
+ * @param {number} [now] in milliseconds
+ */
+export function ago(seconds, now = Date.now()) {
+  const passed = Math.max(0, Math.floor(now / 1000 - seconds));
+  if (passed < 5) return "just now";
+  if (passed < 60) return `${passed} s ago`;
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  return passed < 86400 ? `${Math.floor(passed / 3600)} h ago` : `${Math.floor(passed / 86400)} d ago`;
+}

@@ -1,0 +1,210 @@
+/**
+ * The detail of a user or a group: where they use what, and every limit on the way to the root.
+ */
+
+import { get, orNull, path } from "./api.js";
+import { gauge } from "./bars.js";
+import { h } from "./dom.js";
+import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
+import { applicationTable } from "./applications.js";
+import { chain } from "./limits.js";
+import { link } from "./route.js";
+
+/** Applications and members that are listed. */
+const LISTED = 10;
+
+/**
+ * @typedef {{usage: any, applications: import("./types.js").Application[], more: boolean,
+ *   limits: import("./types.js").EffectiveLimit[], headroom: import("./types.js").Amounts | null, queue: string,
+ *   leaves: string[]}} Told
+ */
+
+/** Of a user, the queue whose chain is looked at; by partition and user. */
+const chosen = new Map();
+
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<Told | null>}
+ */
+export async function loadUser(route) {
+  const usage = await orNull(get(path(route.partition, "usage", "user", route.name)));
+  if (!usage) return null;
+  const told = await get(path(route.partition, "applications"), { user: route.name, most: LISTED });
+  const leaves = busy(usage.queues);
+  const wanted = chosen.get(`${route.partition}/${route.name}`);
+  const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
+  // Who is in which groups is known of the applications; a user may have sent some as a member of one, some of another.
+  const sent = told.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? told.applications[0];
+  const held = await get(path(route.partition, "limits"), { user: route.name, group: sent?.user.groups.slice(0, 20), queue });
+  return { usage, leaves, queue, applications: told.applications, more: told.next !== null, limits: held.limits, headroom: held.headroom };
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<Told | null>}
+ */
+export async function loadGroup(route) {
+  const usage = await orNull(get(path(route.partition, "usage", "group", route.name)));
+  if (!usage) return null;
+  const told = await get(path(route.partition, "applications"), { group: route.name, most: LISTED });
+  const limits = limitsOf(usage.queues, route.name);
+  return { usage, leaves: [], queue: "", applications: told.applications, more: told.next !== null, limits, headroom: null };
+}
+
+/**
+ * Return the queues in which something runs and below which nothing does, the busiest first.
+ *
+ * @param {import("./types.js").UsageNode} top
+ */
+function busy(top) {
+  /** @type {[number, string][]} */
+  const found = [];
+  for (const [node, queuePath] of nodes(top, "")) {
+    if (!node.children.length) found.push([node.runningApplications.length, queuePath]);
+  }
+  return found.sort((one, other) => other[0] - one[0]).map(([, queuePath]) => queuePath);
+}
+
+/**
+ * @param {import("./types.js").UsageNode} node
+ * @param {string} above
+ * @returns {Generator<[import("./types.js").UsageNode, string, number]>}
+ */
+function* nodes(node, above, level = 0) {
+  // What the documents show has whole paths in some places and names in others.
+  const name = node.queuename;
+  const queuePath = !above || name.startsWith(`${above}.`) ? name : `${above}.${name}`;
+  yield [node, queuePath, level];
+  for (const child of node.children) yield* nodes(child, queuePath, level + 1);
+}
+
+/**
+ * @param {import("./types.js").UsageNode} top
+ * @param {string} name
+ * @returns {import("./types.js").EffectiveLimit[]}
+ */
+function limitsOf(top, name) {
+  return [...nodes(top, "")].reverse().map(([node, queuePath]) => ({
+    kind: "group",
+    name,
+    queue_path: queuePath,
+    limit_name: name,
+    max_resources: node.maxResources,
+    max_applications: node.maxApplications,
+    usage: node.resourceUsage,
+    running_applications: node.runningApplications.length,
+  }));
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Told | null} told
+ */
+export function showUser(route, told) {
+  if (!told) return nobody("user", route.name);
+  return [
+    told.leaves.length > 1 && chooser(route, told),
+    chain(route.partition, `Every limit in ${told.queue}`, told.limits),
+    told.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(told.headroom)), "."),
+    where(route.partition, told),
+    applications(route, told, "user"),
+  ];
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Told | null} told
+ */
+export function showGroup(route, told) {
+  if (!told) return nobody("group", route.name);
+  const users = /** @type {string[]} */ (told.usage.users);
+  return [
+    chain(route.partition, "Every limit of the group", told.limits),
+    where(route.partition, told),
+    h("h3", null, counted(users.length, "user")),
+    h(
+      "p",
+      { class: "names" },
+      users.slice(0, 2 * LISTED).map((name) => [h("a", { href: link(route.partition, "users", name) }, name), " "]),
+      users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
+    ),
+    applications(route, told, "group"),
+  ];
+}
+
+/**
+ * @param {string} kind
+ * @param {string} name
+ */
+function nobody(kind, name) {
+  return h("p", { class: "quiet" }, kind === "user" ? `Nothing runs for ${name} now.` : `Nothing is charged to ${name} now.`);
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Told} told
+ */
+function chooser(route, told) {
+  /** @param {Event} event */
+  function change(event) {
+    chosen.set(`${route.partition}/${route.name}`, /** @type {HTMLSelectElement} */ (event.target).value);
+    window.dispatchEvent(new CustomEvent("again"));
+  }
+  const options = told.leaves.map((queue) => h("option", { value: queue, selected: queue === told.queue }, queue));
+  return h("label", { class: "field" }, "Limits in the queue", h("select", { on: { change }, value: told.queue }, options));
+}
+
+/**
+ * @param {string} partition
+ * @param {Told} told
+ */
+function where(partition, told) {
+  const found = [...nodes(told.usage.queues, "")];
+  const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
+  return [
+    h("h3", null, "In which queues"),
+    h(
+      "div",
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "In which queues" },
+      h(
+        "table",
+        null,
+        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), ["Applications", ...names.map(resourceName)].map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", null, found.map(([node, queuePath, level]) => place(partition, node, queuePath, level, names))),
+      ),
+    ),
+  ];
+}
+
+/**
+ * @param {string} partition
+ * @param {import("./types.js").UsageNode} node
+ * @param {string} queuePath
+ * @param {number} level
+ * @param {string[]} names
+ */
+function place(partition, node, queuePath, level, names) {
+  const running = node.runningApplications.length;
+  const name = queuePath.slice(queuePath.lastIndexOf(".") + 1);
+  return h(
+    "tr",
+    { key: queuePath },
+    h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), "aria-label": queuePath }, name)),
+    h("td", null, gauge(null, running, node.maxApplications || undefined)),
+    names.map((name) => h("td", null, gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
+  );
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Told} told
+ * @param {"user" | "group"} kind
+ */
+function applications(route, told, kind) {
+  if (!told.applications.length) return null;
+  return [
+    h("h3", null, "Applications"),
+    applicationTable(route.partition, told.applications),
+    told.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { [kind]: route.name }) }, "All applications")),
+  ];
+}

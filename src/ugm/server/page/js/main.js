@@ -1,0 +1,201 @@
+/**
+ * The page: what is looked at, asked for again and again, and drawn.
+ */
+
+import * as applications from "./applications.js";
+import { get, path } from "./api.js";
+import * as ask from "./ask.js";
+import * as denials from "./denials.js";
+import { draw, h } from "./dom.js";
+import { clock } from "./format.js";
+import * as holders from "./holders.js";
+import { Pace } from "./pace.js";
+import * as queue from "./queue.js";
+import * as queues from "./queues.js";
+import { link, parse } from "./route.js";
+import { standings } from "./standings.js";
+import { summary } from "./summary.js";
+import { announce } from "./told.js";
+
+/** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, told: any) => any, shown?: () => void}>} */
+const VIEWS = { queues, users: standings("users"), groups: standings("groups"), applications, denials, ask };
+/** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, told: any, view: any) => any, noun: string}>} */
+const DETAILS = {
+  queues: { load: queue.load, show: queue.show, noun: "Queue" },
+  users: { load: holders.loadUser, show: holders.showUser, noun: "User" },
+  groups: { load: holders.loadGroup, show: holders.showGroup, noun: "Group" },
+  applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
+};
+
+const state = {
+  /** @type {string[]} */
+  partitions: [],
+  route: parse(location.hash),
+  /** What was answered last, and for which address. */
+  /** @type {{address: string, view: any, detail: any, partition: import("./types.js").Partition} | null} */
+  told: null,
+  at: 0,
+  /** How many turns were begun. */
+  turns: 0,
+  /** What went wrong, if the last turn did. */
+  error: "",
+  /** Whether the reader has just gone somewhere, and the focus follows. */
+  isArriving: false,
+  /** The address of the link that opened the detail. */
+  opener: "",
+};
+
+const pace = new Pace(turn);
+
+/** Ask, and draw what was answered. */
+async function turn() {
+  const address = location.hash;
+  const number = ++state.turns;
+  try {
+    if (!state.partitions.length) state.partitions = (await get("health")).partitions;
+    if (!settle()) return;
+    const { route } = state;
+    const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
+    const [partition, told, detail] = await Promise.all([
+      get(path(route.partition)),
+      view.load(route),
+      route.name ? DETAILS[route.view]?.load(route) : undefined,
+    ]);
+    // Somebody went elsewhere, or asked again, meanwhile.
+    if (number !== state.turns) return;
+    if (state.error) announce("The server answers again.");
+    Object.assign(state, { told: { address, view: told, detail, partition }, at: Date.now() / 1000, error: "" });
+  } catch (error) {
+    if (number !== state.turns) return;
+    const message = error instanceof Error && "code" in error ? error.message : "the server does not answer";
+    if (!state.error) announce(`${message}; trying again.`);
+    state.error = message;
+  }
+  render();
+}
+
+/** Make sure that the address names something; return whether it did. */
+function settle() {
+  const { route } = state;
+  const partition = state.partitions.includes(route.partition) ? route.partition : state.partitions[0] ?? "";
+  if (partition === route.partition && VIEWS[route.view]) return true;
+  history.replaceState(null, "", link(partition, VIEWS[route.view] ? route.view : "queues"));
+  arrive(false);
+  return false;
+}
+
+/** @param {boolean} [byReader] */
+function arrive(byReader = true) {
+  const before = state.route;
+  state.route = parse(location.hash);
+  state.isArriving = byReader && (before.view !== state.route.view || before.name !== state.route.name);
+  if (state.route.name && !before.name) state.opener = location.hash;
+  pace.now();
+}
+
+// Drawing
+
+function render() {
+  const top = /** @type {HTMLElement} */ (document.getElementById("top"));
+  const place = /** @type {HTMLElement} */ (document.getElementById("view"));
+  draw(top, header());
+  const isThere = state.told?.address === location.hash;
+  draw(place, state.error && alarm(), isThere && content());
+  if (!isThere) return;
+  const view = VIEWS[state.route.view];
+  view?.shown?.();
+  document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" - ");
+  if (state.isArriving) follow();
+  state.isArriving = false;
+}
+
+/** Let the focus follow the reader: into a detail that was opened, back to where one was closed. */
+function follow() {
+  const opener = state.opener && document.querySelector(`#view a[href="${CSS.escape(state.opener)}"]`);
+  const back = state.route.view === "queues" ? document.querySelector('.rows > [tabindex="0"]') : opener;
+  const heading = document.querySelector(state.route.name ? "#detail-heading" : "#heading");
+  const found = !state.route.name && state.opener ? back ?? heading : heading;
+  /** @type {HTMLElement | null} */ (found)?.focus();
+  if (!state.route.name) state.opener = "";
+}
+
+function header() {
+  const { route, partitions, told } = state;
+  return [
+    h(
+      "div",
+      { class: "bar-top" },
+      h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
+      partitions.length > 1 ? chooser() : h("span", { class: "partition" }, route.partition),
+      h("nav", { "aria-label": "Views" }, h("ul", null, Object.entries(VIEWS).map(([name, view]) => tab(name, view.title)))),
+      live(),
+    ),
+    told && summary(told.partition),
+  ];
+}
+
+function chooser() {
+  /** @param {Event} event */
+  const change = (event) => {
+    location.hash = link(/** @type {HTMLSelectElement} */ (event.target).value, state.route.view);
+  };
+  const options = state.partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
+  return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: state.route.partition }, options));
+}
+
+/**
+ * @param {string} name
+ * @param {string} title
+ */
+function tab(name, title) {
+  const isHere = state.route.view === name;
+  return h("li", null, h("a", { href: link(state.route.partition, name), "aria-current": isHere ? "page" : null }, title));
+}
+
+function live() {
+  const pause = () => {
+    pace.pause(!pace.paused);
+    render();
+  };
+  return h(
+    "div",
+    { class: "live" },
+    h("span", { class: "quiet" }, pace.paused ? `as of ${clock(state.at)}` : `live, ${clock(state.at)}`),
+    h("button", { type: "button", "aria-pressed": String(pace.paused), on: { click: pause } }, "Pause"),
+  );
+}
+
+function alarm() {
+  return h("p", { class: "error", key: "alarm" }, `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`);
+}
+
+function content() {
+  const { route, told } = state;
+  const view = VIEWS[route.view];
+  const detail = route.name ? DETAILS[route.view] : undefined;
+  return [
+    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(route, told?.view)),
+    detail &&
+      h(
+        "section",
+        { class: "detail-side", key: `${route.view}/${route.name}`, "aria-labelledby": "detail-heading" },
+        h(
+          "div",
+          { class: "detail-top" },
+          h("h2", { id: "detail-heading", tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
+          h("a", { class: "close", href: link(route.partition, route.view, "", route.query) }, "Close"),
+        ),
+        detail.show(route, told?.detail, told?.view),
+      ),
+  ];
+}
+
+document.getElementById("skip")?.addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("content")?.focus();
+});
+window.addEventListener("hashchange", () => arrive());
+window.addEventListener("again", () => pace.now());
+window.addEventListener("redraw", render);
+window.addEventListener("resize", () => VIEWS[state.route.view]?.shown?.());
+pace.now();

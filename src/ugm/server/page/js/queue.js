@@ -1,0 +1,144 @@
+/**
+ * The detail of a queue: every resource with the limit that binds, the chain to the root, and what the configuration
+ * sets there.
+ */
+
+import { get, orNull, path } from "./api.js";
+import { gauge } from "./bars.js";
+import { h } from "./dom.js";
+import { amountsText, amountText, count, counted, resourceName, sortedNames } from "./format.js";
+import { applicationTable } from "./applications.js";
+import { chain } from "./limits.js";
+import { link } from "./route.js";
+import { downTo } from "./tree.js";
+
+/** Applications that are listed. */
+const LISTED = 10;
+
+/** @typedef {{queue: import("./types.js").QueueDetail, applications: import("./types.js").Application[], more: boolean}} Told */
+
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<Told | null>}
+ */
+export async function load(route) {
+  const queue = await orNull(get(path(route.partition, "queue", route.name)));
+  if (!queue) return null;
+  const told = await get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED });
+  return { queue, applications: told.applications, more: told.next !== null };
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Told | null} told
+ * @param {import("./types.js").Queue} root
+ */
+export function show(route, told, root) {
+  if (!told) return h("p", { class: "quiet" }, `There is no queue ${route.name}.`);
+  const { queue } = told;
+  return [
+    h("p", { class: "quiet" }, facts(queue)),
+    resources(queue),
+    chain(route.partition, "Quotas from here to the root", above(root, queue)),
+    configured(queue),
+    told.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, told.applications)],
+    told.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
+  ];
+}
+
+/** @param {import("./types.js").Queue} queue */
+function facts(queue) {
+  const found = [queue.is_leaf ? "Leaf" : counted(queue.children.length, "queue") + " directly below"];
+  if (!queue.is_managed) found.push("made by a placement rule");
+  if (queue.is_draining) found.push("draining: it takes no new applications");
+  found.push(`${count(queue.running_applications)} of ${counted(queue.applications, "application")} running`);
+  if (queue.pending_allocations) found.push(`${counted(queue.pending_allocations, "allocation")} pending`);
+  return `${found.join("; ")}.`;
+}
+
+/** @param {import("./types.js").QueueDetail} queue */
+function resources(queue) {
+  const parts = [queue.usage, queue.max_resources, queue.maximum, queue.guaranteed, queue.pending, queue.headroom];
+  const names = sortedNames([...new Set(parts.flatMap((amounts) => Object.keys(amounts ?? {})))]);
+  if (!names.length) return null;
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Resources" },
+    h(
+      "table",
+      null,
+      h("caption", null, "Resources"),
+      h("thead", null, h("tr", null, ["Resource", "Used"].map((name) => h("th", { scope: "col" }, name)), ["Guaranteed", "Pending", "Free"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
+      h("tbody", null, names.map((name) => resource(queue, name))),
+    ),
+  );
+}
+
+/**
+ * @param {import("./types.js").QueueDetail} queue
+ * @param {string} name
+ */
+function resource(queue, name) {
+  const figure = (/** @type {import("./types.js").Amount | undefined} */ amount) => (amount === undefined ? "–" : amountText(name, amount));
+  const [guaranteed, pending] = [queue.guaranteed?.[name], queue.pending[name]];
+  return h(
+    "tr",
+    { key: name },
+    h("th", { scope: "row" }, resourceName(name)),
+    h("td", { class: "bars" }, gauge(name, queue.usage[name] ?? 0, queue.maximum?.[name], { guaranteed, pending })),
+    h("td", { class: "number" }, figure(guaranteed)),
+    h("td", { class: "number" }, figure(pending)),
+    h("td", { class: "number" }, figure(queue.headroom?.[name])),
+  );
+}
+
+/**
+ * Return the quotas of a queue and of those above it, the queue first.
+ *
+ * @param {import("./types.js").Queue} root
+ * @param {import("./types.js").Queue} queue
+ */
+function above(root, queue) {
+  return downTo(root, queue.queue_path)
+    .reverse()
+    .map((one) => ({
+      kind: "queue",
+      name: one.queue_path,
+      queue_path: one.queue_path,
+      limit_name: "",
+      max_resources: one.max_resources,
+      max_applications: one.max_applications,
+      usage: one.usage,
+      running_applications: one.running_applications,
+    }));
+}
+
+/** @param {import("./types.js").QueueDetail} queue */
+function configured(queue) {
+  if (!queue.limits.length) return null;
+  return [
+    h("h3", null, "Limits set here for users and groups"),
+    h(
+      "ul",
+      { class: "plain" },
+      queue.limits.map((limit) =>
+        h("li", null, h("strong", null, names(limit)), ": ", most(limit), limit.label && h("span", { class: "quiet" }, ` – ${limit.label}`)),
+      ),
+    ),
+  ];
+}
+
+/** @param {import("./types.js").ConfiguredLimit} limit */
+function names(limit) {
+  const users = limit.users.map((name) => (name === "*" ? "every other user" : `user ${name}`));
+  const groups = limit.groups.map((name) => (name === "*" ? "all other groups together" : `group ${name}`));
+  return [...users, ...groups].join(", ");
+}
+
+/** @param {import("./types.js").ConfiguredLimit} limit */
+function most(limit) {
+  const found = [];
+  if (limit.max_resources && Object.keys(limit.max_resources).length) found.push(amountsText(limit.max_resources));
+  if (limit.max_applications) found.push(counted(limit.max_applications, "application"));
+  return found.join(", ") || "no limit";
+}

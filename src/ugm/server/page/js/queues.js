@@ -1,0 +1,297 @@
+/**
+ * The view of all queues: a tree grid of which only what can be seen is in the document.
+ *
+ * Every row is equally high and has its place from its number; rows that scroll out of sight are taken away, except the
+ * one with the keyboard on it. Arrow keys move, open and close, as in any tree.
+ */
+
+import { get, path } from "./api.js";
+import { gauge } from "./bars.js";
+import { draw, h } from "./dom.js";
+import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
+import { link } from "./route.js";
+import { announce } from "./told.js";
+import { every, visible } from "./tree.js";
+
+/** Up to so many queues are all open at first. */
+const FEW = 60;
+/** Rows that are drawn beyond what can be seen. */
+const BEYOND = 8;
+/** Resources that have a column; the detail has all of them. */
+const COLUMNS = 3;
+
+export const title = "Queues";
+
+/** @type {Map<string, boolean>} */
+const opened = new Map();
+const choice = { find: "", fullest: false };
+/** The row with the keyboard on it. */
+let current = "root";
+/** @type {import("./tree.js").Row[]} */
+let rows = [];
+/** @type {{partition: string, root: import("./types.js").Queue, shown: string} | null} */
+let last = null;
+let queues = 0;
+
+/** @param {import("./types.js").Route} route */
+export async function load(route) {
+  return get(path(route.partition, "queues"));
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {import("./types.js").Queue} root
+ */
+export function show(route, root) {
+  last = { partition: route.partition, root, shown: route.name };
+  queues = [...every(root)].length;
+  rows = visible(root, { ...choice, isOpen });
+  return [
+    h(
+      "div",
+      { class: "tools" },
+      h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "find", on: { input: find }, value: choice.find })),
+      h("label", { class: "check" }, h("input", { type: "checkbox", checked: choice.fullest, on: { change: sort } }), "fullest first"),
+      h("span", { class: "quiet" }, counted(queues, "queue")),
+    ),
+    h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid(root)),
+  ];
+}
+
+/** Draw what can be seen, once the place of everything is known. */
+export function shown() {
+  redrawSight();
+}
+
+/**
+ * @param {import("./types.js").Queue} queue
+ * @param {number} level
+ */
+function isOpen(queue, level) {
+  return opened.get(queue.queue_path) ?? (level === 1 || queues <= FEW);
+}
+
+/** @param {import("./types.js").Queue} root */
+function grid(root) {
+  const names = columns(root);
+  const place = document.getElementById("tree");
+  if (!rows.some((row) => row.queue.queue_path === current)) current = rows[0]?.queue.queue_path ?? "root";
+  return h(
+    "div",
+    { role: "treegrid", "aria-label": "Queues", "aria-rowcount": rows.length + 1, class: `grid columns${names.length}`, on: { keydown: key } },
+    h(
+      "div",
+      { role: "row", class: "row head", "aria-rowindex": 1 },
+      ["Queue", ...names.map(resourceName), "Applications", "Pending"].map((name, index) =>
+        h("div", { role: "columnheader", class: cellClass(index, names.length) }, name),
+      ),
+    ),
+    h(
+      "div",
+      { role: "rowgroup", class: "rows", vars: { count: rows.length } },
+      inSight(place).map((number) => line(number, names)),
+    ),
+  );
+}
+
+/**
+ * @param {number} index
+ * @param {number} resources
+ */
+function cellClass(index, resources) {
+  if (index === 0) return "name";
+  return index <= resources ? "measure" : "number";
+}
+
+/** @param {import("./types.js").Queue} root */
+function columns(root) {
+  const names = new Set(["vcore", "memory"]);
+  for (const amounts of [root.usage, root.max_resources ?? {}, root.pending]) Object.keys(amounts).forEach((name) => names.add(name));
+  return sortedNames([...names]).slice(0, COLUMNS);
+}
+
+/**
+ * Return the numbers of the rows to draw.
+ *
+ * @param {HTMLElement | null} place
+ */
+function inSight(place) {
+  const height = rowHeight(place);
+  const first = Math.max(0, Math.floor((place?.scrollTop ?? 0) / height) - BEYOND);
+  const end = Math.min(rows.length, first + Math.ceil((place?.clientHeight ?? 800) / height) + 2 * BEYOND);
+  const numbers = Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
+  const kept = rows.findIndex((row) => row.queue.queue_path === current);
+  if (kept >= 0 && kept < first) numbers.unshift(kept);
+  if (kept >= end) numbers.push(kept);
+  return numbers;
+}
+
+/** @param {Element | null} place */
+function rowHeight(place) {
+  return place?.querySelector(".rows > .row")?.getBoundingClientRect().height || 56;
+}
+
+/**
+ * @param {number} number
+ * @param {string[]} names
+ */
+function line(number, names) {
+  const row = /** @type {import("./tree.js").Row} */ (rows[number]);
+  const { queue, level, ceilings } = row;
+  const isParent = queue.children.length > 0;
+  return h(
+    "div",
+    {
+      key: queue.queue_path,
+      role: "row",
+      class: "row",
+      "data-path": queue.queue_path,
+      tabindex: queue.queue_path === current ? "0" : "-1",
+      "aria-level": level,
+      "aria-rowindex": number + 2,
+      "aria-posinset": row.position,
+      "aria-setsize": row.siblings,
+      "aria-expanded": isParent ? String(row.isOpen) : null,
+      "aria-selected": String(last?.shown === queue.queue_path),
+      vars: { number, level },
+      on: { click, focus },
+    },
+    h(
+      "div",
+      { role: "rowheader", class: "name" },
+      h("span", { class: isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none", "aria-hidden": "true" }),
+      h("span", { class: "label", title: queue.queue_path }, row.name),
+      queue.is_draining && h("span", { class: "badge quiet" }, "draining"),
+    ),
+    names.map((name) => h("div", { role: "gridcell", class: "measure" }, measure(name, queue, ceilings[name]))),
+    h("div", { role: "gridcell", class: "number" }, applications(queue)),
+    h("div", { role: "gridcell", class: "number", title: amountsText(queue.pending) }, queue.pending_allocations ? count(queue.pending_allocations) : "–"),
+  );
+}
+
+/**
+ * @param {string} name
+ * @param {import("./types.js").Queue} queue
+ * @param {import("./tree.js").Ceiling | undefined} ceiling
+ */
+function measure(name, queue, ceiling) {
+  const inherited = ceiling && ceiling.whose !== queue.queue_path ? ceiling.whose : undefined;
+  return gauge(name, queue.usage[name] ?? 0, ceiling?.amount, {
+    guaranteed: queue.guaranteed?.[name],
+    pending: queue.pending[name],
+    whose: inherited,
+  });
+}
+
+/** @param {import("./types.js").Queue} queue */
+function applications(queue) {
+  const running = count(queue.running_applications);
+  return queue.max_applications ? [running, h("span", { class: "of" }, ` of ${count(queue.max_applications)}`)] : running;
+}
+
+// What the reader does
+
+function redraw() {
+  if (last) rows = visible(last.root, { ...choice, isOpen });
+  redrawSight();
+}
+
+/** Draw again what can be seen of the same rows. */
+function redrawSight() {
+  const place = document.getElementById("tree");
+  if (place && last) draw(place, grid(last.root));
+}
+
+/** @param {Event} event */
+function find(event) {
+  choice.find = /** @type {HTMLInputElement} */ (event.target).value.trim();
+  redraw();
+  const found = rows.filter((row) => row.queue.queue_path.includes(choice.find.toLowerCase())).length;
+  if (choice.find) announce(`${counted(found, "queue")} found`);
+}
+
+/** @param {Event} event */
+function sort(event) {
+  choice.fullest = /** @type {HTMLInputElement} */ (event.target).checked;
+  redraw();
+}
+
+/** @param {MouseEvent} event */
+function click(event) {
+  const target = /** @type {HTMLElement} */ (event.target);
+  const found = pathOf(/** @type {Element} */ (event.currentTarget));
+  if (target.classList.contains("twist")) toggle(found);
+  else go(found);
+}
+
+/** @param {FocusEvent} event */
+function focus(event) {
+  const found = pathOf(/** @type {Element} */ (event.currentTarget));
+  if (found === current) return;
+  current = found;
+  redrawSight();
+}
+
+/** @param {Element} row */
+function pathOf(row) {
+  return row.getAttribute("data-path") ?? "root";
+}
+
+/** @param {string} found */
+function go(found) {
+  current = found;
+  if (last) location.hash = link(last.partition, "queues", found);
+}
+
+/**
+ * @param {string} found
+ * @param {boolean} [open]
+ */
+function toggle(found, open) {
+  const row = rows.find((one) => one.queue.queue_path === found);
+  if (!row?.queue.children.length) return;
+  opened.set(found, open ?? !row.isOpen);
+  current = found;
+  redraw();
+}
+
+/** @param {KeyboardEvent} event */
+function key(event) {
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  const place = document.getElementById("tree");
+  const at = rows.findIndex((row) => row.queue.queue_path === current);
+  const row = rows[at];
+  if (!place || !row) return;
+  const page = Math.max(1, Math.floor(place.clientHeight / rowHeight(place)) - 2);
+  /** @type {Record<string, () => void>} */
+  const moves = {
+    ArrowDown: () => move(at + 1),
+    ArrowUp: () => move(at - 1),
+    Home: () => move(0),
+    End: () => move(rows.length - 1),
+    PageDown: () => move(at + page),
+    PageUp: () => move(at - page),
+    ArrowRight: () => (row.isOpen ? move(at + 1) : toggle(current, true)),
+    ArrowLeft: () => (row.isOpen ? toggle(current, false) : move(rows.findIndex((one) => row.queue.queue_path.startsWith(`${one.queue.queue_path}.`) && one.level === row.level - 1))),
+    Enter: () => go(current),
+    " ": () => go(current),
+  };
+  const moved = moves[event.key];
+  if (!moved) return;
+  event.preventDefault();
+  moved();
+}
+
+/** @param {number} to */
+function move(to) {
+  const place = document.getElementById("tree");
+  const row = rows[Math.min(rows.length - 1, Math.max(0, to))];
+  if (!place || !row) return;
+  current = row.queue.queue_path;
+  const [height, head] = [rowHeight(place), place.querySelector(".head")?.getBoundingClientRect().height ?? 0];
+  const top = rows.indexOf(row) * height;
+  if (top < place.scrollTop) place.scrollTop = top;
+  else if (top + height > place.scrollTop + place.clientHeight - head) place.scrollTop = top + height - place.clientHeight + head;
+  redrawSight();
+  /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
+}

@@ -1,0 +1,39 @@
+/**
+ * Where the page is, as the part of its address after `#`: `#/default/users/sue?page=2`.
+ *
+ * Every view and every detail has an address of its own, so that it can be sent to somebody and the browser's buttons
+ * work.
+ */
+
+/**
+ * @param {string} hash
+ * @returns {import("./types.js").Route}
+ */
+export function parse(hash) {
+  const [path = "", text = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const [partition = "", view = "", ...rest] = path.split("/").map(decoded);
+  return { partition, view, name: rest.join("/"), query: Object.fromEntries(new URLSearchParams(text)) };
+}
+
+/**
+ * @param {string} partition
+ * @param {string} view
+ * @param {string} [name]
+ * @param {Record<string, string | number | undefined>} [query]
+ */
+export function link(partition, view, name = "", query = {}) {
+  const asked = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") asked.set(key, String(value));
+  const parts = [partition, view, ...(name ? [name] : [])].map(encodeURIComponent);
+  const text = asked.toString();
+  return `#/${parts.join("/")}${text ? `?${text}` : ""}`;
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}

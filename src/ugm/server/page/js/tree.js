@@ -1,0 +1,104 @@
+/**
+ * The queue tree as rows: which are visible, in which order, and what limits each.
+ */
+
+/**
+ * @typedef {{amount: import("./types.js").Amount, whose: string}} Ceiling
+ * @typedef {{queue: import("./types.js").Queue, name: string, level: number, position: number, siblings: number,
+ *   isOpen: boolean, ceilings: Record<string, Ceiling>}} Row
+ * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, find: string,
+ *   fullest: boolean}} Choice
+ */
+
+/**
+ * Return the visible rows, from the top.
+ *
+ * @param {import("./types.js").Queue} root
+ * @param {Choice} choice
+ * @returns {Row[]}
+ */
+export function visible(root, choice) {
+  /** @type {Row[]} */
+  const rows = [];
+  const kept = choice.find ? matching(root, choice.find.toLowerCase()) : null;
+  add(rows, [root], 1, {}, { ...choice, kept });
+  return rows;
+}
+
+/**
+ * @param {Row[]} rows
+ * @param {import("./types.js").Queue[]} queues
+ * @param {number} level
+ * @param {Record<string, Ceiling>} above
+ * @param {Choice & {kept: Set<string> | null}} choice
+ */
+function add(rows, queues, level, above, choice) {
+  const shown = choice.kept ? queues.filter((queue) => choice.kept?.has(queue.queue_path)) : queues;
+  const sorted = choice.fullest ? [...shown].sort((one, other) => (other.share ?? -1) - (one.share ?? -1)) : shown;
+  sorted.forEach((queue, index) => {
+    const isOpen = queue.children.length > 0 && (choice.kept !== null || choice.isOpen(queue, level));
+    const name = queue.queue_path.slice(queue.queue_path.lastIndexOf(".") + 1);
+    const ceilings = lowered(above, queue);
+    rows.push({ queue, name, level, position: index + 1, siblings: sorted.length, isOpen, ceilings });
+    if (isOpen) add(rows, queue.children, level + 1, ceilings, choice);
+  });
+}
+
+/**
+ * Return the least that a queue and those above it allow, and who says so.
+ *
+ * @param {Record<string, Ceiling>} above
+ * @param {import("./types.js").Queue} queue
+ */
+function lowered(above, queue) {
+  const own = Object.entries(queue.max_resources ?? {}).filter(
+    ([name, amount]) => !above[name] || amount <= above[name].amount,
+  );
+  if (!own.length) return above;
+  return { ...above, ...Object.fromEntries(own.map(([name, amount]) => [name, { amount, whose: queue.queue_path }])) };
+}
+
+/**
+ * Return the paths that have a text in them, and those above them.
+ *
+ * @param {import("./types.js").Queue} root
+ * @param {string} text
+ */
+function matching(root, text) {
+  /** @type {Set<string>} */
+  const kept = new Set([root.queue_path]);
+  for (const queue of every(root)) {
+    if (!queue.queue_path.includes(text)) continue;
+    for (let path = queue.queue_path; path && !kept.has(path); path = path.slice(0, Math.max(0, path.lastIndexOf(".")))) {
+      kept.add(path);
+    }
+  }
+  return kept;
+}
+
+/**
+ * Yield a queue and all below it.
+ *
+ * @param {import("./types.js").Queue} queue
+ * @returns {Generator<import("./types.js").Queue>}
+ */
+export function* every(queue) {
+  yield queue;
+  for (const child of queue.children) yield* every(child);
+}
+
+/**
+ * Return the queues from the root down to a path.
+ *
+ * @param {import("./types.js").Queue} root
+ * @param {string} path
+ */
+export function downTo(root, path) {
+  const found = [root];
+  for (;;) {
+    const last = /** @type {import("./types.js").Queue} */ (found.at(-1));
+    const next = last.children.find((child) => path === child.queue_path || path.startsWith(`${child.queue_path}.`));
+    if (!next) return found;
+    found.push(next);
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * The shapes of what the server tells, as its description (`openapi.json`) names them; types alone.
+ *
+ * An amount is exact: a number where a number can hold it, else a bigint.
+ *
+ * @typedef {number | bigint} Amount
+ * @typedef {Record<string, Amount>} Amounts
+ *
+ * @typedef {{queue_path: string, is_leaf: boolean, is_managed: boolean, is_draining: boolean,
+ *   max_resources: Amounts | null, max_applications: number, guaranteed: Amounts | null, usage: Amounts,
+ *   share: number | null, running_applications: number, applications: number, pending: Amounts,
+ *   pending_allocations: number, children: Queue[]}} Queue
+ *
+ * @typedef {{users: string[], groups: string[], max_resources: Amounts | null, max_applications: number,
+ *   label: string}} ConfiguredLimit
+ * @typedef {Queue & {headroom: Amounts | null, maximum: Amounts | null, limits: ConfiguredLimit[]}} QueueDetail
+ *
+ * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, max_resources: Amounts | null,
+ *   max_applications: number, usage: Amounts, running_applications: number}} EffectiveLimit
+ * @typedef {{name: string, usage: Amounts, running_applications: number, limit: EffectiveLimit | null,
+ *   resource: string | null, share: number}} Standing
+ *
+ * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, resource: string | null,
+ *   limit: Amount, used: Amount, requested: Amount, shortfall: Amount, can_wait: boolean,
+ *   holders?: Holder[]}} Violation
+ * @typedef {{application_id: string, user: string, queue_path: string, amount: Amount}} Holder
+ * @typedef {{allowed: boolean, can_wait: boolean, queue_path: string | null, text: string, evictions: string[],
+ *   violations: Violation[], limits: EffectiveLimit[], headroom: Amounts | null}} Explanation
+ *
+ * @typedef {{queuename: string, resourceUsage: Amounts, runningApplications: string[], children: UsageNode[],
+ *   maxApplications: number, maxResources: Amounts}} UsageNode
+ *
+ * @typedef {{application_id: string, user: {name: string, groups: string[]}, queue_path: string, state: string,
+ *   group: string | null, usage: Amounts, allocations: number, pending: number}} Application
+ *
+ * @typedef {{number: number, last: number, times: number, first_at: number, last_at: number,
+ *   asks: {application_id: string, allocation_id: string, usage: Amounts}[],
+ *   decision: {violations: Violation[], can_wait: boolean}}} Denial
+ *
+ * @typedef {{name: string, usage: Amounts, cluster: Amounts | null, users: number, groups: number, queues: number,
+ *   applications: number, allocations: number, nodes: number, has_history: boolean}} Partition
+ *
+ * @typedef {{partition: string, view: string, name: string, query: Record<string, string>}} Route
+ */
+
+export {};

@@ -1,0 +1,83 @@
+"""What a server serves, and what one request asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, final
+
+from ugm.partition import Partition
+from ugm.server.configurations import Configurations
+from ugm.server.errors import ApiError, unknown
+from ugm.server.history import History
+
+__all__ = ["Question", "Site"]
+
+
+@final
+class Site:
+    """Everything that answers are made from."""
+
+    __slots__ = ("configurations", "extra_states", "histories", "partitions", "read_only", "started")
+
+    def __init__(
+        self,
+        partitions: Mapping[str, Partition],
+        histories: Mapping[str, History],
+        configurations: Configurations,
+        extra_states: Mapping[str, Callable[[], Any]],
+        *,
+        read_only: bool,
+        started: float,
+    ) -> None:
+        #: By name.
+        self.partitions: Final = partitions
+        #: Of those partitions that somebody follows.
+        self.histories: Final = histories
+        self.configurations: Final = configurations
+        #: What else can be looked at: name to what returns it, ready for JSON or with a `to_dict`.
+        self.extra_states: Final = extra_states
+        self.read_only: Final = read_only
+        #: When the server was made, in seconds since 1970.
+        self.started: Final = started
+
+
+class Question(NamedTuple):
+    """One request, taken apart and checked."""
+
+    site: Site
+    #: The parts of the path by name.
+    path: Mapping[str, str]
+    #: Those that were given, as the description types them.
+    query: Mapping[str, Any]
+    #: What JSON holds, or a text; None where there is none.
+    body: Any
+
+    @property
+    def partition_name(self) -> str:
+        """The partition that is asked about, which may not exist."""
+        return self.path["partition"]
+
+    @property
+    def partition(self) -> Partition:
+        """The partition that is asked about.
+
+        Raises:
+            ApiError: there is no such partition.
+        """
+        found = self.site.partitions.get(self.partition_name)
+        if found is None:
+            raise unknown("partition", self.partition_name)
+        return found
+
+    @property
+    def history(self) -> History:
+        """What is remembered of the partition that is asked about.
+
+        Raises:
+            ApiError: there is no such partition, or nobody follows it.
+        """
+        _ = self.partition
+        found = self.site.histories.get(self.partition_name)
+        if found is None:
+            raise ApiError(404, "history-missing", "the partition was started without a history")
+        return found

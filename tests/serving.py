@@ -1,0 +1,89 @@
+"""Partitions behind a server, and clients, for tests of what it answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.server import History, PartitionCollector, create_app
+from ugm.server.metrics import exposition
+from ugm.server.serving import listen
+
+__all__ = ["CONFIG", "NASTY", "PREFIX", "SUE", "TOKEN", "busy", "client", "running", "served"]
+
+SUE: Final = UserGroup("sue", ("dev",))
+PREFIX: Final = "/ws/v1/partition/default"
+TOKEN: Final = {"Authorization": "Bearer secret"}
+#: A name that does harm wherever somebody forgets what it is.
+NASTY: Final = "<script>alert('1')</script>/../\"&\u2028"
+CONFIG: Final = """
+partitions:
+- name: default
+  placementrules: [{name: provided, create: true}]
+  queues:
+  - name: root
+    childtemplate: {resources: {max: {memory: 50}}}
+    limits:
+    - {limit: team, groups: [dev], maxresources: {memory: 8}}
+    - {limit: all, users: ["*"], maxresources: {memory: 10}, maxapplications: 3}
+    queues:
+    - {name: a, resources: {guaranteed: {memory: 4}, max: {memory: 9}}}
+    - {name: b}
+"""
+
+
+def busy(history: History | None = None) -> Partition:
+    """Return a partition in which sue holds 6 of 8, 4 are pending, and 4 were denied."""
+    subscribers = [] if history is None else [history]
+    partition = Partition(parse_config(CONFIG).partition(), subscribers=subscribers)
+    partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
+    assert partition.allocate("held", "app", Resource(memory=6))
+    partition.ask("pending", "app", Resource(memory=4))
+    assert not partition.allocate("pending", "app", Resource(memory=4))
+    partition.submit("idle", UserGroup("bob"), "root.b")
+    return partition
+
+
+def served(partition: Partition | None = None, **options: Any) -> Starlette:  # noqa: ANN401 - handed on
+    """Return a server of one partition with everything that there is."""
+    history = History(clock=lambda: 7)
+    partitions = {"default": partition or busy(history)}
+    given = {
+        "history": {} if partition else {"default": history},
+        "token": "secret",
+        "read_only": False,
+        "extra_states": {"forest": lambda: {"trees": 2}},
+        "metrics": exposition(PartitionCollector(partitions)),
+        "clock": lambda: 7,
+    }
+    return create_app(partitions, **{**given, **options})
+
+
+def client(partition: Partition | None = None, **options: Any) -> TestClient:  # noqa: ANN401 - handed on
+    """Return a client of such a server."""
+    return TestClient(served(partition, **options))
+
+
+@contextmanager
+def running(app: Starlette) -> Iterator[int]:
+    """Run a server in a thread, and give its port."""
+    listener = listen("127.0.0.1", 0)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

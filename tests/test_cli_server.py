@@ -1,0 +1,313 @@
+"""``ugm serve``, ``ugm explain`` and ``ugm top``: what they print, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from serving import CONFIG, NASTY, busy, running, served
+from ugm import Partition, Resource, UserGroup
+from ugm.cli import commands, serve
+from ugm.cli.top import render_top
+
+SERVER = "import sys; from ugm.cli import main; main()"
+
+
+def run(*arguments: str) -> Result:
+    """Run the command as a user would."""
+    return CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments)
+
+
+def words(line: str) -> list[str]:
+    """Return a line without its blanks."""
+    return line.split()
+
+
+@pytest.fixture(name="url")
+def _url() -> Iterator[str]:
+    with running(served()) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> Path:
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_explain_a_denial(url: str) -> None:
+    """A denial says why, who holds what is missing and which limits hold, and has a status of its own."""
+    result = run("explain", url, "--user", "sue", "--group", "dev", "--queue", "root.a", "--usage", "memory=3")
+    lines = [words(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 3
+    assert "  group 'dev' in root: 3 memory requested, 6 of 8 used, 1 too much (limit for 'dev')" in result.stdout
+    assert "    held by 'app' of 'sue' in root.a: 6" in result.stdout
+    assert ["user", "sue", "(*)", "root", "applications", "1", "3"] in lines
+    assert ["queue", "root.a", "memory", "6", "9"] in lines
+
+
+def test_explain_an_application(url: str) -> None:
+    """What an application would be granted succeeds."""
+    result = run("explain", url, "--application", "app", "--usage", "memory=2")
+
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+
+
+def test_explain_as_json(url: str) -> None:
+    """As JSON it is what the server says."""
+    result = run("explain", url, "--application", "app", "--usage", "memory=3", "--json")
+
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["text"] == str(busy().explain("app", Resource(memory=3)))
+
+
+def test_explain_a_configuration(file: Path) -> None:
+    """Of a configuration the limits are told as they are where nothing runs."""
+    result = run("explain", str(file), "--user", "sue", "--queue", "root.a", "--usage", "memory=11")
+
+    assert result.exit_code == 3
+    assert "never more than 10 allowed (limit for '*')" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["FILE", "--user", "a", "--application", "b"], 2, "give either --user or --application"),
+        (["FILE"], 2, "give either --user or --application"),
+        (["FILE", "--application", "b"], 2, "--application needs a running server"),
+        (["FILE", "--user", "a", "--usage", "memory"], 2, "'memory' is not NAME=QUANTITY"),
+        (["FILE", "--user", "a", "--usage", "memory=x"], 2, "'x' is not a quantity"),
+        (["FILE", "--user", "a", "--partition", "x"], 2, "no such partition"),
+        (["FILE", "--user", "*"], 1, "the wildcard belongs in limits"),
+        (["nothing.yaml", "--user", "a"], 1, "the file cannot be read"),
+        (["http://127.0.0.1:1", "--user", "a"], 1, "no answer from http://127.0.0.1:1/ws/v1: "),
+        (["URL", "--application", "none"], 1, "there is no application 'none' [application-unknown]"),
+        (["URL", "--user", "a", "--partition", "x"], 1, "there is no partition 'x' [partition-unknown]"),
+    ],
+)
+def test_explain_misused(arguments: list[str], status: int, text: str, url: str, file: Path) -> None:
+    """What cannot be explained is said on the standard error."""
+    result = run("explain", *[{"FILE": str(file), "URL": url}.get(argument, argument) for argument in arguments])
+
+    assert result.exit_code == status
+    assert text in result.stderr
+    assert result.stdout == ""
+
+
+def test_top_once(url: str) -> None:
+    """Everything is shown: counts, queues, users, groups and denials."""
+    result = run("top", url, "--once")
+    lines = [words(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 0
+    assert lines[0] == words("partition default: 1 users, 1 groups, 3 queues, 2 applications, 2 allocations")
+    assert ["root.a", "memory", "━" * 20, "67%", "6", "9", "1"] in lines
+    assert ["sue", "root", "memory", "━" * 20, "60%", "6", "10"] in lines
+    assert ["dev", "root", "memory", "━" * 20, "75%", "6", "8"] in lines
+    assert words("app 1 group dev in root: 6 of 8 memory used, 4 asked +1") in lines
+
+
+def test_top_as_json(url: str) -> None:
+    """As JSON it is what the server says."""
+    told = json.loads(run("top", url, "--json").stdout)
+
+    assert told["users"]["standings"][0]["name"] == "sue"
+    assert set(told) == {"partition", "queues", "users", "groups", "denials"}
+
+
+def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without options it looks again and again, until it is told to end."""
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ugm.cli.top.time.sleep", wait)
+
+    assert run("top", url, "--interval", "0.5").exit_code == 0
+    assert waits == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+    ("server", "status", "text"), [("localhost", 2, "is no address"), ("http://127.0.0.1:1", 1, "no answer")]
+)
+def test_top_misused(server: str, status: int, text: str) -> None:
+    """A server that does not answer is said on the standard error."""
+    result = run("top", server, "--once")
+
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert text in result.stderr
+
+
+def look(partition: Partition) -> dict[str, Any]:
+    """Return what `ugm top` is told of a partition."""
+    with running(served(partition)) as port:
+        told: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
+    return told
+
+
+def drawn(told: dict[str, Any], lines: int = 8) -> str:
+    """Return what a wide terminal shows."""
+    console = Console(width=160, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(render_top(told, lines))
+    return capture.get()
+
+
+def test_top_shows_names_as_they_are() -> None:
+    """A name with markup, or with what would do something to a terminal, is shown and does nothing."""
+    partition = busy()
+    for name in ("[bold]b[/bold]", "bell\x07\x1b[31m", NASTY):
+        partition.submit(name, UserGroup(name), "root.b")
+        partition.allocate(name, name, Resource(memory=1))
+    text = drawn(look(partition))
+
+    assert "[bold]b[/bold]" in text
+    assert "bell\\x07\\x1b[31m" in text
+    assert "\x07" not in text
+
+
+def test_top_without_limits() -> None:
+    """Where nothing is limited, that is said."""
+    partition = Partition()
+    partition.adopt_application("app", UserGroup("ann"), "root.a")
+    partition.allocate("app", "app", Resource(memory=1))
+
+    assert "no limit" in drawn(look(partition))
+
+
+def test_top_is_no_longer_than_asked() -> None:
+    """Each table has as many lines as were asked for."""
+    told = look(busy())
+    told["denials"] = [{"asks": [{"application_id": f"app-{n}"}], "times": 1, "decision": VIOLATION} for n in range(9)]
+
+    assert [f"app-{n}" in drawn(told, 2) for n in (6, 7, 8)] == [False, True, True]
+
+
+VIOLATION = {
+    "violations": [
+        {"kind": "user", "name": "sue", "queue_path": "root", "resource": None, "limit": 3, "used": 3, "requested": 1}
+    ]
+}
+
+
+def test_serve(file: Path) -> None:
+    """The server says where it listens, answers with metrics and a page, and ends when it is told to."""
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--json", "--metrics"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        answers = [urllib.request.urlopen(told["url"] + path).status for path in ("/", "/metrics", "/ws/v1/health")]  # noqa: S310 - our own server
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+    assert answers == [200, 200, 200]
+    assert (told["writable"], told["config"]) == (False, str(file))
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        (["--writable"], 2, "--writable needs --token-file"),
+        (["--token-file", "EMPTY"], 2, "is empty"),
+        (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid port 8080"),
+    ],
+)
+def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
+    """A server that cannot start says why."""
+    empty = tmp_path / "token"
+    empty.write_text("\n")
+    result = run("serve", str(file), *[str(empty) if option == "EMPTY" else option for option in options])
+
+    assert result.exit_code == status
+    assert text in result.stderr
+
+
+def test_serve_a_broken_configuration(file: Path) -> None:
+    """A configuration with problems is not served."""
+    file.write_text("partitions: [")
+    result = run("serve", str(file))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "[yaml-syntax]" in result.stderr
+
+
+def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a token the server can be written to, and watches its file unless told not to."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("ugm.server.create_app", lambda _partitions, **options: made.append(options), raising=False)
+    monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    result = run("serve", str(file), "--port", "0", "--writable", "--token-file", str(token), "--watch", "0")
+
+    assert result.stdout.startswith("serving at http://127.0.0.1:")
+    assert {name: made[0][name] for name in ("token", "read_only", "watch", "metrics")} == {
+        "token": "secret",
+        "read_only": False,
+        "watch": None,
+        "metrics": None,
+    }
+
+
+@pytest.mark.parametrize(("module", "extra"), [("starlette", "server"), ("prometheus_client", "metrics")])
+def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
+    """What is missing is named, with the extra that installs it."""
+    program = f"import sys; sys.modules[{module!r}] = None; " + SERVER
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = [sys.executable, "-c", program, "serve", str(file), "--port", "0", "--metrics"]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - our own program
+
+    assert done.returncode == 2
+    assert done.stderr == f"ugm: serving needs {module}; install it with: pip install 'ugm[{extra}]'\n"
+
+
+def test_another_missing_module_is_no_missing_extra() -> None:
+    """What no extra installs is an ordinary error."""
+    with pytest.raises(ModuleNotFoundError):
+        serve.missing_extra(ModuleNotFoundError(name="other"))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, "answers something else than JSON"),
+        (418, "the server refuses with status 418"),
+    ],
+)
+def test_a_server_that_is_another(status: int, text: str) -> None:
+    """What answers in words that nobody expects is no server of these."""
+
+    async def other(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("hello", status)
+
+    with running(Starlette(routes=[Route("/{path:path}", other)])) as port:
+        result = run("top", f"http://127.0.0.1:{port}", "--once")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert text in result.stderr
+
+
+def test_top_of_a_partition_that_nobody_follows() -> None:
+    """Without a history there are no denials to show."""
+    assert look(busy())["denials"] == []

@@ -1,0 +1,88 @@
+"""Elastic quotas given what no correct caller passes: refused by name, and nothing has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ugm import RequestError, Resource
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, what_if
+
+#: Of no use anywhere.
+WRONG: Any = {"cpu": 1}
+GROUP = ElasticGroup("a", max=Resource(cpu=10))
+POD = Pod("p", Resource(cpu=1), "a")
+
+
+@pytest.fixture(name="quota")
+def _quota() -> ElasticQuota:
+    return ElasticQuota(ElasticTree(Resource(cpu=10), [GROUP]))
+
+
+def refused(call: Callable[..., object], *given: object) -> str:
+    """Return the message of a refusal."""
+    with pytest.raises(RequestError) as caught:
+        call(*given)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "", "pod.name '': a name is a text of at least one character"),
+        ("usage", WRONG, "pod.usage {'cpu': 1}: expected a Resource"),
+        ("usage", Resource(cpu=-1), "pod.usage Resource(cpu=-1): the amount of cpu is negative"),
+        ("group", None, "pod.group None: expected a text"),
+        ("namespace", 3, "pod.namespace 3: expected a text"),
+        ("priority", "high", "pod.priority 'high': expected a whole number"),
+        ("started", 0.5, "pod.started 0.5: expected a whole number"),
+        ("preemptible", 1, "pod.preemptible 1: expected True or False"),
+    ],
+)
+def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> None:
+    """A pod that could not be counted, or compared with others, is not taken in, and not asked about."""
+    change: Any = {field: value}
+    wrong = POD._replace(**change)
+
+    for call in (quota.expect, quota.adopt, quota.check, quota.plan_preemption):
+        assert refused(call, wrong) == message
+    assert not quota.pods_in("a")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("name", "", "group.name '': a name is a text of at least one character"),
+        ("parent", None, "group.parent None: expected a text"),
+        ("max", WRONG, "group.max {'cpu': 1}: expected a Resource"),
+        ("shared_weight", 1, "group.shared_weight 1: expected a Resource or None"),
+        ("allow_lent", "false", "group.allow_lent 'false': expected True or False"),
+        ("namespaces", "ns", "group.namespaces 'ns': expected a tuple of names"),
+        ("namespaces", ("",), "group.namespaces ('',): expected a tuple of names"),
+        ("tree_id", 3, "group.tree_id 3: expected a text or None"),
+    ],
+)
+def test_groups(quota: ElasticQuota, field: str, value: object, message: str) -> None:
+    """A group whose parts are of the wrong kind is refused before anything has changed."""
+    change: Any = {field: value}
+    wrong = GROUP._replace(**change)
+
+    for call in (quota.create, quota.update, quota.tree.put, lambda one: ElasticTree(groups=[one])):
+        assert refused(call, wrong) == message
+    assert quota.tree.groups == (GROUP,)
+
+
+def test_other_arguments(quota: ElasticQuota) -> None:
+    """Whatever else is of the wrong kind is named as well."""
+    tree = quota.tree
+
+    assert refused(quota.expect, WRONG) == "pod {'cpu': 1}: expected a Pod"
+    assert refused(tree.put, WRONG) == "group {'cpu': 1}: expected an ElasticGroup"
+    assert refused(ElasticTree, WRONG) == "total {'cpu': 1}: expected a Resource"
+    assert refused(tree.change_request, "a", WRONG) == "delta {'cpu': 1}: expected a Resource"
+    assert refused(lambda: tree.change_used("a", POD.usage, firm=WRONG)) == "firm {'cpu': 1}: expected a Resource"
+    assert refused(lambda: what_if(tree, requests={"a": WRONG})) == "requests {'cpu': 1}: expected a Resource"
+    assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
+    assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"

@@ -1,0 +1,288 @@
+"""The page in a real browser, headless: what it shows, what it hears, and that everybody can use it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+import pages
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.server import History
+
+#: The browser: the one of this variable, or what the system calls it.
+BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+
+Scheme: TypeAlias = Literal["light", "dark"]
+
+#: Rows of the tree that are in the document.
+ROWS = '.rows > [role="row"]'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Start the browser once."""
+    if BROWSER is None:
+        pytest.skip("no browser: the page is not tested; install Debian's package chromium, or name one in UGM_BROWSER")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[str]:
+    """Serve a partition of 3,000 queues and 10,000 users."""
+    with pages.served(*pages.crowd(3000, 10_000)) as address:
+        yield address
+
+
+@pytest.fixture
+def few() -> Iterator[tuple[str, Partition]]:
+    """Serve a partition of 3 queues in which somebody is at a limit."""
+    history = History()
+    limits = "limits: [{users: ['*'], maxresources: {vcore: 4, memory: 8Gi}}]"
+    quota = "resources: {guaranteed: {vcore: 2}, max: {vcore: 10}}"
+    text = f"partitions: [{{queues: [{{name: root, {limits}, queues: [{{name: a, {quota}}}, {{name: b}}]}}]}}]"
+    partition = Partition(parse_config(text).partition(), subscribers=[history])
+    for name in ("sue", pages.MARKUP):
+        partition.submit(f"app-{name}", UserGroup(name, ("dev",)), "root.a")
+        partition.allocate(f"first-{name}", f"app-{name}", Resource.parse(vcore="2500m", memory="4Gi"))
+    partition.allocate("second", "app-sue", Resource.parse(vcore="2"))
+    with pages.served(partition, history) as address:
+        yield address, partition
+
+
+@pytest.fixture(scope="module")
+def formats(browser: Browser, crowd: str) -> Iterator[Page]:
+    """Open a tab from whose address the modules of the page can be loaded."""
+    tab = browser.new_page()
+    tab.goto(f"{crowd}icon.svg")
+    yield tab
+    tab.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Open a tab that may say nothing on its console, and may ask nobody but the server."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(20_000)
+    tab = context.new_page()
+    said: list[str] = []
+    tab.on("console", lambda message: said.extend(_told(message)))
+    tab.on("pageerror", lambda error: said.append(str(error)))
+    tab.on("request", lambda request: said.extend([request.url] if "//127.0.0.1:" not in request.url else []))
+    yield tab
+    context.close()
+    assert said == []
+
+
+def _told(message: ConsoleMessage) -> list[str]:
+    # The browser notes every answer that is no; the page shows it to whoever asked.
+    is_refusal = "Failed to load resource" in message.text and "/ws/v1/" in message.location["url"]
+    return [] if is_refusal else [f"{message.type}: {message.text}"]
+
+
+def _numbers(page: Page, script: str) -> list[float]:
+    found: list[float] = page.evaluate(script)
+    return found
+
+
+def test_tree_shows_usage_against_limits(page: Page, few: tuple[str, Partition]) -> None:
+    """A queue is told with what it uses of its limit, and what it is guaranteed."""
+    page.goto(few[0])
+    row = page.locator('[data-path="root.a"]')
+    expect(row).to_contain_text("5 of 10")
+    expect(row.locator(".gauge").first).to_have_attribute("title", "5 cores used; limit 10 cores; guaranteed 2 cores")
+    assert (
+        _numbers(page, "[...document.querySelectorAll('[data-path=\"root.a\"] .used')].map(e => e.offsetWidth)")[0] > 0
+    )
+
+
+def test_page_is_live(page: Page, few: tuple[str, Partition]) -> None:
+    """What changes in the partition is seen without anybody asking."""
+    page.clock.install()
+    page.goto(few[0])
+    expect(page.locator('[data-path="root.a"]')).to_contain_text("5 of 10")
+    few[1].release("first-sue")
+    page.clock.run_for(30_000)
+    expect(page.locator('[data-path="root.a"]')).to_contain_text("2.5 of 10")
+
+
+def test_hidden_tab_asks_nothing(page: Page, few: tuple[str, Partition]) -> None:
+    """A tab that nobody looks at is silent, and up to date as soon as it is looked at."""
+    page.clock.install()
+    page.goto(few[0])
+    expect(page.locator(ROWS)).to_have_count(3)
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(60_000)
+    assert asked == []
+    with page.expect_request("**/queues"):
+        page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_names_with_markup_are_text(page: Page, few: tuple[str, Partition]) -> None:
+    """A name is shown as it is, and nothing of it is executed or becomes an element."""
+    page.goto(f"{few[0]}#/default/users")
+    page.get_by_role("link", name=pages.MARKUP).click()
+    expect(page.locator("#detail-heading")).to_have_text(f"User {pages.MARKUP}")
+    assert page.locator("main img").count() == 0
+    assert page.title() == f"{pages.MARKUP} - Users - default - ugm"
+
+
+def test_detail_says_which_limit_binds(page: Page, few: tuple[str, Partition]) -> None:
+    """The detail of a user has the whole chain; the limit that leaves the least of a resource binds."""
+    page.goto(f"{few[0]}#/default/users/sue")
+    rows = page.locator(".chain tbody tr")
+    expect(rows).to_have_count(3)
+    expect(page.locator(".chain tr.binds")).to_have_text(
+        [re.compile("Cores2.5 of 4.*1.5binds"), re.compile("Memory4Gi")]
+    )
+
+
+def test_denials_have_reasons(page: Page, few: tuple[str, Partition]) -> None:
+    """A denial says who asked for what, and every limit in the way."""
+    page.goto(f"{few[0]}#/default/denials")
+    expect(page.locator(".denials li").first).to_contain_text("app-sue asked for 2 cores")
+    reason = "user sue (by *) in root: 2 cores requested, 2.5 of 4 cores used, 0.5 cores too much"
+    expect(page.locator(".reasons li")).to_have_text(reason)
+
+
+def test_form_explains(page: Page, few: tuple[str, Partition]) -> None:
+    """The form answers with yes or no, why, and who holds what is missing; a screen reader is told in short."""
+    page.goto(f"{few[0]}#/default/ask")
+    page.get_by_label("User").fill("sue")
+    page.get_by_label("Queue, where").fill("root.a")
+    page.get_by_label("Cores").fill("1.75")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer h3")).to_have_text("No, not now: waiting can help.")
+    expect(page.locator(".reasons")).to_contain_text("Most is held by app-sue (sue, 2.5 cores).")
+    expect(page.locator("#told")).to_have_text("No, not now: waiting can help.")
+    page.get_by_label("Cores").fill("lots")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer .error")).to_contain_text("The server refuses the question: ")
+
+
+def test_lost_server_is_told(page: Page) -> None:
+    """When the server is gone, the last figures stay, and the page says of when they are."""
+    with pages.served(*pages.crowd(3, 5)) as address:
+        page.clock.install()
+        page.goto(address)
+        expect(page.locator(ROWS)).to_have_count(4)
+    page.clock.run_for(30_000)
+    expect(page.locator(".view > .error")).to_contain_text("the server does not answer. The figures are of ")
+    expect(page.locator(ROWS)).to_have_count(4)
+    page.clock.run_for(1000)
+    expect(page.locator("#told")).to_have_text("the server does not answer; trying again.")
+
+
+def test_pause_stops_the_figures(page: Page, few: tuple[str, Partition]) -> None:
+    """What changes while the page is paused is seen when it goes on."""
+    page.clock.install()
+    page.goto(few[0])
+    row = page.locator('[data-path="root.a"]')
+    page.get_by_role("button", name="Pause").click()
+    few[1].release("first-sue")
+    page.clock.run_for(60_000)
+    expect(row).to_contain_text("5 of 10")
+    page.get_by_role("button", name="Pause").click()
+    expect(row).to_contain_text("2.5 of 10")
+
+
+def test_amounts_are_exact(page: Page, few: tuple[str, Partition]) -> None:
+    """An amount that no floating-point number holds is shown to the last digit."""
+    address, partition = few
+    partition.submit("app-large", UserGroup("large"), "root.b")
+    partition.adopt("large", "app-large", Resource(memory=2**53 + 1))
+    page.goto(address)
+    title = "9,007,199,254,740,993 bytes used"
+    expect(page.locator('[data-path="root.b"] .gauge').nth(1)).to_have_attribute("title", title)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("withUnit('vcore', 1000)", "1 core"),
+        ("withUnit('vcore', 2500)", "2.5 cores"),
+        ("withUnit('memory', 4 * 2 ** 30)", "4Gi"),
+        ("amountText('memory', 2n ** 70n)", "1,024Ei"),
+        ("amountText('memory', -1536)", "-1.5Ki"),
+        ("withUnit('gpu', 12345)", "12,345 gpu"),
+        ("amountsText({memory: 1, gpu: 2, vcore: 0})", "no cores, 1, 2 gpu"),
+        ("percent(0.9999)", "99%"),
+        ("percent(0.001)", "<1%"),
+        ("ago(0, 7200000)", "2 h ago"),
+    ],
+)
+def test_figures_as_people_write_them(formats: Page, call: str, text: str) -> None:
+    """Figures have their units, and what does not fit is cut off, never rounded up."""
+    assert formats.evaluate(f"import('./js/format.js').then(format => format.{call})") == text
+
+
+def test_keyboard_walks_the_tree(page: Page, few: tuple[str, Partition]) -> None:
+    """Arrow keys move, open and close; Enter opens the detail and takes the focus there, closing brings it back."""
+    page.goto(few[0])
+    page.locator('[data-path="root"]').focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator('[data-path="root.a"]')).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail-heading")).to_be_focused()
+    page.get_by_role("link", name="Close").press("Enter")
+    expect(page.locator('[data-path="root.a"]')).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(ROWS)).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(ROWS)).to_have_count(3)
+
+
+def test_crowd_is_drawn_in_parts(page: Page, crowd: str) -> None:
+    """Of 3,000 queues only those that can be seen are in the document, from the first to the last."""
+    page.goto(crowd)
+    page.get_by_label("Find a queue").fill("leaf")
+    expect(page.locator('[role="treegrid"]')).to_have_attribute("aria-rowcount", "3002")
+    page.locator(ROWS).first.focus()
+    page.keyboard.press("End")
+    last = page.locator(':focus[aria-rowindex="3002"]')
+    expect(last).to_be_in_viewport()
+    assert page.locator("*").count() < 1500
+
+
+def test_crowd_is_found_and_paged(page: Page, crowd: str) -> None:
+    """Of 10,000 users a page shows those closest to a limit, and anybody is found by a part of the name."""
+    page.goto(f"{crowd}#/default/users")
+    expect(page.locator(".list tbody tr")).to_have_count(50)
+    shares = page.locator(".list .share").all_inner_texts()
+    assert shares == sorted(shares, key=lambda text: -int(text.rstrip("%")))
+    page.get_by_role("link", name="Next").click()
+    expect(page.locator(".pages")).to_contain_text("2 of ")
+    page.get_by_label("Find a user").fill("R4321")
+    expect(page.locator(".list tbody th")).to_have_text(["user4321"])
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: Scheme, width: int) -> None:
+    """No view breaks a rule of axe, nor is wider than the window, light or dark, wide or narrow."""
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    for view in ("queues/root.a", "users/sue", "groups", "applications/app-sue", "denials", "ask"):
+        tab.goto(f"{few[0]}#/default/{view}")
+        tab.locator(f'nav a[aria-current="page"][href$="{view.split("/")[0]}"]').wait_for()
+        tab.locator("#heading").wait_for()
+        if view == "ask":
+            tab.get_by_label("User").fill("sue")
+            tab.get_by_label("Cores").fill("3")
+            tab.keyboard.press("Enter")
+            tab.locator("#answer h3").wait_for()
+        found = Axe().run(tab)
+        assert found.violations_count == 0, f"{view}: {found.generate_report()}"
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    tab.close()

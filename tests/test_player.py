@@ -1,0 +1,94 @@
+"""Jobs played in a partition: what starts when, and what those who watch are told."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.cli.demo import endless, play
+from ugm.server import History
+from ugm.simulation import Job, simulate
+from ugm.simulation.player import Player
+
+SUE = UserGroup("sue")
+LIMITS = parse_config(
+    "partitions: [{queues: [{name: root, limits: [{users: ['*'], maxresources: {vcore: 3m}}], queues: "
+    "[{name: a}, {name: b, limits: [{users: [sue], maxresources: {vcore: 2m}}]}]}]}]"
+).partition()
+
+
+def job(number: int, submit: int, run: int, *, vcore: int = 1, queue: str = "root.a") -> Job:
+    """Return a job of Sue."""
+    return Job(number, submit, run, queue, SUE, Resource(vcore=vcore))
+
+
+def test_what_ends_makes_room_before_anybody_comes() -> None:
+    """At one second, what ends is given back, then the oldest that waits starts, then somebody new is asked for."""
+    partition = Partition(LIMITS)
+    player = Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 1, 10, vcore=3), job(3, 10, 10)]))
+    player.advance(10)
+    assert [(told.application_id, told.pending) for told in partition.applications()] == [("job-2", 0), ("job-3", 1)]
+
+
+def test_what_waits_is_pending_and_told() -> None:
+    """A job that waits is an application with a pending allocation, and each denial is an event."""
+    history = History(clock=lambda: 0)
+    partition = Partition(LIMITS, subscribers=[history])
+    Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 0, 10)])).advance(5)
+    assert partition.pending("root.a") == (1, Resource(vcore=1))
+    assert [record.event.asks[0].application_id for record in history.records(kind="denied")] == ["job-2"]  # type: ignore[union-attr] # a denial
+
+
+def test_what_never_fits_is_turned_away() -> None:
+    """A job above a limit does not wait for ever, nor one that no rule has a queue for."""
+    partition = Partition(LIMITS)
+    player = Player(partition, iter([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")]))
+    player.advance(0)
+    assert (player.running, player.waiting, partition.application_ids()) == (0, 0, ())
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(1, 3), st.sampled_from(("root.a", "root.b"))),
+        max_size=25,
+    )
+)
+def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
+    """When everything has ended, as many jobs have run and the clock shows the same as the replay says."""
+    submit, jobs = 0, []
+    for number, (gap, run, vcore, queue) in enumerate(rows):
+        submit += gap
+        jobs.append(job(number, submit, run, vcore=vcore, queue=queue))
+    report = simulate(jobs, LIMITS)
+    history = History(clock=lambda: 0)
+    partition = Partition(LIMITS, subscribers=[history])
+    player = Player(partition, iter(jobs))
+    player.advance(report.end_time)
+    assert history.told().get("allocated", 0) == report.started
+    assert (player.running, player.waiting) == (0, 0)
+    partition.verify()
+
+
+def test_endless_workload_goes_on_in_whole_days() -> None:
+    """After the last job the first comes again, with a new number, at the same time of a later day."""
+    again = list(islice(endless([job(1, 5, 10), job(2, 90_000, 10)]), 4))
+    assert [(one.number, one.submit_time) for one in again] == [(1, 5), (2, 90_000), (3, 172_805), (4, 262_800)]
+    assert list(endless([])) == []
+
+
+def test_play_stops_when_it_is_over() -> None:
+    """A player that is played goes on until it is told to end."""
+    partition = Partition(LIMITS)
+    player, over = Player(partition, endless([job(1, 0, 10)])), threading.Event()
+    thread = threading.Thread(target=play, args=(player, 50_000, over))
+    thread.start()
+    while player.now < 5:
+        assert thread.is_alive()
+    over.set()
+    thread.join()
+    partition.verify()

@@ -1,0 +1,160 @@
+"""The newest events, bounded, with equal denials counted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ugm import Denied, Partition, RequestError, Resource, Submitted, UserGroup, parse_config
+from ugm.server import History
+
+CONFIG = parse_config("""
+partitions:
+- name: default
+  placementrules: [{name: provided, create: true}]
+  queues: [{name: a, resources: {max: {memory: 2}}, maxapplications: 1}]
+""").partition()
+SUE = UserGroup("sue", ("dev",))
+
+
+def ticking() -> History:
+    """Return a history of three lines of each kind, whose clock goes on by one with each call."""
+    ticks = iter(range(1000))
+    return History(3, clock=lambda: next(ticks))
+
+
+def followed(history: History) -> Partition:
+    """Return a partition with one application, which the history knows."""
+    partition = Partition(CONFIG, subscribers=[history])
+    partition.submit("app", SUE, "root.a")
+    return partition
+
+
+def test_bounded_by_kind() -> None:
+    """The newest lines of each kind are kept; many of one kind do not push out the few of another."""
+    history = ticking()
+    partition = followed(history)
+    for number in range(10):
+        partition.allocate(f"a-{number}", "app", Resource(memory=1))
+        partition.release(f"a-{number}")
+
+    assert [record.kind for record in history.records()].count("allocated") == 3
+    assert [record.kind for record in history.records()].count("submitted") == 1
+    assert history.told() == {"allocated": 10, "linked": 1, "released": 10, "submitted": 1}
+
+
+def test_equal_denials_are_counted() -> None:
+    """The same application asking again for the same in vain is one line, with the times of the first and the last."""
+    history = ticking()
+    partition = followed(history)
+    for number in range(5):
+        partition.allocate(f"a-{number}", "app", Resource(memory=3))
+
+    (record,) = history.records(kind="denied")
+
+    assert (record.times, record.number, record.last, record.first_at, record.last_at) == (5, 2, 6, 1, 5)
+    assert isinstance(record.event, Denied)
+    assert record.event.asks[0].allocation_id == "a-4"
+
+
+@pytest.mark.parametrize(("application_id", "amount"), [("other", 3), ("app", 4)])
+def test_other_denials_are_lines_of_their_own(application_id: str, amount: int) -> None:
+    """A denial of another application, or of another request, is not the same."""
+    history = ticking()
+    partition = followed(history)
+    partition.submit("other", SUE, "root.a")
+    partition.allocate("first", "app", Resource(memory=3))
+    partition.allocate("second", application_id, Resource(memory=amount))
+
+    assert [record.times for record in history.records(kind="denied")] == [1, 1]
+
+
+def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
+    """Equal denials are counted within the newest lines only."""
+    history = ticking()
+    partition = followed(history)
+    for amount in (3, 4, 5, 6, 3):
+        partition.allocate("a", "app", Resource(memory=amount))
+
+    records = history.records(kind="denied")
+
+    assert [record.number for record in records] == [4, 5, 6]
+    assert [record.times for record in records] == [1, 1, 1]
+
+
+def test_after() -> None:
+    """Whoever looks again is told what is new, and which lines have grown."""
+    history = ticking()
+    partition = followed(history)
+    partition.allocate("a", "app", Resource(memory=3))
+    seen = history.newest
+    partition.allocate("b", "app", Resource(memory=3))
+
+    assert [(record.kind, record.times) for record in history.records(after=seen)] == [("denied", 2)]
+    assert history.records(after=history.newest) == ()
+
+
+def test_most() -> None:
+    """Of many lines the newest are told, oldest first."""
+    history = ticking()
+    followed(history).submit("b", SUE, "root.a")
+
+    (record,) = history.records(most=1)
+
+    assert isinstance(record.event, Submitted)
+    assert record.event.application_id == "b"
+
+
+def test_denials_by_limit() -> None:
+    """Denials are counted by the kind of the limit and its resource, each limit in the way for itself."""
+    history = ticking()
+    partition = followed(history)
+    partition.allocate("a", "app", Resource(memory=1))
+    partition.submit("other", SUE, "root.a")
+    for _ in range(2):
+        partition.allocate("b", "other", Resource(memory=2))
+
+    assert history.denials() == {("queue", "applications"): 2, ("queue", "memory"): 2}
+
+
+def test_a_configuration_is_kept_as_its_changes() -> None:
+    """A line on a configuration holds what it changed, and not the configurations."""
+    history = ticking()
+    followed(history).configure(None)
+
+    (record,) = history.records(kind="configured")
+
+    assert record.kind == "configured"
+    assert record.to_dict()["changes"]["queues"][0]["queue_path"] == "root.a"
+
+
+def test_everything_is_json() -> None:
+    """Every line can be written as JSON, with its number, its times and what happened."""
+    history = ticking()
+    partition = followed(history)
+    partition.allocate("a", "app", Resource(memory=3))
+    told = [record.to_dict() for record in history.records()]
+
+    assert json.loads(json.dumps(told)) == told
+    assert {"number": 2, "last": 2, "times": 1, "event": "denied"}.items() <= told[1].items()
+
+
+def test_most_is_a_number() -> None:
+    """A history without lines is a mistake."""
+    with pytest.raises(RequestError) as caught:
+        History(0)
+
+    assert str(caught.value) == "most 0: expected a number of lines above 0"
+
+
+def test_names_of_resources_are_bounded() -> None:
+    """Whoever asks chooses the names of resources; beyond a number of them they are counted together."""
+    history = ticking()
+    partition = followed(history)
+    partition.add_node("n", Resource(memory=9))
+    for number in range(250):
+        partition.allocate("a", "app", Resource({f"r{number}": 1}))
+
+    assert len(history.denials()) == 201
+    assert history.denials()["other", "other"] == 50

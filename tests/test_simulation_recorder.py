@@ -1,0 +1,111 @@
+"""What a recorder takes in agrees with the report of the same replay, and changes nothing about it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Resource, UserGroup, parse_config
+from ugm.simulation import Job, Recorder, Report, simulate
+
+CONFIG = parse_config("""
+partitions:
+- name: default
+  queues:
+  - name: root
+    limits:
+    - {users: [sue], maxresources: {vcore: 4}}
+    - {users: ["*"], maxapplications: 2, maxresources: {vcore: 3}}
+    - {groups: [dev], maxresources: {vcore: 5}}
+    queues:
+    - {name: a, resources: {max: {vcore: 3}}}
+    - {name: b, maxapplications: 2}
+""").partition()
+
+USERS = [UserGroup("sue", ("dev",)), UserGroup("bob", ("dev", "test")), UserGroup("eve")]
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Job]:
+    """Draw jobs in the order of their submission, from some second on."""
+    now, jobs = draw(st.integers(0, 5000)), []
+    for number in range(draw(st.integers(0, 25))):
+        now += draw(st.integers(0, 50))
+        queue, user = draw(st.sampled_from(["root.a", "root.b"])), draw(st.sampled_from(USERS))
+        size = Resource(vcore=1000 * draw(st.integers(1, 4)))
+        jobs.append(Job(number, now, draw(st.integers(0, 300)), queue, user, size))
+    return jobs
+
+
+def replay(jobs: list[Job], until: int | None = None) -> tuple[Report, Recorder]:
+    """Return the report and what was recorded."""
+    recorder = Recorder()
+    return simulate(jobs, CONFIG, until=until, recorder=recorder), recorder
+
+
+@given(jobs=workloads(), until=st.none() | st.integers(5000, 6000))
+def test_the_report_is_the_same(jobs: list[Job], until: int | None) -> None:
+    """Recording decides nothing."""
+    assert replay(jobs, until)[0] == simulate(jobs, CONFIG, until=until)
+
+
+@given(jobs=workloads())
+def test_peaks(jobs: list[Job]) -> None:
+    """The highest usage over time is the peak of the report, of the one whom the report may name."""
+    report, recorder = replay(jobs)
+
+    for limit in report.limits:
+        course = recorder.course(limit)
+        assert max(course.usage.high) == limit.peak
+        assert course.names == limit.names
+
+
+@given(jobs=workloads(), until=st.none() | st.integers(5000, 6000))
+def test_waiting(jobs: list[Job], until: int | None) -> None:
+    """The jobs that wait for each limit over time make up its seconds, and all of them those of all limits."""
+    report, recorder = replay(jobs, until)
+    by_limit = [recorder.waiting_for(limit).area for limit in report.limits]
+
+    assert [sum(area) for area in by_limit] == [limit.held_seconds for limit in report.limits]
+    assert recorder.waiting.area == tuple(map(sum, zip(*by_limit, strict=True))) or not by_limit
+
+
+@given(jobs=workloads())
+def test_running(jobs: list[Job]) -> None:
+    """Jobs that run over time make up the seconds for which they run, and what they use."""
+    report, recorder = replay(jobs)
+    started = [job for job in jobs if job.usage["vcore"] <= 3000 or (job.user.name == "sue" and job.queue == "root.b")]
+
+    assert len(started) == report.started
+    assert sum(recorder.running.area) == sum(job.run_time for job in started)
+    used = sum(job.run_time * job.usage["vcore"] for job in started)
+    assert [sum(total.area) for total in recorder.totals.values()] == [used] * bool(started)
+
+
+def test_origin() -> None:
+    """Time begins with the first submission, so that a part of a longer log fills its plots."""
+    jobs = [Job(number, 10**6 + number, 60, "root.a", USERS[2], Resource(vcore=1000)) for number in range(5)]
+    _, recorder = replay(jobs)
+
+    assert (recorder.origin, recorder.end, recorder.width) == (10**6, 180, 1)
+
+
+def test_who_came_closest() -> None:
+    """Of several who came equally close to a limit, the one is shown who used most over time."""
+    jobs = [
+        Job(1, 0, 10, "root.b", USERS[1], Resource(vcore=1000)),
+        Job(2, 20, 50, "root.b", USERS[2], Resource(vcore=1000)),
+    ]
+    report, recorder = replay(jobs)
+    (limit,) = [limit for limit in report.limits if limit.limit_name == "*" and limit.resource == "vcore"]
+
+    assert (limit.peak_name, recorder.course(limit).name) == ("bob", "eve")
+
+
+def test_nothing_used() -> None:
+    """Under a limit that only turned jobs away, usage is none."""
+    report, recorder = replay([Job(1, 0, 10, "root.a", USERS[2], Resource(vcore=1000, gpu=1))])
+    _, empty = replay([])
+
+    assert all(max(recorder.course(limit).usage.high) == limit.peak for limit in report.limits)
+    assert (empty.end, empty.waiting.area, empty.totals) == (0, (0,), {})

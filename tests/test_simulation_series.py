@@ -1,0 +1,86 @@
+"""An amount over time: the figures of columns are exact, however often these were made wider."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm.simulation import Envelope
+from ugm.simulation.series import Trace, coarser, fitting
+
+#: Seconds from one note to the next, and the amount from then on.
+NOTES = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=60)
+
+
+def naive(notes: list[tuple[int, int]], width: int, end: int) -> Envelope:
+    """Return the figures of every column from the amount of every second."""
+    held: list[int] = []
+    instants: dict[int, list[int]] = {}
+    now = value = 0
+    for pause, amount in notes:
+        held += [value] * pause
+        now += pause
+        instants.setdefault(now, []).append(amount)
+        value = amount
+    held += [value] * (end - now)
+    columns = [held[start : start + width] for start in range(0, end + 1, width)]
+    at = [[a for now, all_ in instants.items() if now // width == n for a in all_] for n in range(len(columns))]
+    return Envelope(
+        width,
+        end,
+        tuple(min(column, default=value) for column in columns),
+        tuple(max([*column, *amounts], default=value) for column, amounts in zip(columns, at, strict=True)),
+        tuple(map(sum, columns)),
+    )
+
+
+@given(notes=NOTES, rest=st.integers(0, 30), columns=st.integers(1, 12))
+def test_exact(notes: list[tuple[int, int]], rest: int, columns: int) -> None:
+    """Whatever happened when, each column has its true lowest, highest and mean amount."""
+    trace = Trace(columns)
+    now = 0
+    for pause, amount in notes:
+        now += pause
+        trace.note(now, amount)
+    width = fitting(now + rest, columns)
+
+    assert trace.envelope(width, now + rest) == naive(notes, width, now + rest)
+
+
+@given(notes=NOTES, columns=st.integers(1, 12))
+def test_merged(notes: list[tuple[int, int]], columns: int) -> None:
+    """Merging columns of an envelope gives the envelope of the wider columns."""
+    end = sum(pause for pause, _ in notes)
+    wide = naive(notes, 1, end).merged(columns)
+
+    assert wide == naive(notes, fitting(end, columns), end)
+
+
+def test_every_width_divides_the_next() -> None:
+    """Columns can be merged without being cut."""
+    width = 1
+    for _ in range(20):
+        assert coarser(width) % width == 0
+        width = coarser(width)
+
+
+def test_few_columns() -> None:
+    """A trace keeps no more columns than it is asked for, however often the amount changes."""
+    trace = Trace(10)
+    for now in range(5000):
+        trace.note(now, now % 7)
+
+    assert len(trace._closed) <= 10
+
+
+def test_means() -> None:
+    """The mean is over the time that a column has, and what holds where it has none."""
+    assert Envelope(10, 25, (0, 2, 4), (9, 9, 4), (20, 30, 20)).means() == (2.0, 3.0, 4.0)
+    assert Envelope(10, 10, (0, 4), (9, 4), (20, 0)).means() == (2.0, 4.0)
+
+
+@pytest.mark.parametrize(("end", "width"), [(0, 1), (959, 1), (960, 2), (86400 * 959, 86400), (10**10, 86400 * 128)])
+def test_fitting(end: int, width: int) -> None:
+    """A plot has at most 960 columns, and no fewer than the next width would need."""
+    assert fitting(end) == width
