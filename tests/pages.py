@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from random import Random
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
@@ -67,15 +69,16 @@ def _work(partition: Partition, application_id: str, user: UserGroup, queue: str
 
 
 @contextmanager
-def served(partition: Partition, history: History | None = None) -> Iterator[str]:
-    """Serve a partition in a thread while the block runs; yield the address."""
-    app = create_app({"default": partition}, history={"default": history} if history else None)
+def served(partition: Partition, history: History | None = None, **others: Partition) -> Iterator[str]:
+    """Serve partitions in a thread while the block runs, below a path as in another program; yield the address."""
+    shown = create_app({"default": partition, **others}, history={"default": history} if history else None)
+    app = Starlette(routes=[Mount("/quotas", shown)])
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/quotas/"
     finally:
         server.should_exit = True
         thread.join()

@@ -185,6 +185,18 @@ def test_lost_server_is_told(page: Page) -> None:
     expect(page.locator("#told")).to_have_text("the server does not answer; trying again.")
 
 
+def test_partitions_are_chosen(page: Page) -> None:
+    """Where there are several partitions, the one to look at is chosen; one without a history says so."""
+    small, large = pages.crowd(1, 2)[0], pages.crowd(5, 9)[0]
+    with pages.served(small, large=large) as address:
+        page.goto(f"{address}#/default/denials")
+        expect(page.locator(".empty")).to_have_text("The server keeps no history of this partition.")
+        page.get_by_role("link", name="Queues").click()
+        page.get_by_label("Partition").select_option("large")
+        expect(page.locator(ROWS)).to_have_count(6)
+        assert page.url == f"{address}#/large/queues"
+
+
 def test_pause_stops_the_figures(page: Page, few: tuple[str, Partition]) -> None:
     """What changes while the page is paused is seen when it goes on."""
     page.clock.install()

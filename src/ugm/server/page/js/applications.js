@@ -93,12 +93,12 @@ export function showDetail(route, told) {
     h(
       "p",
       null,
-      `${told.state}, of `,
+      `${told.state[0].toUpperCase()}${told.state.slice(1).toLowerCase()}, of `,
       h("a", { href: link(partition, "users", told.user.name) }, told.user.name),
       told.group && [", charged to ", h("a", { href: link(partition, "groups", told.group) }, told.group)],
       ", in ",
       queueLink(partition, told.queue_path),
-      `. It uses ${amountsText(told.usage)} in ${counted(told.allocations, "allocation")}.`,
+      told.allocations ? `. It uses ${amountsText(told.usage)} in ${counted(told.allocations, "allocation")}.` : ". It uses nothing.",
     ),
     told.waiting.length > 0 && [
       h("h3", null, told.waiting.length < told.pending ? `Why the first ${told.waiting.length} of ${told.pending} wait` : "Why it waits"),
