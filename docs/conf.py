@@ -13,6 +13,8 @@ project = "ugm"
 release = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))["project"]["version"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]
+#: Links may name a heading of another page.
+myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"ugm {release}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ugm import Claim, DemandModel, EvictingModel, QuotaModel, RequestError, Resource, UserGroup
+from ugm import Claim, DemandModel, EvictingModel, Partition, QuotaModel, RequestError, Resource, UserGroup
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 
@@ -79,6 +79,31 @@ def test_a_check_leaves_no_names(model: ElasticModel) -> None:
 
     assert list(model.check(one)) == []
     assert {node.name: set(node.cells) for node in model.quota.tree.nodes.values()} == known
+
+
+def test_asked_without_an_id(model: ElasticModel) -> None:
+    """Whoever only asks has no id for the claim: it is answered like any other, next to one that is named `?`."""
+    model.charge(claim("?", 60))
+    asked = claim("", 10, priority=1)
+
+    assert [violation.shortfall for violation in model.check(asked)] == [10]
+    assert list(model.evictions(asked)) == ["?"]
+    model.refund(claim("?", 60))
+    assert not list(model.check(asked))
+
+
+def test_in_a_partition(model: ElasticModel) -> None:
+    """Every question and every change of a partition finds its way into elastic groups and out of them."""
+    partition = Partition(models=[model])
+    partition.adopt_application("app", SUE, "root.q", tags={GROUP_TAG: "a"})
+    assert partition.check("app", Resource(cpu=60))
+    partition.ask("x-1", "app", Resource(cpu=30), placeholder=True)
+    assert partition.allocate("x-1", "app", Resource(cpu=30), placeholder=True)
+    assert partition.replace("x-1", "x-2", Resource(cpu=20))
+    assert partition.resize("x-2", Resource(cpu=60))
+    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["a"]
+    assert partition.release("x-2")
+    assert model.quota.tree.request("a") == Resource()
 
 
 def test_parents_take_nothing(model: ElasticModel) -> None:

@@ -1,7 +1,10 @@
-"""Quotas for users and groups in a hierarchy of queues: tracked, enforced and explained.
+"""Hierarchical quotas for users, groups, queues and teams: tracked, enforced and explained.
 
-Everything that an embedding program needs is here. Importing this package loads neither pydantic nor yaml; reading a
-configuration does. What belongs to a `Partition` is loaded when it is first used.
+A `Partition` holds allocations to the limits of users, groups and queues and to quota models beside them; a `Manager`
+tracks and limits users and groups alone. Elastic quotas are in `ugm.elastic`, quota trees in `ugm.quotatree`.
+
+Importing this package loads neither pydantic nor yaml; reading a configuration does. What belongs to a `Partition` is
+loaded when it is first used.
 """
 
 from importlib import import_module

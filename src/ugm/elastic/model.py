@@ -23,6 +23,8 @@ __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
 NAMESPACE_TAG: Final = "namespace"
 
+_NAMELESS: Final = "?"
+
 AnswerT = TypeVar("AnswerT")
 
 
@@ -137,4 +139,11 @@ class ElasticModel:
 
     def _pod(self, claim: Claim) -> Pod:
         group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
-        return Pod(claim.allocation_id, claim.usage, group, namespace, claim.priority, claim.preemptible)
+        return Pod(self._name(claim), claim.usage, group, namespace, claim.priority, claim.preemptible)
+
+    def _name(self, claim: Claim) -> str:
+        """Return the id of the allocation, or one that nobody has where somebody only asks."""
+        name = claim.allocation_id or _NAMELESS
+        while not claim.allocation_id and self.quota.knows(name):
+            name += _NAMELESS
+        return name
