@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
-__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse"]
+__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse", "respond"]
 
 
 class AllocationResponse(NamedTuple):
@@ -34,6 +34,13 @@ class AllocationResponse(NamedTuple):
         if self.rejection is not None:
             return str(self.rejection)
         return f"{self.consumer_id!r} allocated" + _preempting(self.preempted)
+
+
+def respond(consumer_id: str, answer: tuple[str, ...] | Rejection) -> AllocationResponse:
+    """Return the response that an answer makes."""
+    if isinstance(answer, Rejection):
+        return AllocationResponse(consumer_id, (), answer)
+    return AllocationResponse(consumer_id, answer)
 
 
 class Move(NamedTuple):

@@ -14,13 +14,13 @@ from typing import final
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.charging import ChargingManager, require_held
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.managed import Attempt, Forest
 from ugm.quotatree.planning import forest_plan
 from ugm.quotatree.rejection import Rejection
-from ugm.quotatree.tree_manager import Mode, found, respond
+from ugm.quotatree.tree_manager import Mode, found
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 
 __all__ = ["QuotaManager"]

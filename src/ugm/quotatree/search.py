@@ -143,7 +143,8 @@ class Search:
         if node.hard and not is_root:
             return False
         amounts, priority = self._consumer.amounts, self._consumer.rank[0]
-        ranks = [h for h in node.held.values() if h.members and (any_priority or h.rank[0] < priority)]
+        # The priority first: it is at hand, and who is listed may be far away in memory.
+        ranks = [h for h in node.held.values() if (any_priority or h.rank[0] < priority) and h.members]
         arrived: Sequence[Consumer] = self._slid.get(level - 1, ())
         if is_root:
             ranks = [held for held in ranks if self._preempts(held.rank)]

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_text
 from ugm.quotatree import audit
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.cache import Blueprint, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
@@ -25,7 +25,7 @@ from ugm.quotatree.update import move_consumers
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 from ugm.quotatree.view import TreeView, view_of
 
-__all__ = ["Mode", "TreeManager", "found", "respond"]
+__all__ = ["Mode", "TreeManager", "found"]
 
 T = TypeVar("T")
 
@@ -350,10 +350,3 @@ class TreeManager:
 def found(known: Mapping[str, T], name: object) -> T | None:
     """Return what a name stands for; nothing if it is no name, not even one that can be looked up."""
     return known.get(name) if isinstance(name, str) else None
-
-
-def respond(consumer_id: str, answer: tuple[str, ...] | Rejection) -> AllocationResponse:
-    """Return the response that an answer makes."""
-    if isinstance(answer, Rejection):
-        return AllocationResponse(consumer_id, (), answer)
-    return AllocationResponse(consumer_id, answer)

@@ -122,7 +122,7 @@ class Waiting:
 
     def first_that_fits(self, room: Sequence[int], start: int = 0) -> Consumer | None:
         """Return the earliest consumer, from seat *start* on, whose request fits *room*."""
-        if start >= self._end:
+        if start >= self._end or self._nobody_fits(room):
             return None
         minima, most = self._minima[0], room[0]
         others = list(zip(self._minima[1:], room[1:], strict=True))
@@ -130,13 +130,12 @@ class Waiting:
         at = base + start if start else 1
         while True:
             for at in range(at, ((at - 1) | 7) + 2):  # noqa: B020 - go on from where the loop stops
-                if minima[at] > most:
-                    continue
-                for more, bound in others:
-                    if more[at] > bound:
+                if minima[at] <= most:
+                    for more, bound in others:
+                        if more[at] > bound:
+                            break
+                    else:
                         break
-                else:
-                    break
             else:
                 # Nobody in this block: on to the block behind the one above, or behind that above it.
                 at = (at - 1) >> 3
@@ -149,6 +148,13 @@ class Waiting:
             if at >= base:
                 return self._seats[at - base]
             at = 8 * at + 1
+
+    def _nobody_fits(self, room: Sequence[int]) -> bool:
+        """Return whether the root knows that nobody fits: so most searches in vain end."""
+        for minima, most in zip(self._minima, room, strict=True):  # noqa: SIM110 - `any` takes twice the time
+            if minima[0] > most:
+                return True
+        return False
 
     def findings(self) -> Iterator[str]:
         """Yield what is not as it has to be."""
