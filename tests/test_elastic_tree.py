@@ -263,3 +263,11 @@ def test_names_leave_no_trace(tree: ElasticTree) -> None:
         tree.change_request("a", Resource(gpu=amount))
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
+
+
+def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
+    """A copy has the built-in groups, and what is below them, where they were put."""
+    tree.put(group(DEFAULT_GROUP, "c"))
+    tree.put(group("d", SYSTEM_GROUP))
+
+    assert set(tree.copy().groups) == set(tree.groups)
