@@ -263,3 +263,27 @@ def test_names_leave_no_trace(tree: ElasticTree) -> None:
         tree.change_request("a", Resource(gpu=amount))
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
+
+
+def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
+    """A copy has the built-in groups, and what is below them, where they were put."""
+    tree.put(group(DEFAULT_GROUP, "c"))
+    tree.put(group("d", SYSTEM_GROUP))
+
+    assert set(tree.copy().groups) == set(tree.groups)
+
+
+def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:
+    """A tree can be copied whatever its built-in groups name as their parent."""
+    tree = ElasticTree(
+        groups=[
+            ElasticGroup("g"),
+            ElasticGroup("a", "g"),
+            ElasticGroup(SYSTEM_GROUP, "a"),
+            ElasticGroup("b", SYSTEM_GROUP),
+        ]
+    )
+
+    assert {group.name: group.parent for group in tree.copy().groups} == {
+        group.name: group.parent for group in tree.groups
+    }

@@ -49,8 +49,8 @@ def test_terminal_is_drawn_alike(made: SimpleNamespace) -> None:
 
 
 def test_pictures_are_shown() -> None:
-    """The README shows both pictures, which are there."""
+    """The README shows its pictures, which are there."""
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
 
-    assert shown == ["docs/images/terminal.svg", "docs/images/report.png"]
+    assert shown == ["docs/images/terminal.svg", "docs/images/report.png", "docs/images/page-light.png"]
     assert all((ROOT / name).stat().st_size < 300_000 for name in shown)

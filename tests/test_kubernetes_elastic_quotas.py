@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ugm import Resource
+from ugm import RequestError, Resource
 from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticTree, status
 from ugm.kubernetes import ManifestError, read_elastic_quota, write_elastic_quota
 
@@ -211,3 +211,26 @@ groups = st.tuples(
 def test_written_and_read(group: ElasticGroup) -> None:
     """Whatever is written is read as the same group."""
     assert read_elastic_quota(yaml.safe_load(yaml.safe_dump(write_elastic_quota(group)))) == group
+
+
+@pytest.mark.parametrize(
+    ("most", "reason"),
+    [
+        (Resource(cpu=4), "Kubernetes counts 'cpu' in thousandths, which are 'vcore' here"),
+        (Resource(memory=-1), "less than nothing, or more than a signed 64-bit integer holds"),
+        (Resource(memory=2**63), "less than nothing, or more than a signed 64-bit integer holds"),
+    ],
+)
+def test_write_refuses_what_would_be_read_otherwise(most: Resource, reason: str) -> None:
+    """No manifest is written that would be read as another group."""
+    with pytest.raises(RequestError) as caught:
+        write_elastic_quota(ElasticGroup("a", max=most))
+
+    assert str(caught.value) == f"amounts {most!r}: {reason}"
+
+
+def test_namespaces_have_names() -> None:
+    """A namespace without a name would bind all pods that say none."""
+    annotations = {"quota.scheduling.koordinator.sh/namespaces": '["a", ""]'}
+    with pytest.raises(ManifestError, match="expected a list of names"):
+        read_elastic_quota({"metadata": {"name": "a", "annotations": annotations}})

@@ -134,9 +134,10 @@ def parents_first(groups: Iterable[ElasticGroup]) -> list[ElasticGroup]:
     """
     below: dict[str, list[ElasticGroup]] = {}
     for group in groups:
-        below.setdefault(ROOT_GROUP if group.name in BUILT_IN else parent_of(group), []).append(group)
+        below.setdefault(parent_of(group), []).append(group)
     ordered: list[ElasticGroup] = []
-    waiting = [ROOT_GROUP]
+    # Built-in groups are there even if nobody has configured them.
+    waiting = sorted(BUILT_IN - {each.name for named in below.values() for each in named} | {ROOT_GROUP})
     while waiting:
         children = below.pop(waiting.pop(), [])
         ordered += children

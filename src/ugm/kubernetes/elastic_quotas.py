@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
+from ugm.errors import RequestError
 from ugm.kubernetes.manifests import CPU, ManifestError, below, check_kind, read_amounts, read_mapping, read_text
-from ugm.resources import VCORE, Resource, format_amount
+from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
 __all__ = ["read_elastic_quota", "write_elastic_quota"]
 
@@ -138,7 +139,7 @@ def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...
             raise ManifestError(place, value, "expected a JSON list of names") from None
     if names is None:
         return ()
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise ManifestError(place, value, "expected a list of names")
     return tuple(dict.fromkeys(names))
 
@@ -151,7 +152,11 @@ def _reported(manifest: Mapping[str, object]) -> Resource:
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> dict[str, Any]:
     """Return the manifest of a group, with what it asks for, uses and gets if *status* is given.
 
-    Reading it gives the same group, except that a text in place of the weights is left out.
+    Reading it gives the same group, except that a text in place of the weights is left out, and that weights of nothing
+    are none.
+
+    Raises:
+        RequestError: an amount is none that Kubernetes can hold, or stands for ``cpu``, which is called ``vcore`` here.
     """
     labels = {
         "parent": group.parent or ROOT_GROUP,
@@ -192,4 +197,8 @@ def _prefixed(fields: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _quantities(amounts: Resource) -> dict[str, str]:
+    if CPU in amounts:
+        raise RequestError("amounts", amounts, f"Kubernetes counts {CPU!r} in thousandths, which are {VCORE!r} here")
+    if not all(0 <= amount <= MAX_QUANTITY for amount in amounts.values()):
+        raise RequestError("amounts", amounts, "less than nothing, or more than a signed 64-bit integer holds")
     return {CPU if name == VCORE else name: format_amount(name, amount) for name, amount in amounts.items()}

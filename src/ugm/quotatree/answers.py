@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
-__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse", "respond"]
+__all__ = [
+    "AllocationPlan",
+    "AllocationResponse",
+    "Move",
+    "TreeCreateResponse",
+    "TreePlan",
+    "UpdateResponse",
+    "respond",
+]
 
 
 class AllocationResponse(NamedTuple):
