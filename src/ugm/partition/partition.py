@@ -400,17 +400,24 @@ class Partition(PartitionView):
         """
         force, entries = self._in_force, self._entries
         with self._giving:
-            entry = entries.get(allocation_id) if type(allocation_id) is str else None
-            if entry is not None and entry[2] is PLAIN:
-                application, usage, _ = entry
+            # Nearly every allocation is a plain one of a running application; any other is put back for the long way.
+            entry = entries.pop(allocation_id, None) if type(allocation_id) is str else None
+            if entry is not None:
+                application, usage, traits = entry
                 holding = application.holding
-                if application.is_plain and holding is not None and holding.epoch is force.epoch:
-                    layout, row = usage.compiled
-                    holding.take(row if layout is force.epoch.layout else force.epoch.layout.row(usage))
-                    del entries[allocation_id], application.entries[allocation_id]
+                if (
+                    traits is PLAIN
+                    and application.is_plain
+                    and holding is not None
+                    and holding.epoch is force.epoch
+                    and usage.compiled[0] is force.epoch.layout
+                ):
+                    holding.take(usage.compiled[1])
+                    del application.entries[allocation_id]
                     if not application.entries:
                         self._books.settle(application)
                     return True
+                entries[allocation_id] = entry
             return self._admission.release(allocation_id)
 
     def adopt(

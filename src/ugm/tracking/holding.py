@@ -252,10 +252,16 @@ class Holding:
         vcore, memory = self.vcore - vcore, self.memory - memory
         if vcore < 0 or memory < 0 or others or (everything and (vcore or memory or self.others)):
             self.require(row, everything=everything)
-        refund(self.charged, row)
         self.vcore, self.memory = vcore, memory
         if others:
+            refund(self.charged, row)
             self._hold(others, -1)
+            return
+        # What `refund` does where nothing else is counted, spelt out: every release comes by here.
+        _, _, vcore, memory, _, _ = row
+        for node in self.charged:
+            node.free_vcore += vcore
+            node.free_memory += memory
 
     def require(self, row: Row, *, everything: bool = False) -> None:
         """Make sure that *row* is held and, if so said, that nothing else is.
