@@ -46,6 +46,19 @@ def with_quotas(queues: dict[str, Any]) -> dict[str, Any]:
     return {**queues, **quota, "submitacl": "*", **({"queues": below} if below else {})}
 
 
+def with_wide_limits(queues: dict[str, Any]) -> dict[str, Any]:
+    """Return queues with a limit for every user on each, which denies nothing either."""
+    below = [with_wide_limits(child) for child in queues.get("queues", ())]
+    limits = [{"limit": "wide", "users": ["*"], "maxresources": WIDE}]
+    return {**queues, "limits": limits, **({"queues": below} if below else {})}
+
+
+def root_of(config: PartitionConfig) -> dict[str, Any]:
+    """Return the queues of a configuration as in a file."""
+    root: dict[str, Any] = json.loads(config.root.model_dump_json(by_alias=True, exclude_defaults=True))
+    return root
+
+
 def read(path: str) -> tuple[PartitionConfig, list[Step], list[tuple[str, UserGroup, str]]]:
     """Return the configuration with quotas, the steps with allocation ids, and what has to be submitted for them."""
     config, steps = users.read(path)[0]
@@ -65,8 +78,7 @@ def read(path: str) -> tuple[PartitionConfig, list[Step], list[tuple[str, UserGr
         else:
             free.append(live[app, usage].pop())
             ours.append((free[-1], None, usage, True))
-    root = json.loads(config.root.model_dump_json(by_alias=True, exclude_defaults=True))
-    return users.partition(with_quotas(root)), ours, list(submissions.values())
+    return users.partition(with_quotas(root_of(config))), ours, list(submissions.values())
 
 
 def prepared(config: PartitionConfig, submissions: list[tuple[str, UserGroup, str]]) -> Partition:
@@ -108,6 +120,7 @@ def latencies(partition: Partition, steps: list[Step]) -> list[int]:
 def check_and_allocate(partition: Partition, application_id: str) -> tuple[float, float]:
     """Return the nanoseconds of a check, and of an allocation without its release."""
     ids = [f"once-{number}" for number in range(20_000)]
+    assert partition.check(application_id, SIZE)
     start = perf_counter_ns()
     for _ in ids:
         partition.check(application_id, SIZE)
@@ -137,7 +150,8 @@ def by_live(config: PartitionConfig, queue: str, sizes: tuple[int, ...]) -> Iter
             start = perf_counter_ns()
             for number, allocation_id in enumerate(ids):
                 partition.allocate(allocation_id, applications[number % (size // 100)], SIZE)
-                partition.release(allocation_id)
+                released = partition.release(allocation_id)
+            assert released
             best.append((perf_counter_ns() - start) / len(ids))
         yield size, min(best)
 
@@ -170,6 +184,7 @@ def main() -> None:
         elapsed, wrong = replay(prepared(config, submissions), steps)
         pairs.append((elapsed / len(steps), manager, elapsed / len(steps) / manager, wrong))
     times = latencies(prepared(config, submissions), steps)
+    config = users.partition(with_wide_limits(root_of(config)))
     idle = prepared(config, submissions)
     app, _, queue = submissions[0]
     idle.allocate("first", app, SIZE)
