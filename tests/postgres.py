@@ -25,6 +25,7 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 60
 shared_buffers = 64MB
+fsync = off
 log_min_messages = fatal
 log_min_error_statement = fatal
 """

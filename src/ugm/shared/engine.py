@@ -171,25 +171,29 @@ class Engine:
     def _attempt_alone(self, need: Need, operation: Callable[[Tools], T], answers: list[T]) -> None:
         """Try once with everybody else kept out, unless an earlier attempt was made after all."""
         self._structure = None
-        with self.database.transaction():
-            self.database.lock()
-            if answers and self._is_done():
-                return
-            loaded, structure = self._load(need, reads=False), self.structure
-            structure.occupy(self.database, loaded.applications)
-            if need.structural:
-                structure.name_what_is_held(self.database)
-            answers.append(operation(self.tools()))
-            counts = structure.counts_otherwise()
-            change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
-            self._make(change, counts=not counts)
-            if need.structural or structure.has_changed():
-                structure.write(self.database)
-                self._known = structure.known
-                if counts:
-                    loaded.take_out()
-                    recount(self.database, structure.books)
-        self._structure = None
+        try:
+            with self.database.transaction():
+                self.database.lock()
+                if not (answers and self._is_done()):
+                    self._do_alone(need, operation, answers)
+        finally:
+            self._structure = None
+
+    def _do_alone(self, need: Need, operation: Callable[[Tools], T], answers: list[T]) -> None:
+        loaded, structure = self._load(need, reads=False), self.structure
+        structure.occupy(self.database, loaded.applications)
+        if need.structural:
+            structure.name_what_is_held(self.database)
+        answers.append(operation(self.tools()))
+        recounts = structure.counts_otherwise()
+        change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
+        self._make(change, counts=not recounts)
+        if need.structural or structure.has_changed():
+            structure.write(self.database)
+            self._known = structure.known
+        if recounts:
+            loaded.take_out()
+            recount(self.database, structure.books)
 
     def _is_done(self) -> bool:
         rows = self.database.run(self.database.text("SELECT last FROM {schema}.process WHERE token = %s"), [self.token])

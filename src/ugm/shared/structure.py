@@ -101,9 +101,9 @@ class Structure:
 
     def occupy(self, database: Database, besides: Iterable[str]) -> None:
         """List somebody in every queue in which there is somebody besides some applications."""
-        statement = """SELECT path FROM {schema}.queue q WHERE EXISTS (
-            SELECT FROM {schema}.application a WHERE a.queue = q.path AND a.id <> ALL (%s::text[]))"""
-        for (path,) in database.run(database.text(statement), [list(besides)]):
+        statement = """SELECT path FROM unnest(%s::text[]) AS path WHERE EXISTS (
+            SELECT FROM {schema}.application a WHERE a.queue = path AND a.id <> ALL (%s::text[]))"""
+        for (path,) in database.run(database.text(statement), [list(self.books.tree.queues), list(besides)]):
             queue = self.books.tree.queues[path]
             name = _NOBODY + path
             somebody = Application(Submission(name, UserGroup("somebody")), queue, GangStyle.SOFT)
