@@ -16,7 +16,7 @@ from ugm.partition.books import Books
 from ugm.partition.entry import Allocation, AllocationState
 from ugm.partition.events import Allocated, Asked, Ended, Event, Preempted, Released, Resized, Submitted, Withdrawn
 from ugm.resources import MEMORY, VCORE
-from ugm.shared.slices import Place, Slice, place_of, stage_of, written_submission
+from ugm.shared.slices import Place, Slice, is_limiting, place_of, stage_of, written_submission
 
 __all__ = ["CHANGE", "Change", "change_of"]
 
@@ -195,7 +195,7 @@ def _count(
     if not more and not asked and not starts:
         return
     chain, held_to = loaded.chains[name]
-    for node in chain:
+    for node in filter(is_limiting, chain):
         growth = counters.setdefault(place_of(node), _Growth())
         for resource, amount in more.items():
             growth.more[resource] = growth.more.get(resource, 0) + amount

@@ -215,24 +215,29 @@ class Engine:
         """
         positions = self.structure.books.in_force.epoch.layout.positions
         counters = change.counted(self._ids, positions) if counts else _NOTHING
-        return self.send(change.spends, (*change.ledger, *counters))[0]
+        self._say(CHANGE, (change.spends, *change.ledger, *counters))
+        return True
 
-    def send(self, spends: bool, arguments: Sequence[object]) -> tuple[bool, int]:  # noqa: FBT001 - as the database has it
-        """Have a change made; return True, and the version that an application has now.
+    def send(self, statement: str, arguments: Sequence[object]) -> int:
+        """Have one more change made; return the version that the application has now.
 
         Raises:
             Moved: something is not as it was loaded, the structure included.
             Short: a counter does not leave enough.
             Fenced: the process is presumed dead, and the change takes something.
         """
-        values = (self.token, self.number, self.structure.epoch, spends, *arguments)
-        status, version = self.database.run(self.database.text(CHANGE), values)[0]
+        self.number += 1
+        return self._say(statement, arguments)
+
+    def _say(self, statement: str, arguments: Sequence[object]) -> int:
+        values = (str(self.token), str(self.number), str(self.structure.epoch), *arguments)
+        status, version = self.database.run(self.database.text(statement), values)[0]
         if status == "stale":
             self._structure = None
             raise Moved
         if status == "fenced":
             raise Fenced
-        return True, version or 0
+        return version or 0
 
     # Loading
 

@@ -15,7 +15,7 @@ from ugm.identity import TrackingType
 from ugm.resources import MAX_QUANTITY, MEMORY, VCORE, Resource
 from ugm.shared.database import Moved, Short
 from ugm.shared.engine import Engine, Need, Tools
-from ugm.shared.slices import place_of
+from ugm.shared.slices import is_limiting, place_of
 
 __all__ = ["Express"]
 
@@ -26,25 +26,28 @@ _SIZES: Final = 1 << 8
 
 _BOTH: Final = {VCORE, MEMORY}
 
-#: What the database is told of the counters of one size: taken, and given back.
-_Size = tuple[tuple[Any, ...], tuple[Any, ...]]
+#: How a step is made; see ``tables.sql``.
+_STEP: Final = (
+    "SELECT status, version FROM {schema}.step(%s::bigint, %s::bigint, %s::bigint, %s, %s::integer, %s, %s, %s::bigint,"
+    " %s::bigint[], %s::bigint, %s::bigint, %s::bigint[], %s::bigint[])"
+)
+
+#: What the database is told of one size: the usage, and the arguments for the counters, taken and given back.
+_Size = tuple[str, tuple[Any, ...], tuple[Any, ...]]
 
 
 @final
 class _Known:
     """A running application."""
 
-    __slots__ = ("group", "ids", "limits", "lines", "names", "sizes", "stage")
+    __slots__ = ("limits", "lines", "sizes", "stage")
 
-    def __init__(self, stage: int, group: str | None, lines: int) -> None:
+    def __init__(self, stage: int, lines: int) -> None:
         self.stage: Final = stage
-        self.group: Final = group
         #: How many allocations it probably has.
         self.lines = lines
         #: Its counters, each with the limit there if it is held to that, and whether it is a queue's; sorted.
         self.limits: list[tuple[int, Limit | None, bool]] = []
-        #: All resources that are counted besides the two.
-        self.names: tuple[str, ...] = ()
         self.sizes: Final[dict[Resource, _Size]] = {}
 
     def size(self, usage: Resource) -> _Size | None:
@@ -53,25 +56,25 @@ class _Known:
         if known is None and usage.keys() <= _BOTH and max(usage.values(), default=0) <= MAX_QUANTITY:
             if len(self.sizes) >= _SIZES:
                 self.sizes.clear()
-            known = self.sizes[usage] = (self._told(usage, 1), self._told(usage, -1))
+            known = self.sizes[usage] = (json.dumps(dict(usage)), self._told(usage, 1), self._told(usage, -1))
         return known
 
     def _told(self, usage: Resource, sign: int) -> tuple[Any, ...]:
-        columns: list[str] = []
-        for name in (VCORE, MEMORY):
-            amount = usage.get(name, 0)
-            columns.append(_array([sign * amount for _ in self.limits]))
-            most = [
-                limit.most(name) if sign > 0 and limit and name in usage and (amount or is_queue) else UNLIMITED
-                for _, limit, is_queue in self.limits
-            ]
-            columns.append(_array([None if amount == UNLIMITED else amount for amount in most]))
-        zeros = _array([0] * len(self.limits))
-        return (_array([key for key, _, _ in self.limits]), *columns, None, zeros, _array([None] * len(self.limits)))
+        most = [
+            _array(
+                [
+                    limit.most(name) if limit and name in usage and (usage[name] or is_queue) else UNLIMITED
+                    for _, limit, is_queue in self.limits
+                ]
+            )
+            for name in (VCORE, MEMORY)
+        ]
+        ids = _array([key for key, _, _ in self.limits])
+        return (ids, str(sign * usage.get(VCORE, 0)), str(sign * usage.get(MEMORY, 0)), *most)
 
 
-def _array(values: list[Any]) -> str:
-    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
+def _array(values: list[int]) -> str:
+    return "{" + ",".join("NULL" if value == UNLIMITED else str(value) for value in values) + "}"
 
 
 @final
@@ -93,9 +96,7 @@ class Express:
         size = known and known.size(usage)
         if known is None or size is None or allocation_id in self._lines:
             return False
-        told = {"id": allocation_id, "application": application_id, "usage": dict(usage), "state": "held"}
-        put = json.dumps([{**told, "placeholder": False, "priority": 0, "preemptible": True}])
-        mark = self._sent(application_id, known, True, 1, ([], [], put), size[0])
+        mark = self._sent(known, (application_id, str(known.stage), allocation_id, size[0], None, *size[1]), 1)
         if mark is None:
             return False
         if len(self._lines) >= _LINES:
@@ -114,23 +115,19 @@ class Express:
         # The last allocation ends more than itself.
         if known is None or size is None or known.lines <= 1:
             return False
-        return self._sent(application_id, known, False, -1, ([allocation_id], [mark], None), size[1]) is not None
+        step = (application_id, str(known.stage), allocation_id, None, str(mark), *size[2])
+        return self._sent(known, step, -1) is not None
 
-    def _sent(
-        self, application_id: str, known: _Known, spends: bool, held: int, lines: tuple[Any, ...], counters: tuple[Any, ...]  # noqa: FBT001 - as the database has it
-    ) -> int | None:
-        engine = self._engine
-        engine.number += 1
-        stage, group = [known.stage], [known.group]
-        ledger = ([application_id], [None], stage, stage, group, [held], [0], [False], [False], None, *lines)
+    def _sent(self, known: _Known, step: tuple[Any, ...], more: int) -> int | None:
+        """Make a step, and return the mark of its line; None if it was not possible."""
         try:
-            _, version = engine.send(spends, (*ledger, *counters))
+            mark = self._engine.send(_STEP, step)
         except (Moved, Short):
             # It is loaded anew when it is needed next.
-            self._applications.pop(application_id, None)
+            self._applications.pop(step[0], None)
             return None
-        known.lines += held
-        return version
+        known.lines += more
+        return mark
 
     def _known(self, application_id: str) -> _Known | None:
         epoch = self._engine.structure.epoch
@@ -151,13 +148,14 @@ class Express:
         if application is None or application.holding is None or application.failing:
             return None
         held = self._engine.loaded_as(application_id)
-        known = _Known(held.stage, held.group, held.held + held.pending)
+        known = _Known(held.stage, held.held + held.pending)
         chain = application.holding.chain()
         held_to = application.holding.held_to(chain)
         known.limits = sorted(
             (
                 (self._engine.counter(place_of(node)), node.limit if node in held_to else None, node.owner.kind is TrackingType.QUEUE)
                 for node in chain
+                if is_limiting(node)
             ),
             key=lambda one: one[0],
         )

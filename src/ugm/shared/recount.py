@@ -11,7 +11,7 @@ from ugm.identity import UserGroup
 from ugm.partition.books import Books
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.database import Database
-from ugm.shared.slices import Place, place_of
+from ugm.shared.slices import Place, is_limiting, place_of
 
 __all__ = ["recount"]
 
@@ -60,4 +60,4 @@ def recount(database: Database, books: Books) -> None:
 def _chain(books: Books, user: str, path: str, group: str | None) -> Iterator[Node[Any]]:
     holding = books.ledger.reopen(path, "", UserGroup(user), group)
     holding.quotas = books.tree.queues[path]
-    yield from holding.chain()
+    yield from filter(is_limiting, holding.chain())

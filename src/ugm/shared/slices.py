@@ -21,7 +21,7 @@ from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import QuotaNode
 from ugm.tracking.user_tracker import UserTracker
 
-__all__ = ["FACTS", "Held", "Place", "Slice", "place_of", "stage_of", "written_submission"]
+__all__ = ["FACTS", "Held", "Place", "Slice", "is_limiting", "place_of", "stage_of", "written_submission"]
 
 #: One statement, and so one moment: the epoch, applications, lines of the ledger and counters.
 FACTS: Final = """SELECT epoch,
@@ -97,7 +97,7 @@ class Slice:
         name, (user, groups, asked, tags, style, is_adopted), path, group, stage, held, pending, version = row
         submission = Submission(name, UserGroup(user, groups), asked, tags)
         application = Application(submission, self._books.tree.queues[path], GangStyle(style))
-        application.group, application.is_adopted = group, is_adopted
+        application.group, application.is_adopted, application.is_plain = group, is_adopted, False
         application.failing, application.has_run, application.has_replaced = map(bool, (stage & 2, stage & 4, stage & 8))
         self.applications[name] = Held(application, stage, group, held, pending, version)
         self._books.enter(application)
@@ -138,7 +138,7 @@ class Slice:
 
     def places(self) -> set[Place]:
         """Return where something is counted that concerns the applications."""
-        return {place_of(node) for chain, _ in self.chains.values() for node in chain}
+        return {place_of(node) for chain, _ in self.chains.values() for node in chain if is_limiting(node)}
 
     def count(self, used: Mapping[Place, Used]) -> None:
         """Let every counter say what is really used; nothing where it is not told."""
@@ -151,9 +151,9 @@ class Slice:
     def take_out(self) -> None:
         """Leave the books as if nothing had ever been loaded; what has happened to queues and nodes stays."""
         books = self._books
-        for held in self.applications.values():
-            queue = held.application.queue
-            queue.applications.pop(held.application.application_id, None)
+        for application in (*books.applications.values(), *(held.application for held in self.applications.values())):
+            queue = application.queue
+            queue.applications.pop(application.application_id, None)
             for node in queue.chain:
                 _set(node, (0, 0, (), 0))
         books.tree.nodes.clear()
@@ -165,6 +165,12 @@ class Slice:
 def _lines(entry: Entry) -> dict[str, Entry]:
     application = entry.application
     return application.pending if entry.traits.state is AllocationState.PENDING else application.entries
+
+
+def is_limiting(node: Node[Any]) -> bool:
+    """Return whether a node limits anything; only then it has a counter, for whoever shares one waits for the others."""
+    limit = node.limit
+    return bool(limit.resources or limit.applications or limit.closed)
 
 
 def place_of(node: Node[Any]) -> Place:

@@ -67,7 +67,6 @@ CREATE TABLE {schema}.line (
     since timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX ON {schema}.line (application);
-CREATE INDEX ON {schema}.line (owner);
 
 CREATE TABLE {schema}.counter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -177,7 +176,7 @@ BEGIN
     UPDATE {schema}.application a
         SET stage = t.after, grp = t.grp, held = a.held + t.h, pending = a.pending + t.p, version = a.version + 1
         FROM unnest(p_app, p_after, p_group, p_held, p_pending) AS t(id, after, grp, h, p)
-        WHERE a.id = t.id RETURNING a.version INTO version;
+        WHERE a.id = t.id;
     IF cardinality(p_gone) > 0 THEN
         DELETE FROM {schema}.line l USING unnest(p_gone, p_gone_mark) AS t(id, mark)
             WHERE l.id = t.id AND l.mark = t.mark;
@@ -207,5 +206,61 @@ BEGIN
     IF true = ANY (p_end) THEN
         DELETE FROM {schema}.application a USING unnest(p_app, p_end) AS t(id, ends) WHERE a.id = t.id AND t.ends;
     END IF;
+    status := 'ok';
+END $$;
+
+-- The same for the most usual of all changes: one line of a running application more, or, with a mark, less. Every
+-- counter gets the same.
+CREATE FUNCTION {schema}.step(
+    p_token bigint, p_number bigint, p_epoch bigint, p_app text, p_stage integer,
+    p_line text, p_usage text, p_mark bigint,
+    p_id bigint[], p_vcore bigint, p_memory bigint, p_most_vcore bigint[], p_most_memory bigint[],
+    OUT status text, OUT version bigint
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_fenced timestamptz;
+    v_more integer := CASE WHEN p_mark IS NULL THEN 1 ELSE -1 END;
+    v_count bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({lock});
+    IF p_epoch IS DISTINCT FROM (SELECT epoch FROM {schema}.structure) THEN
+        status := 'stale';
+        RETURN;
+    END IF;
+    UPDATE {schema}.process SET last = p_number, renewed_at = clock_timestamp()
+        WHERE token = p_token AND last < p_number RETURNING fenced_at INTO v_fenced;
+    IF NOT FOUND THEN
+        status := CASE WHEN EXISTS (SELECT FROM {schema}.process WHERE token = p_token) THEN 'done' ELSE 'fenced' END;
+        version := (SELECT mark FROM {schema}.line WHERE id = p_line);
+        RETURN;
+    END IF;
+    IF v_fenced IS NOT NULL AND p_mark IS NULL THEN
+        status := 'fenced';
+        RETURN;
+    END IF;
+    UPDATE {schema}.application AS a SET held = a.held + v_more, version = a.version + 1
+        WHERE a.id = p_app AND a.stage = p_stage AND a.held + a.pending + v_more > 0 RETURNING a.version INTO version;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
+    END IF;
+    IF p_mark IS NULL THEN
+        SELECT count(*) INTO v_count
+            FROM (SELECT * FROM {schema}.counter WHERE id = ANY (p_id) ORDER BY id FOR UPDATE) c
+            WHERE (p_most_vcore[array_position(p_id, c.id)] < c.vcore + p_vcore) IS NOT TRUE
+                AND (p_most_memory[array_position(p_id, c.id)] < c.memory + p_memory) IS NOT TRUE;
+        IF v_count <> cardinality(p_id) THEN
+            RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
+        END IF;
+        INSERT INTO {schema}.line (id, application, usage, state, placeholder, priority, preemptible, mark, owner)
+            VALUES (p_line, p_app, p_usage::jsonb, 'held', false, 0, true, step.version, p_token);
+    ELSE
+        DELETE FROM {schema}.line WHERE id = p_line AND mark = p_mark;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
+        END IF;
+        PERFORM FROM {schema}.counter WHERE id = ANY (p_id) ORDER BY id FOR UPDATE;
+    END IF;
+    UPDATE {schema}.counter AS c SET vcore = c.vcore + p_vcore, memory = c.memory + p_memory WHERE c.id = ANY (p_id);
     status := 'ok';
 END $$;

@@ -24,7 +24,7 @@ from ugm.partition.view import PartitionView
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource
 from ugm.shared.engine import Engine, Need
-from ugm.shared.slices import place_of
+from ugm.shared.slices import is_limiting, place_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 
 __all__ = ["SharedView"]
@@ -146,7 +146,7 @@ def _verify(books: Books, counters: list[Any]) -> None:
     PartitionView(books, OtherModels(())).verify()
     nodes = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
     nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
-    expected = {place_of(node): _used(node) for node in nodes}
+    expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
     found = {(kind, name, path): (vcore, memory, *others, running) for kind, name, path, vcore, memory, others, running in counters}
     findings = [
         f"{place} counts {found.get(place)}, its applications add up to {expected.get(place)}"
