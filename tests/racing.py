@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
 

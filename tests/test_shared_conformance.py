@@ -15,7 +15,7 @@ from ugm import Partition
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
-from ugm.shared import SharedPartition  # noqa: E402 - it needs psycopg
+from ugm.shared import SharedPartition
 
 __all__ = ["shared_server"]
 
@@ -38,7 +38,7 @@ def differs(trace: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("trace", traces("enforcement", "enforcement_corners", "config_updates"))
-def test_users_and_groups(trace: dict[str, Any], shared_server: Server) -> None:  # noqa: F811 - the fixture
+def test_users_and_groups(trace: dict[str, Any], shared_server: Server) -> None:
     """Limits of users and groups allow and deny what they do in the peer."""
     with SharedPartition(shared_server.conninfo, schema=shared_server.fresh_schema()) as partition:
         replay = PartitionReplay(trace, partition)
@@ -59,7 +59,7 @@ def test_users_and_groups_in_memory(trace: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("trace", traces("queue_quota"))
-def test_queue_quotas(trace: dict[str, Any], shared_server: Server) -> None:  # noqa: F811 - the fixture
+def test_queue_quotas(trace: dict[str, Any], shared_server: Server) -> None:
     """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
     with SharedPartition(shared_server.conninfo, schema=shared_server.fresh_schema()) as partition:
         replay = QuotaReplay(trace, partition)

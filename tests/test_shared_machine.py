@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Literal
 
 import pytest
@@ -14,7 +14,7 @@ from ugm.testing import PartitionMachine, PartitionSpec
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
-from ugm.shared import SharedPartition  # noqa: E402 - it needs psycopg
+from ugm.shared import SharedPartition
 
 __all__ = ["shared_server"]
 
@@ -57,9 +57,8 @@ class DeepLenientMachine(LenientMachine):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _server(shared_server: Server) -> Iterator[None]:  # noqa: F811 - the fixture
+def _server(shared_server: Server) -> None:
     SharedMachine.server = shared_server
-    yield
 
 
 TestShared = SharedMachine.TestCase

@@ -11,7 +11,7 @@ from postgres import Server, server_here
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
-from racing import Race  # noqa: E402 - it needs psycopg
+from racing import Race
 
 if TYPE_CHECKING:
     from collections.abc import Callable

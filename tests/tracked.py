@@ -1,4 +1,4 @@
-"""A partition that is taken through a recorded trace of user and group limits, and answers in the words of the trace."""
+"""A partition that is taken through a recorded trace of user and group limits, and answers in its words."""
 
 from __future__ import annotations
 

@@ -62,7 +62,9 @@ class Replay:
         users = self.manager.get_users_resources()
         return {
             "users": {user.user_name: dict(queues_of(user.queues)) for user in users},
-            "groups": {group.group_name: dict(queues_of(group.queues)) for group in self.manager.get_groups_resources()},
+            "groups": {
+                group.group_name: dict(queues_of(group.queues)) for group in self.manager.get_groups_resources()
+            },
             "user_groups": {
                 user.user_name: {app: user.groups.get(app) for app in user.queues.running_applications}
                 for user in users

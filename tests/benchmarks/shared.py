@@ -1,7 +1,7 @@
 """Decisions of a shared partition with 1, 4 and 8 processes, beside the floor of the database.
 
-The floor is one function of the server that does nothing but lock and update as many rows as a decision does: the row of
-the process, the row of the application, the counters above it, and one line that is written or deleted. Both are
+The floor is one function of the server that does nothing but lock and update as many rows as a decision does: the
+row of the process, the row of the application, the counters above it, and one line that is written or deleted. Both are
 measured in turns, in the same run. Every process works for an application, a user and a queue of its own below one
 limited root, or all for the same queue. Run it as ``python tests/benchmarks/shared.py [seconds]``.
 """
@@ -121,12 +121,17 @@ def main(seconds: float = 3.0, rounds: int = 2) -> None:
         prepare(server)
         for processes in PROCESSES:
             pairs = [
-                (_rate(floor, server.conninfo, processes, seconds), _rate(decisions, server.conninfo, processes, seconds))
+                (
+                    _rate(floor, server.conninfo, processes, seconds),
+                    _rate(decisions, server.conninfo, processes, seconds),
+                )
                 for _ in range(rounds)
             ]
             low, found = (max(column) for column in zip(*pairs, strict=True))
-            print(f"{processes} processes: floor {low:7.0f}/s, decisions {found:7.0f}/s, {found / low:.0%} of the floor")  # noqa: T201 - a script
+            print(
+                f"{processes} processes: floor {low:7.0f}/s, decisions {found:7.0f}/s, {found / low:.0%} of the floor"
+            )
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:2]))
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 3.0)

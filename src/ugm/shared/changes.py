@@ -68,7 +68,7 @@ class Change(NamedTuple):
             {"id": key, "at": positions[name] + 1, "more": growth.more.get(name, 0), "most": growth.most.get(name)}
             for key, growth in rows
             for name in {**growth.more, **growth.most}
-            if name in positions
+            if name is not None and name in positions
         ]
         told = json.dumps(others) if others else None
         running = [growth.more.get(None, 0) for _, growth in rows]
@@ -101,7 +101,7 @@ def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: b
         [counts[name][1] for name in touched],
         [one.held + one.pending + sum(counts[name]) == 0 for name, one in zip(touched, held, strict=True)],
         [one is None for one in after],
-        _new_applications(books, loaded, events),
+        _new_applications(books, events),
         *_line_changes(loaded, lines),
     )
     counters: dict[Place, _Growth] = {}
@@ -147,7 +147,7 @@ def _counts(loaded: Slice, lines: Mapping[str, Allocation | None], application_i
     return held, pending
 
 
-def _new_applications(books: Books, loaded: Slice, events: Iterable[Event]) -> str | None:
+def _new_applications(books: Books, events: Iterable[Event]) -> str | None:
     new = [
         {
             "id": event.application_id,
@@ -163,9 +163,7 @@ def _new_applications(books: Books, loaded: Slice, events: Iterable[Event]) -> s
     return json.dumps(new) if new else None
 
 
-def _line_changes(
-    loaded: Slice, lines: Mapping[str, Allocation | None]
-) -> tuple[list[str], list[int], str | None]:
+def _line_changes(loaded: Slice, lines: Mapping[str, Allocation | None]) -> tuple[list[str], list[int], str | None]:
     """Return the lines that go, with their marks, and those that are written."""
     gone: list[tuple[str, int]] = []
     put = []
@@ -185,9 +183,7 @@ def _written(line: Allocation, mark: int | None) -> dict[str, Any]:
     return told
 
 
-def _count(
-    counters: dict[Place, _Growth], loaded: Slice, name: str, events: Iterable[Event], *, checks: bool
-) -> None:
+def _count(counters: dict[Place, _Growth], loaded: Slice, name: str, events: Iterable[Event], *, checks: bool) -> None:
     """Add what has happened to an application to its counters."""
     held = loaded.applications[name]
     more, asked = _balance(name, events)

@@ -89,10 +89,9 @@ class Database:
     def transaction(self) -> Iterator[None]:
         """Do what follows as one; a connection that is lost on the way ends it with a `psycopg.OperationalError`."""
         self.run("SELECT 1")
-        assert self._connection is not None
         self._inside = True
         try:
-            with self._connection.transaction():
+            with self._connected().transaction():
                 yield
         finally:
             self._inside = False
@@ -117,10 +116,7 @@ class Database:
 
     def _once(self, statement: str, values: Sequence[object] | Mapping[str, object]) -> Any:  # noqa: ANN401 - as above
         try:
-            connection = self._connection
-            if connection is None or connection.closed:
-                connection = self._connection = self._connect()
-            cursor = connection.execute(statement, values or None, prepare=bool(values))
+            cursor = self._connected().execute(statement, values or None, prepare=bool(values))
             return cursor.fetchall() if cursor.description else []
         except errors.NumericValueOutOfRange as error:
             raise RequestError("usage", "sum", "it would exceed what a signed 64-bit integer holds") from error
@@ -137,9 +133,11 @@ class Database:
                 raise Short from error
             raise
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        options: dict[str, Any] = dict(_KEEPALIVE)
-        return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=1, **options)
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            options: dict[str, Any] = dict(_KEEPALIVE)
+            self._connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=1, **options)
+        return self._connection
 
     def _give_up_after(self, start: float, error: psycopg.OperationalError) -> None:
         if self._connection is not None:

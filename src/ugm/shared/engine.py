@@ -40,7 +40,7 @@ _FIND: Final = """SELECT c.kind, c.name, c.path, c.id FROM {schema}.counter c
     JOIN unnest(%s::text[], %s::text[], %s::text[]) AS t(kind, name, path) USING (kind, name, path)"""
 
 #: The arguments of ``change`` for no counters.
-_NOTHING: Final = ([], [], [], [], [], None, [], [])
+_NOTHING: Final[tuple[Any, ...]] = ([], [], [], [], [], None, [], [])
 
 T = TypeVar("T")
 
@@ -310,7 +310,9 @@ class Engine:
             return
         zeros = [0] * len(self.structure.names)
         made = self.database.run(
-            self.database.text("SELECT {schema}.counters(%s::bigint, %s::text[], %s::text[], %s::text[], %s::bigint[])"),
+            self.database.text(
+                "SELECT {schema}.counters(%s::bigint, %s::text[], %s::text[], %s::text[], %s::bigint[])"
+            ),
             [self.structure.epoch, kinds, names, paths, zeros],
         )[0][0]
         if made is None:

@@ -1,4 +1,4 @@
-"""The short way for most allocations: of an application that is running, as plain as can be, and given back by whom it is.
+"""The short way for most allocations: plain ones, of an application that is running, given back by whom they are of.
 
 What the database has to be told of an application and its limits is worked out once an epoch; granting and giving back
 is one statement each, without loading anything. Whatever is not so, or turns out not to be so, goes the long way of
@@ -53,7 +53,7 @@ class _Known:
     def size(self, usage: Resource) -> _Size | None:
         """Return what to tell of a usage; None if that is not for here."""
         known = self.sizes.get(usage)
-        if known is None and usage.keys() <= _BOTH and max(usage.values(), default=0) <= MAX_QUANTITY:
+        if known is None and usage.keys() <= _BOTH and all(0 <= amount <= MAX_QUANTITY for amount in usage.values()):
             if len(self.sizes) >= _SIZES:
                 self.sizes.clear()
             known = self.sizes[usage] = (json.dumps(dict(usage)), self._told(usage, 1), self._told(usage, -1))
@@ -136,7 +136,9 @@ class Express:
             self._epoch = epoch
         found = self._applications.get(application_id)
         if found is None:
-            found = self._engine.ask(Need(applications=(application_id,)), lambda tools: self._look(tools, application_id))
+            found = self._engine.ask(
+                Need(applications=(application_id,)), lambda tools: self._look(tools, application_id)
+            )
             if found is not None and self._engine.structure.epoch == self._epoch:
                 if len(self._applications) >= _APPLICATIONS:
                     self._applications.clear()
@@ -153,7 +155,11 @@ class Express:
         held_to = application.holding.held_to(chain)
         known.limits = sorted(
             (
-                (self._engine.counter(place_of(node)), node.limit if node in held_to else None, node.owner.kind is TrackingType.QUEUE)
+                (
+                    self._engine.counter(place_of(node)),
+                    node.limit if node in held_to else None,
+                    node.owner.kind is TrackingType.QUEUE,
+                )
                 for node in chain
                 if is_limiting(node)
             ),

@@ -9,8 +9,10 @@ What it does not have: other quota models, and `evict`, which is about them; the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, Self, TypeVar, final
 
@@ -38,6 +40,9 @@ from ugm.shared.settings import settings_of
 from ugm.shared.view import SharedView
 
 __all__ = ["SharedPartition"]
+
+#: What a schema may be called; PostgreSQL cuts off longer names.
+_SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,59}")
 
 T = TypeVar("T")
 
@@ -82,6 +87,8 @@ class SharedPartition(SharedView):
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
+        if not _SCHEMA.fullmatch(schema):
+            raise RequestError("schema", schema, "expected small letters, digits and underscores, 60 at most")
         self.name: Final = presence.default_name() if name is None else name_of("name", name)
         database = Database(conninfo, schema, patience)
         database.create(user_limits_win=group_limits == "unless-user-limited")
@@ -92,6 +99,7 @@ class SharedPartition(SharedView):
         self._on_lost: Final = on_lost
         self._lost = False
         if self._engine.structure.books.in_force.user_limits_win != (group_limits == "unless-user-limited"):
+            database.close()
             raise RequestError("group_limits", group_limits, "the others have decided otherwise")
         self.register()
 
@@ -233,7 +241,8 @@ class SharedPartition(SharedView):
     ) -> Decision:
         """Do what `ugm.Partition.allocate` does."""
         is_plain = placeholder is False and preemptible is True and type(priority) is int and priority == 0
-        if is_plain and type(usage) is Resource and _texts(allocation_id, application_id) and allocation_id:
+        ids = _texts(allocation_id, application_id)
+        if is_plain and type(usage) is Resource and ids and all(ids):
             try:
                 with self._engine.lock:
                     if self._express.allocate(allocation_id, application_id, usage):
@@ -358,7 +367,7 @@ class SharedPartition(SharedView):
         """Do what `ugm.Partition.plan` does."""
         compiled = Compiled.of(settings_of(config))
         with self._engine.lock:
-            return self._engine.everything(lambda books, _: make_plan(Snapshot(books), compiled))
+            return self._engine.everything(lambda books, _counters: make_plan(Snapshot(books), compiled))
 
     def apply(self, plan: Plan) -> None:
         """Do what `ugm.Partition.apply` does, with a plan that this process has made."""
@@ -385,7 +394,7 @@ class SharedPartition(SharedView):
         """Do what `ugm.Partition.audit` does."""
         truth = truth_of(running)
         with self._engine.lock:
-            return self._engine.everything(lambda books, _: audit(books, truth))
+            return self._engine.everything(lambda books, _counters: audit(books, truth))
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Do what `ugm.Partition.reconcile` does, each difference by itself."""
@@ -395,12 +404,9 @@ class SharedPartition(SharedView):
         for told in report.differences:
             usage = Resource() if told.truth is None else _bounded(told.truth.usage)
 
-            def mended(tools: Tools, one: AuditReport = AuditReport((told,)), usage: Resource = usage) -> AuditReport:
-                _require_counted(tools, usage)
-                return reconcile(tools.books, tools.admission, one)
-
             sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
-            repaired.append(self._counting(Need(sides, (told.allocation_id,), checks=False), mended, usage))
+            need = Need(sides, (told.allocation_id,), checks=False)
+            repaired.append(self._counting(need, partial(_mended, AuditReport((told,)), usage), usage))
         return AuditReport(tuple(one for part in repaired for one in part.differences))
 
     # Presence
@@ -465,9 +471,7 @@ class SharedPartition(SharedView):
         """Presume a process dead, release what it has, and return the ids of that."""
         self.fence(token)
         return tuple(
-            one.allocation.allocation_id
-            for one in self.owned_by(token)
-            if self.release(one.allocation.allocation_id)
+            one.allocation.allocation_id for one in self.owned_by(token) if self.release(one.allocation.allocation_id)
         )
 
     def forget(self, token: int) -> bool:
@@ -495,6 +499,11 @@ def _bounded(usage: Resource) -> Resource:
                 reason = f"the amount of {name} is above what a signed 64-bit integer holds"
                 raise RequestError("usage", usage, reason)
     return usage
+
+
+def _mended(report: AuditReport, usage: Resource, tools: Tools) -> AuditReport:
+    _require_counted(tools, usage)
+    return reconcile(tools.books, tools.admission, report)
 
 
 def _offered(name: str, offers: Resource) -> None:

@@ -98,12 +98,10 @@ def owned(database: Database, token: int) -> tuple[Owned, ...]:
 
 def fence(database: Database, token: int) -> bool:
     """Presume a process dead, and return whether there is one. When this returns, nothing of it is under way."""
-    with database.transaction():
-        database.lock()
-        statement = (
-            "UPDATE {schema}.process SET fenced_at = coalesce(fenced_at, clock_timestamp()) WHERE token = %s RETURNING 1"
-        )
-        return bool(database.run(database.text(statement), [token]))
+    # One statement, so that it is said again if the connection is lost.
+    statement = """UPDATE {schema}.process SET fenced_at = coalesce(fenced_at, clock_timestamp())
+        FROM (SELECT pg_advisory_xact_lock({lock})) AS alone WHERE token = %s RETURNING 1"""
+    return bool(database.run(database.text(statement), [token]))
 
 
 def take_over(database: Database, token: int, heir: int) -> int:

@@ -98,7 +98,9 @@ class Slice:
         submission = Submission(name, UserGroup(user, groups), asked, tags)
         application = Application(submission, self._books.tree.queues[path], GangStyle(style))
         application.group, application.is_adopted, application.is_plain = group, is_adopted, False
-        application.failing, application.has_run, application.has_replaced = map(bool, (stage & 2, stage & 4, stage & 8))
+        application.failing, application.has_run, application.has_replaced = map(
+            bool, (stage & 2, stage & 4, stage & 8)
+        )
         self.applications[name] = Held(application, stage, group, held, pending, version)
         self._books.enter(application)
 
@@ -168,7 +170,7 @@ def _lines(entry: Entry) -> dict[str, Entry]:
 
 
 def is_limiting(node: Node[Any]) -> bool:
-    """Return whether a node limits anything; only then it has a counter, for whoever shares one waits for the others."""
+    """Return whether a node limits anything; only then it has a counter, because who shares one waits for others."""
     limit = node.limit
     return bool(limit.resources or limit.applications or limit.closed)
 

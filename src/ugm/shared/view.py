@@ -144,10 +144,13 @@ def _shown(books: Books, allocation_id: str) -> Allocation | None:
 
 def _verify(books: Books, counters: list[Any]) -> None:
     PartitionView(books, OtherModels(())).verify()
-    nodes = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
+    nodes: list[Node[Any]] = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
     nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
-    found = {(kind, name, path): (vcore, memory, *others, running) for kind, name, path, vcore, memory, others, running in counters}
+    found = {
+        (kind, name, path): (vcore, memory, *others, running)
+        for kind, name, path, vcore, memory, others, running in counters
+    }
     findings = [
         f"{place} counts {found.get(place)}, its applications add up to {expected.get(place)}"
         for place in sorted({*found, *expected})
