@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -211,6 +212,16 @@ def test_nobody_answers() -> None:
         SharedPartition("host=127.0.0.1 port=1", patience=0)
 
     assert str(caught.value).startswith("the database did not answer for 0 seconds: ")
+
+
+def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example does what the page says."""
+    page = Path("docs/shared.md").read_text(encoding="utf-8")
+    example = page.split("```{code-block} python\n")[1].split("```")[0]
+
+    exec(example, {"CONNINFO": shared_server.conninfo})  # noqa: S102 - our own
+
+    assert capsys.readouterr().out.startswith("denied, waiting can help:\n  queue root.prod: 2Gi memory requested")
 
 
 def test_all_agree_on_group_limits(pair: Pair) -> None:

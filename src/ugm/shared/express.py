@@ -90,11 +90,13 @@ class Express:
         #: Allocation id to application, usage and mark.
         self._lines: dict[str, tuple[str, Resource, int]] = {}
 
-    def allocate(self, allocation_id: str, application_id: str, usage: Resource) -> bool:
+    def allocate(self, allocation_id: str, application_id: str, usage: object) -> bool:
         """Grant an allocation, and return whether that was possible here."""
+        if type(usage) is not Resource or allocation_id in self._lines:
+            return False
         known = self._known(application_id)
         size = known and known.size(usage)
-        if known is None or size is None or allocation_id in self._lines:
+        if known is None or size is None:
             return False
         mark = self._sent(known, (application_id, str(known.stage), allocation_id, size[0], None, *size[1]), 1)
         if mark is None:

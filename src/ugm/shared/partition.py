@@ -240,9 +240,9 @@ class SharedPartition(SharedView):
         preemptible: bool = True,
     ) -> Decision:
         """Do what `ugm.Partition.allocate` does."""
-        is_plain = placeholder is False and preemptible is True and type(priority) is int and priority == 0
         ids = _texts(allocation_id, application_id)
-        if is_plain and type(usage) is Resource and ids and all(ids):
+        is_plain = placeholder is False and preemptible is True and type(priority) is int and priority == 0
+        if ids and all(ids) and is_plain:
             try:
                 with self._engine.lock:
                     if self._express.allocate(allocation_id, application_id, usage):
