@@ -46,11 +46,14 @@ def race(conninfo: str, schema: str, number: int, seconds: float) -> None:
     mine: list[str] = []
     end = monotonic() + seconds
     while monotonic() < end:
-        if mine and draw.random() < 0.45:
+        if mine and draw.random() < 0.35:
             assert partition.release(mine.pop(draw.randrange(len(mine))))
             continue
         name = f"{partition.token}-{draw.getrandbits(48)}"
-        usage = Resource(memory=draw.randint(0, 9), vcore=draw.choice((0, 1000)), gpu=draw.randint(0, 1))
+        # Half of it takes the short way.
+        usage = Resource(
+            {"memory": draw.randint(0, 9), "vcore": draw.choice((0, 1000)), **draw.choice(({}, {"gpu": 1}))}
+        )
         if partition.allocate(name, draw.choice(APPLICATIONS), usage):
             mine.append(name)
         elif draw.random() < 0.2 and mine:
