@@ -25,13 +25,15 @@ FIELD_TYPES = ("Boolean", "Count", "Name", "Quantities", "Text", "Texts", "Weigh
 autodoc_type_aliases = {name: name for name in FIELD_TYPES}
 
 #: Nothing is fetched for a build, so that names from elsewhere lead nowhere.
-nitpick_ignore_regex = [("py:.*", r"(collections\.abc|fractions|hypothesis|io|os)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(collections\.abc|datetime|fractions|hypothesis|io|os)\..*")]
 nitpick_ignore = [
     *(("py:class", name) for name in FIELD_TYPES),
     ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
     ("py:obj", "MAX_SECONDS"),
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
+    ("py:class", "datetime"),
+    ("py:class", "ugm.shared.engine.Engine"),
 ]
 
 

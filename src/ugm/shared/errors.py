@@ -13,7 +13,7 @@ class UnavailableError(UgmError, ConnectionError):
     """The database did not answer for as long as the caller was willing to wait.
 
     A change may or may not have been made. The same call once more is answered as the first would have been, except
-    that `release`, `preempt` and what ends applications then say what is left to do.
+    that giving back and what ends applications then say what is left to do.
 
     Attributes:
         seconds: how long it was tried.

@@ -63,7 +63,7 @@ class SharedPartition(SharedView):
         schema: the schema of the partition; several partitions may share a database.
         name: what the process is called in the list of processes; left out, host and process id.
         group_limits: as for a `ugm.Manager`; the same for all processes.
-        replica: a database that follows the first; `check`, `headroom` and all other questions are then asked there.
+        replica: a database that follows the first; `SharedView.check` and all other questions are then asked there.
         patience: how many seconds to wait for a database that does not answer, before an `UnavailableError`.
         on_lost: who is told when this process learns that it is presumed dead.
 
