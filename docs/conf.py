@@ -27,7 +27,9 @@ FIELD_TYPES = ("Boolean", "Count", "Name", "Quantities", "Text", "Texts", "Weigh
 autodoc_type_aliases = {name: name for name in FIELD_TYPES}
 
 #: Nothing is fetched for a build, so that names from elsewhere lead nowhere.
-nitpick_ignore_regex = [("py:.*", r"(collections\.abc|concurrent\.futures|fractions|hypothesis|io|os|pathlib)\..*")]
+nitpick_ignore_regex = [
+    ("py:.*", r"(collections\.abc|concurrent\.futures|datetime|fractions|hypothesis|io|os|pathlib)\..*")
+]
 nitpick_ignore = [
     *(("py:class", name) for name in FIELD_TYPES),
     ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
@@ -35,6 +37,8 @@ nitpick_ignore = [
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # whatever an operation returns
+    ("py:class", "datetime"),
+    ("py:class", "ugm.shared.engine.Engine"),
 ]
 
 

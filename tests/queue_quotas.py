@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ugm import Partition, RequestError, Resource, UserGroup
 from yunikorn import Answer, partition
+
+if TYPE_CHECKING:
+    from ugm.shared import SharedPartition
 
 __all__ = ["QuotaReplay"]
 
@@ -16,10 +19,11 @@ _USER: Final = UserGroup("sue")
 class QuotaReplay:
     """One trace on one partition: in every queue one application with one allocation, which grows and shrinks."""
 
-    def __init__(self, trace: Mapping[str, Any]) -> None:
+    def __init__(self, trace: Mapping[str, Any], tested: Partition | SharedPartition | None = None) -> None:
+        self.partition = tested or Partition()
+        self.partition.configure(partition(_as_the_peer_reads(trace["queues"])))
         # In the peer, a root without a maximum admits nothing: to us, that is a cluster without anything.
-        cluster = Resource(trace.get("root_max") or {})
-        self.partition = Partition(partition(_as_the_peer_reads(trace["queues"])), cluster=cluster)
+        self.partition.add_node("cluster", Resource(trace.get("root_max") or {}))
 
     def answer(self, step: Mapping[str, Any]) -> Answer:
         """Do one step and return its result."""

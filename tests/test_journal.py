@@ -29,8 +29,8 @@ from ugm.journal import (
     open_partition,
 )
 from ugm.journal.beside import Reserve, Witness
-from ugm.journal.settings import Settings, settings_of
 from ugm.journal.store import change, row_sum
+from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from ugm import Manager, QueueUsage, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 
-__all__ = ["Answer", "Replay", "partition"]
+__all__ = ["Answer", "Replay", "partition", "queues_of"]
 
 #: The result fields of one step.
 Answer = dict[str, Any]
@@ -61,8 +61,10 @@ class Replay:
         self.manager.verify()
         users = self.manager.get_users_resources()
         return {
-            "users": {user.user_name: dict(_queues(user.queues)) for user in users},
-            "groups": {group.group_name: dict(_queues(group.queues)) for group in self.manager.get_groups_resources()},
+            "users": {user.user_name: dict(queues_of(user.queues)) for user in users},
+            "groups": {
+                group.group_name: dict(queues_of(group.queues)) for group in self.manager.get_groups_resources()
+            },
             "user_groups": {
                 user.user_name: {app: user.groups.get(app) for app in user.queues.running_applications}
                 for user in users
@@ -91,7 +93,8 @@ def _same_usage(amounts: tuple[tuple[str, int], ...]) -> Resource:
     return Resource(dict(amounts))
 
 
-def _queues(queue: QueueUsage) -> Iterator[tuple[str, dict[str, Any]]]:
+def queues_of(queue: QueueUsage) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what is used in a queue and in all queues below it, by path."""
     yield (
         queue.queue_path,
         {
@@ -102,4 +105,4 @@ def _queues(queue: QueueUsage) -> Iterator[tuple[str, dict[str, Any]]]:
         },
     )
     for child in queue.children:
-        yield from _queues(child)
+        yield from queues_of(child)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from ugm.journal.contents import Contents, Entry, opened, rebuild
 from ugm.journal.errors import JournalError
 from ugm.journal.records import to_json, written_image
-from ugm.journal.settings import settings_of, written_settings
 from ugm.journal.spans import Meter, Span, kept_row, kept_spans
 from ugm.journal.store import connect, written_rows
 from ugm.partition.audit import verify
@@ -23,6 +22,7 @@ from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.events import Configured
 from ugm.partition.image import image_of
+from ugm.partition.settings import settings_of, written_settings
 
 __all__ = ["Compaction", "compact_file", "compacted"]
 

@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ugm.journal.beside import witnessed
 from ugm.journal.errors import JournalError
 from ugm.journal.records import from_json, read_events, read_image
-from ugm.journal.settings import read_settings
 from ugm.journal.store import FORMAT, Change, Reading, reading
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.events import Configured, Event
 from ugm.partition.image import Image, restore
 from ugm.partition.redo import redo
+from ugm.partition.settings import read_settings
 
 __all__ = ["Contents", "Entry", "Start", "opened", "rebuild"]
 

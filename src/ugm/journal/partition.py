@@ -32,7 +32,6 @@ from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.gates import Deferral, Gate, Recorder
 from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
-from ugm.journal.settings import settings_of
 from ugm.journal.store import connect, create, exists
 from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.model import QuotaModel
@@ -42,6 +41,7 @@ from ugm.partition.compiled import Compiled
 from ugm.partition.entry import AllocationState
 from ugm.partition.feed import Feed
 from ugm.partition.others import OtherModels
+from ugm.partition.settings import settings_of
 from ugm.resources import Resource
 
 __all__ = ["JournaledPartition", "open_partition"]

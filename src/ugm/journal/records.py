@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ugm.identity import UserGroup
-from ugm.journal.settings import read_settings, settings_of, written_settings
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled import Compiled
 from ugm.partition.entry import Allocation, AllocationState
@@ -37,6 +36,7 @@ from ugm.partition.events import (
     Withdrawn,
 )
 from ugm.partition.image import ApplicationImage, Image, QueueImage
+from ugm.partition.settings import read_settings, settings_of, written_settings
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 

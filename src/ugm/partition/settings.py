@@ -1,7 +1,7 @@
-"""The configuration of a partition as a value that a journal can keep: exactly what a partition looks at.
+"""The configuration of a partition as a value that a file or a database can keep: exactly what a partition looks at.
 
-A partition with a journal is configured with these values alone, so that what comes back from the file equals what was
-put in force, whoever made the original.
+A partition with a journal, or a shared one, is configured with these values alone, so that what comes back equals what
+was put in force, whoever made the original.
 """
 
 from __future__ import annotations

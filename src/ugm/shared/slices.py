@@ -1,0 +1,205 @@
+"""Some applications and allocations, loaded from the database into the books of a structure, and taken out again.
+
+The books then say of everybody who is loaded what the database says: what is counted at every limit that holds for
+them, and how many applications run there, all of one moment. So the code of the embedded partition decides about them
+as if it knew everybody. What it does to the books is not kept; a `ugm.shared.changes.Change` is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+from ugm.hierarchy import Node
+from ugm.identity import UserGroup
+from ugm.partition.application import Application, GangStyle
+from ugm.partition.books import Books
+from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
+from ugm.queues import Submission
+from ugm.resources import Resource
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.holding import QuotaNode
+from ugm.tracking.user_tracker import UserTracker
+
+__all__ = ["FACTS", "Held", "Place", "Slice", "is_limiting", "place_of", "stage_of", "written_submission"]
+
+#: One statement, and so one moment: the epoch, applications, lines of the ledger and counters.
+FACTS: Final = """SELECT epoch,
+    (SELECT coalesce(json_agg(json_build_array(id, submission, queue, grp, stage, held, pending, version)), '[]')
+        FROM {schema}.application a
+        WHERE id = ANY (%(applications)s::text[]) OR %(everything)s
+            OR id IN (SELECT application FROM {schema}.line WHERE id = ANY (%(lines)s::text[]))),
+    (SELECT coalesce(json_agg(json_build_array(
+            id, application, usage, state, placeholder, priority, preemptible, mark)), '[]')
+        FROM {schema}.line
+        WHERE id = ANY (%(lines)s::text[]) OR %(everything)s
+            OR (%(whole)s AND application = ANY (%(applications)s::text[]))),
+    (SELECT coalesce(json_agg(json_build_array(kind, name, path, vcore, memory, others, running)), '[]')
+        FROM {schema}.counter
+        WHERE id = ANY (%(counters)s::bigint[]) OR %(everything)s)
+    FROM {schema}.structure"""
+
+#: Where something is counted: kind, name, queue path.
+Place = tuple[str, str, str]
+
+#: What is used there: vcore, memory, all others; and how many applications run.
+Used = tuple[int, int, Sequence[int], int]
+
+#: Stands for all allocations of an application that are not loaded.
+_THE_REST: Final = "\0"
+
+
+class Held(NamedTuple):
+    """An application as it was loaded."""
+
+    application: Application
+    stage: int
+    group: str | None
+    held: int
+    pending: int
+    version: int
+
+
+@final
+class Slice:
+    """What is loaded into some books.
+
+    Attributes:
+        applications: those that are loaded, as they were, by id.
+        entries: their allocations that are loaded, as they were, each with its mark, by id.
+        chains: the limits that each application is charged to, and those of them that it is held to.
+    """
+
+    __slots__ = ("_books", "applications", "chains", "entries")
+
+    def __init__(self, books: Books) -> None:
+        self._books: Final = books
+        self.applications: Final[dict[str, Held]] = {}
+        self.entries: Final[dict[str, tuple[Entry, int]]] = {}
+        self.chains: Final[dict[str, tuple[list[QuotaNode], list[QuotaNode]]]] = {}
+
+    def load(self, applications: Iterable[list[Any]], lines: Iterable[list[Any]], *, everything: bool = False) -> None:
+        """List applications and allocations, which are *everything* that there is or a part of it."""
+        for row in applications:
+            self._enter(row)
+        for row in lines:
+            self._write(row)
+        for held in self.applications.values():
+            self._add_the_rest(held)
+        for held in self.applications.values():
+            self._open(held, alone=not everything)
+        for name, held in self.applications.items():
+            holding = self._books.open(held.application)
+            chain = holding.chain()
+            self.chains[name] = (chain, holding.held_to(chain))
+
+    def _enter(self, row: list[Any]) -> None:
+        name, (user, groups, asked, tags, style, is_adopted), path, group, stage, held, pending, version = row
+        submission = Submission(name, UserGroup(user, groups), asked, tags)
+        application = Application(submission, self._books.tree.queues[path], GangStyle(style))
+        application.group, application.is_adopted, application.is_plain = group, is_adopted, False
+        application.failing, application.has_run, application.has_replaced = map(
+            bool, (stage & 2, stage & 4, stage & 8)
+        )
+        self.applications[name] = Held(application, stage, group, held, pending, version)
+        self._books.enter(application)
+
+    def _write(self, row: list[Any]) -> None:
+        name, application_id, usage, state, placeholder, priority, preemptible, mark = row
+        application = self.applications[application_id].application
+        ask = Ask(name, application_id, Resource(usage), placeholder, priority, preemptible)
+        entry = Entry(application, ask.usage, traits_of(AllocationState(state), ask))
+        self.entries[name] = (entry, mark)
+        self._books.entries[name] = entry
+        _lines(entry)[name] = entry
+
+    def _add_the_rest(self, held: Held) -> None:
+        """Let an application have something else if not all of its allocations are loaded."""
+        application = held.application
+        for lines, count, state in (
+            (application.entries, held.held, AllocationState.HELD),
+            (application.pending, held.pending, AllocationState.PENDING),
+        ):
+            if len(lines) < count:
+                rest = Ask(_THE_REST, application.application_id, Resource())
+                lines[_THE_REST] = Entry(application, rest.usage, traits_of(state, rest))
+
+    def _open(self, held: Held, *, alone: bool) -> None:
+        """Start an application if it is running; make its trackers known where others that they have are not loaded."""
+        books, application = self._books, held.application
+        holding = books.open(application)
+        if alone:
+            books.ledger.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
+            if holding.group is not None:
+                books.ledger.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
+        if held.stage & 1:
+            total = sum((entry.usage for entry in application.entries.values()), Resource())
+            holding = books.open(application)
+            holding.add(books.in_force.epoch.layout.row(total))
+            books.started(application, holding)
+
+    def places(self) -> set[Place]:
+        """Return where something is counted that concerns the applications."""
+        return {place_of(node) for chain, _ in self.chains.values() for node in chain if is_limiting(node)}
+
+    def count(self, used: Mapping[Place, Used]) -> None:
+        """Let every counter say what is really used; nothing where it is not told."""
+        for chain, _ in self.chains.values():
+            for node in chain:
+                _set(node, used.get(place_of(node), (0, 0, (), 0)))
+                if node.running:
+                    node.owner.nodes[node.queue_path] = node
+
+    def take_out(self) -> None:
+        """Leave the books as if nothing had ever been loaded; what has happened to queues and nodes stays."""
+        books = self._books
+        for application in (*books.applications.values(), *(held.application for held in self.applications.values())):
+            queue = application.queue
+            queue.applications.pop(application.application_id, None)
+            for node in queue.chain:
+                _set(node, (0, 0, (), 0))
+        books.tree.nodes.clear()
+        for listed in (books.applications, books.entries, books.ledger.holdings, books.ledger.users):
+            listed.clear()
+        books.ledger.groups.clear()
+
+
+def _lines(entry: Entry) -> dict[str, Entry]:
+    application = entry.application
+    return application.pending if entry.traits.state is AllocationState.PENDING else application.entries
+
+
+def is_limiting(node: Node[Any]) -> bool:
+    """Return whether a node limits anything; only then it has a counter, because who shares one waits for others."""
+    limit = node.limit
+    return bool(limit.resources or limit.applications or limit.closed)
+
+
+def place_of(node: Node[Any]) -> Place:
+    """Return where a node counts."""
+    return str(node.owner.kind), node.owner.name, node.queue_path
+
+
+def _set(node: Node[Any], used: Used) -> None:
+    vcore, memory, others, node.running = used
+    limit = node.limit
+    node.free_vcore, node.free_memory = limit.vcore - vcore, limit.memory - memory
+    if node.layout.names:
+        most = limit.others(node.layout)
+        node.free_others = [free - less for free, less in zip(most, others or [0] * len(most), strict=True)]
+
+
+def stage_of(application: Application) -> int:
+    """Return how far an application has come, in bits."""
+    return (
+        (application.holding is not None)
+        + 2 * application.failing
+        + 4 * application.has_run
+        + 8 * application.has_replaced
+    )
+
+
+def written_submission(application: Application) -> list[Any]:
+    """Return what an application was submitted with, for JSON."""
+    _, user, asked, tags = application.submission
+    return [user.name, list(user.groups), asked, dict(tags), application.gang_style.value, application.is_adopted]

@@ -1,0 +1,188 @@
+"""What decisions are compiled from: configuration, queues and nodes, as the database has them.
+
+Every process keeps a copy, of one *epoch*; the database refuses a change that was compiled from another. The copy is
+the books of an embedded partition in which no application is listed, so that the rules are those of `ugm.Partition`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, final
+
+from ugm.identity import UserGroup
+from ugm.partition.application import Application, GangStyle
+from ugm.partition.books import Books
+from ugm.partition.compiled import Compiled
+from ugm.partition.entry import PLAIN, Entry
+from ugm.partition.events import Configured, Event, QuotaGiven
+from ugm.partition.settings import read_settings, written_settings
+from ugm.queues import Acl, QueueSpec, Quota, Submission
+from ugm.resources import Resource
+from ugm.shared.database import Database
+
+__all__ = ["Structure"]
+
+_LOAD: Final = """SELECT epoch, revision, user_limits_win, names, total, closed,
+    CASE WHEN revision = %s THEN NULL ELSE settings END,
+    coalesce((SELECT json_object_agg(name, offers) FROM {schema}.node), '{}'),
+    coalesce((SELECT json_agg(json_build_array(path, spec, has_left, annotated) ORDER BY path)
+        FROM {schema}.queue), '[]')
+    FROM {schema}.structure"""
+
+#: No application has such an id: the database keeps no text like it.
+_NOBODY: Final = "\0"
+
+
+@final
+class Structure:
+    """The structure of one epoch.
+
+    Attributes:
+        books: what the rules of a partition work with.
+        epoch: which structure it is.
+        revision: which configuration is in force.
+        events: what has happened to the books since it was last emptied.
+    """
+
+    __slots__ = ("_before", "_paths", "books", "epoch", "events", "revision")
+
+    def __init__(self, row: tuple[Any, ...], known: tuple[int, Compiled]) -> None:
+        self.epoch, self.revision, user_limits_win, names, total, closed, settings, nodes, queues = row
+        compiled = known[1] if known[0] == self.revision else Compiled.of(read_settings(settings))
+        self.events: Final[list[Event]] = []
+        self.books: Final = Books(compiled, user_limits_win=user_limits_win, tell=self.events.append)
+        self._furnish(queues, names)
+        books = self.books
+        books.closed = closed
+        books.cluster.nodes.update((name, Resource(offers)) for name, offers in sorted(nodes.items()))
+        books.cluster.total = None if total is None else Resource(total)
+        books.resize_cluster()
+        books.count(tuple(names))
+        self.events.clear()
+        self._paths = frozenset(books.tree.queues)
+        self._before = (self.names, books.in_force.epoch.layout.closed)
+
+    @classmethod
+    def load(cls, database: Database, known: tuple[int, Compiled]) -> Structure:
+        """Read the structure; the configuration only if it is not the one that is *known* by its revision."""
+        return cls(database.run(database.text(_LOAD), [known[0]])[0], known)
+
+    def _furnish(self, queues: Iterable[tuple[str, list[Any], bool, dict[str, int] | None]], names: list[str]) -> None:
+        books = self.books
+        books.count(tuple(names))
+        for path, spec, has_left, annotated in queues:
+            queue = books.tree.create(path)
+            queue.spec, queue.has_left = _read_spec(path, spec), has_left
+            queue.annotated = None if annotated is None else Resource(annotated)
+        books.tree.connect(books.in_force.epoch.layout)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is counted besides ``vcore`` and ``memory``."""
+        return self.books.in_force.epoch.layout.names
+
+    @property
+    def known(self) -> tuple[int, Compiled]:
+        """The configuration, and which one it is."""
+        return self.revision, self.books.compiled
+
+    def has_changed(self) -> bool:
+        """Return whether what has happened concerns not only applications and allocations."""
+        return self._paths != self.books.tree.queues.keys() or self.counts_otherwise()
+
+    def counts_otherwise(self) -> bool:
+        """Return whether something is counted now, or counted elsewhere, that was not."""
+        layout = self.books.in_force.epoch.layout
+        given = any(isinstance(one, QuotaGiven | Configured) for one in self.events)
+        return given or self._before != (layout.names, layout.closed)
+
+    # Under the lock of the database
+
+    def occupy(self, database: Database, besides: Iterable[str]) -> None:
+        """List somebody in every queue in which there is somebody besides some applications."""
+        statement = """SELECT path FROM unnest(%s::text[]) AS path WHERE EXISTS (
+            SELECT FROM {schema}.application a WHERE a.queue = path AND a.id <> ALL (%s::text[]))"""
+        for (path,) in database.run(database.text(statement), [list(self.books.tree.queues), list(besides)]):
+            queue = self.books.tree.queues[path]
+            name = _NOBODY + path
+            somebody = Application(Submission(name, UserGroup("somebody")), queue, GangStyle.SOFT)
+            self.books.applications[name] = queue.applications[name] = somebody
+
+    def name_what_is_held(self, database: Database) -> None:
+        """Let the books know which resources somebody holds."""
+        rows = database.run(
+            database.text("SELECT DISTINCT jsonb_object_keys(usage) FROM {schema}.line WHERE state <> 'pending'")
+        )
+        nobody = Application(Submission(_NOBODY, UserGroup("nobody")), self.books.tree.root, GangStyle.SOFT)
+        self.books.entries[_NOBODY] = Entry(nobody, Resource({name: 1 for (name,) in rows}), PLAIN)
+
+    def write(self, database: Database) -> None:
+        """Write everything, as the next epoch."""
+        books = self.books
+        configures = any(isinstance(one, Configured) for one in self.events)
+        self.revision += configures
+        settings = json.dumps(written_settings(books.compiled.config)) if configures else None  # type: ignore[arg-type]  # what is in force was made by `settings_of`
+        total = None if books.cluster.total is None else json.dumps(dict(books.cluster.total))
+        (self.epoch,) = database.run(
+            database.text(
+                "UPDATE {schema}.structure SET epoch = epoch + 1, revision = %s, names = %s, total = %s::jsonb,"
+                " closed = %s, settings = CASE WHEN %s THEN %s::jsonb ELSE settings END RETURNING epoch"
+            ),
+            [self.revision, list(self.names), total, books.closed, configures, settings],
+        )[0]
+        nodes = {name: dict(offers) for name, offers in books.cluster.nodes.items()}
+        database.run(database.text("DELETE FROM {schema}.node"))
+        database.run(
+            database.text("INSERT INTO {schema}.node SELECT key, value FROM jsonb_each(%s::jsonb)"), [json.dumps(nodes)]
+        )
+        self._write_queues(database)
+
+    def _write_queues(self, database: Database) -> None:
+        made = [
+            {
+                "path": queue.queue_path,
+                "spec": _written_spec(queue.spec),
+                "has_left": queue.has_left,
+                "annotated": None if queue.annotated is None else dict(queue.annotated),
+            }
+            for queue in self.books.tree.root.below()
+            if not queue.managed
+        ]
+        database.run(database.text("DELETE FROM {schema}.queue"))
+        database.run(
+            database.text(
+                "INSERT INTO {schema}.queue SELECT path, spec, has_left, nullif(annotated, 'null')"
+                " FROM jsonb_to_recordset(%s::jsonb) AS q(path text, spec jsonb, has_left boolean, annotated jsonb)"
+            ),
+            [json.dumps(made)],
+        )
+
+
+def _written_spec(spec: QueueSpec) -> list[Any]:
+    template = None if spec.template is None else _written_quota(spec.template)
+    acls = [None if acl is None else str(acl) for acl in (spec.submit_acl, spec.admin_acl)]
+    return [spec.is_parent, _written_quota(spec.quota), template, *acls]
+
+
+def _written_quota(quota: Quota) -> list[Any]:
+    return [
+        None if quota.max_resources is None else dict(quota.max_resources),
+        quota.max_applications,
+        None if quota.guaranteed is None else dict(quota.guaranteed),
+    ]
+
+
+def _read_spec(path: str, told: list[Any]) -> QueueSpec:
+    is_parent, quota, template, submit, admin = told
+    lists = [None if text is None else Acl.parse(text) for text in (submit, admin)]
+    return QueueSpec(path, is_parent, _read_quota(quota), None if template is None else _read_quota(template), *lists)
+
+
+def _read_quota(told: list[Any]) -> Quota:
+    most, applications, guaranteed = told
+    return Quota(_resource(most), applications, _resource(guaranteed))
+
+
+def _resource(told: Mapping[str, int] | None) -> Resource | None:
+    return None if told is None else Resource(told)

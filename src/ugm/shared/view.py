@@ -1,0 +1,166 @@
+"""What can be asked of a shared partition. Nothing of this changes anything, and a replica can answer it.
+
+`SharedView.check`, `SharedView.headroom` and `SharedView.effective_limits` look at one application and the limits above
+it. Everything that spans the partition (users, groups, queues, what is over) reads all of it, in one statement, and so
+as of one moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from ugm.arguments import name_of
+from ugm.decision import Decision, Violation
+from ugm.errors import InvariantError
+from ugm.hierarchy import Node
+from ugm.identity import UserGroup
+from ugm.partition.application import ApplicationInfo
+from ugm.partition.books import Books
+from ugm.partition.entry import Allocation
+from ugm.partition.explanation import Explanation
+from ugm.partition.others import OtherModels
+from ugm.partition.view import PartitionView
+from ugm.queues import QueueState
+from ugm.resources import MEMORY, VCORE, Resource
+from ugm.shared.engine import Engine, Need
+from ugm.shared.slices import is_limiting, place_of
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+
+__all__ = ["SharedView"]
+
+T = TypeVar("T")
+
+
+class SharedView:
+    """The read-only face of a `ugm.shared.SharedPartition`; every answer is that of a `ugm.PartitionView`."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader: Final = reader
+
+    def _one(self, application_id: object, question: Callable[[PartitionView], T], *, whole: bool = False) -> T:
+        known = (application_id,) if isinstance(application_id, str) else ()
+        with self._reader.lock:
+            return self._reader.ask(
+                Need(applications=known, whole=whole),
+                lambda tools: question(PartitionView(tools.books, OtherModels(()))),
+            )
+
+    def _all(self, question: Callable[[PartitionView], T]) -> T:
+        with self._reader.lock:
+            return self._reader.everything(lambda books, _: question(PartitionView(books, OtherModels(()))))
+
+    # What would be
+
+    def check(self, application_id: str, usage: Resource) -> Decision:
+        """Do what `ugm.PartitionView.check` does."""
+        return self._one(application_id, lambda view: view.check(application_id, usage))
+
+    def headroom(self, application_id: str) -> Resource | None:
+        """Do what `ugm.PartitionView.headroom` does."""
+        return self._one(application_id, lambda view: view.headroom(application_id))
+
+    def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
+        """Do what `ugm.PartitionView.effective_limits` does."""
+        return self._one(application_id, lambda view: view.effective_limits(application_id))
+
+    def explain(self, application_id: str, usage: Resource, *, most: int = 3) -> Explanation:
+        """Do what `ugm.PartitionView.explain` does."""
+        return self._all(lambda view: view.explain(application_id, usage, most=most))
+
+    # Applications and allocations
+
+    def application(self, application_id: str) -> ApplicationInfo | None:
+        """Do what `ugm.PartitionView.application` does."""
+        return self._one(application_id, lambda view: view.application(application_id), whole=True)
+
+    def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
+        """Do what `ugm.PartitionView.applications` does."""
+        return self._all(lambda view: view.applications(queue_path))
+
+    def allocation(self, allocation_id: str) -> Allocation | None:
+        """Do what `ugm.PartitionView.allocation` does."""
+        name_of("allocation_id", allocation_id)
+        with self._reader.lock:
+            need = Need(lines=(allocation_id,))
+            return self._reader.ask(need, lambda tools: _shown(tools.books, allocation_id))
+
+    def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
+        """Do what `ugm.PartitionView.allocations` does."""
+        if application_id is None:
+            return self._all(lambda view: view.allocations())
+        return self._one(application_id, lambda view: view.allocations(application_id), whole=True)
+
+    # Queues, users and groups
+
+    def queue(self, queue_path: str = "root") -> QueueState | None:
+        """Do what `ugm.PartitionView.queue` does."""
+        return self._all(lambda view: view.queue(queue_path))
+
+    def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
+        """Do what `ugm.PartitionView.queue_headroom` does."""
+        return self._all(lambda view: view.queue_headroom(queue_path, cluster=cluster))
+
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        """Do what `ugm.PartitionView.queue_maximum` does."""
+        return self._all(lambda view: view.queue_maximum(queue_path))
+
+    def users(self) -> tuple[UserUsage, ...]:
+        """Do what `ugm.PartitionView.users` does."""
+        return self._all(lambda view: view.users())
+
+    def groups(self) -> tuple[GroupUsage, ...]:
+        """Do what `ugm.PartitionView.groups` does."""
+        return self._all(lambda view: view.groups())
+
+    def effective_limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
+        """Do what `ugm.PartitionView.effective_limits_of` does."""
+        return self._all(lambda view: view.effective_limits_of(user, queue_path))
+
+    def nodes(self) -> dict[str, Resource]:
+        """Do what `ugm.PartitionView.nodes` does."""
+        return self._all(lambda view: view.nodes())
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Do what `ugm.PartitionView.over_limit` does."""
+        return self._all(lambda view: view.over_limit())
+
+    def verify(self) -> None:
+        """Recompute every counter of the database from the ledger, and compare.
+
+        Raises:
+            InvariantError: something differs.
+        """
+        with self._reader.lock:
+            self._reader.everything(_verify)
+
+
+def _shown(books: Books, allocation_id: str) -> Allocation | None:
+    entry = books.entries.get(allocation_id)
+    return None if entry is None else entry.shown(allocation_id)
+
+
+def _verify(books: Books, counters: list[Any]) -> None:
+    PartitionView(books, OtherModels(())).verify()
+    nodes: list[Node[Any]] = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
+    nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
+    expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
+    found = {
+        (kind, name, path): (vcore, memory, *others, running)
+        for kind, name, path, vcore, memory, others, running in counters
+    }
+    findings = [
+        f"{place} counts {found.get(place)}, its applications add up to {expected.get(place)}"
+        for place in sorted({*found, *expected})
+        if any(found.get(place, ())) or any(expected.get(place, ()))
+        if found.get(place) != expected.get(place)
+    ]
+    if findings:
+        raise InvariantError(tuple(findings))
+
+
+def _used(node: Node[Any]) -> tuple[int, ...]:
+    used = node.used()
+    return (used[VCORE], used[MEMORY], *(used[name] for name in node.layout.names), node.running)

@@ -1,0 +1,112 @@
+"""A PostgreSQL of the tests' own: its own data folder, its own port, stopped when the tests end.
+
+Debian's package is looked for; where there is none, the tests that need it are left out, and say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+__all__ = ["Server", "server_here", "shared_server"]
+
+_SETTINGS: Final = """
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+max_connections = 60
+shared_buffers = 64MB
+fsync = off
+log_min_messages = fatal
+log_min_error_statement = fatal
+"""
+
+
+def _binaries() -> Path | None:
+    """Return the folder of the newest PostgreSQL on this machine."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"), key=lambda path: int(path.parts[-3]))
+    on_path = shutil.which("pg_ctl")
+    return found[-1].parent if found else (Path(on_path).parent if on_path else None)
+
+
+class Server:
+    """A server with a data folder of its own."""
+
+    def __init__(self, folder: Path, binaries: Path) -> None:
+        self.folder, self.binaries = folder, binaries
+        self.data = folder / "data"
+        self.port = _free_port()
+        self._names = count()
+
+    @property
+    def conninfo(self) -> str:
+        """How to connect."""
+        return f"host=127.0.0.1 port={self.port} dbname=postgres user=ugm"
+
+    def fresh_schema(self) -> str:
+        """Return the name of a schema that nobody has used."""
+        return f"ugm_{os.getpid()}_{next(self._names)}"
+
+    def initialise(self) -> None:
+        """Make the data folder."""
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+        self._run("initdb", "--auth=trust", "--username=ugm", "--encoding=UTF8", "--pgdata", str(self.data))
+        with (self.data / "postgresql.conf").open("a") as settings:
+            settings.write(f"{_SETTINGS}port = {self.port}\n")
+
+    def start(self) -> None:
+        """Start, and wait until connections are taken."""
+        self._control("start", "--log", str(self.folder / "log"))
+
+    def stop(self, mode: str = "fast") -> None:
+        """Stop; ``immediate`` is a crash."""
+        self._control("stop", "--mode", mode)
+
+    def _control(self, action: str, *options: str) -> None:
+        self._run("pg_ctl", action, "--wait", "--silent", "--pgdata", str(self.data), *options)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # PostgreSQL refuses to run as root.
+        user = "postgres" if os.geteuid() == 0 else None
+        command = [str(self.binaries / program), *arguments]
+        subprocess.run(command, user=user, check=True, cwd=self.folder, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server_here() -> Iterator[Server]:
+    """Run a server for as long as the block lasts."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
+    binaries = _binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
+    with tempfile.TemporaryDirectory(prefix="ugm-postgres-") as folder:
+        server = Server(Path(folder), binaries)
+        server.initialise()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop("immediate")
+
+
+@pytest.fixture(scope="session")
+def shared_server() -> Iterator[Server]:
+    """A server for all tests of one run."""
+    with server_here() as server:
+        yield server
