@@ -20,7 +20,7 @@ from ugm.shared import SharedPartition
 __all__ = ["shared_server"]
 
 #: One trace in so many is replayed by default, and all of them in a long run.
-SAMPLE: Final = 25
+SAMPLE: Final = 50
 
 
 def traces(*names: str) -> list[Any]:

@@ -107,6 +107,6 @@ class DeepElasticMachine(ElasticMachine):
 
 
 TestElastic = ElasticMachine.TestCase
-TestElastic.settings = settings(max_examples=150, stateful_step_count=40)
+TestElastic.settings = settings(max_examples=100, stateful_step_count=40)
 TestDeepElastic = pytest.mark.deep(DeepElasticMachine.TestCase)
 TestDeepElastic.settings = settings(max_examples=2000, stateful_step_count=60)

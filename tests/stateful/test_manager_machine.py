@@ -10,7 +10,7 @@ from hypothesis import settings
 from ugm import GroupUsage, Manager, Resource, Tracker, UserGroup, UserUsage
 from ugm.testing import PartitionSpec, TrackerMachine
 
-SMALL = settings(max_examples=100, stateful_step_count=30)
+SMALL = settings(max_examples=60, stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 

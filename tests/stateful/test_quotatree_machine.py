@@ -14,7 +14,7 @@ from quotatree_model import Asked, Model
 from quotatree_strategies import RESOURCES, TREE, documents, info_of, quotas, requests
 from ugm.quotatree import Mode, QuotaManager
 
-SMALL = settings(max_examples=100, stateful_step_count=30)
+SMALL = settings(max_examples=60, stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
