@@ -137,7 +137,7 @@ function header() {
 function chooser() {
   /** @param {Event} event */
   const change = (event) => {
-    location.hash = link(/** @type {HTMLSelectElement} */ (event.target).value, state.route.view);
+    location.hash = link(/** @type {HTMLSelectElement} */ (event.target).value, parse(location.hash).view);
   };
   const options = state.partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
   return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: state.route.partition }, options));
