@@ -171,53 +171,16 @@ __all__ = [
 ]
 
 
-#: What is loaded on first use: reading a configuration loads pydantic and yaml, and a program with a `Manager` of its
-#: own needs no partition.
+#: What is loaded on first use belongs to a partition, but for these names: reading a configuration loads pydantic and
+#: yaml, and a program with a `Manager` of its own needs neither.
 _LATER: Final = {
-    "ugm.config": ("load_config", "parse_config"),
-    "ugm.partition": (
-        "Allocated",
-        "Allocation",
-        "AllocationState",
-        "ApplicationInfo",
-        "ApplicationState",
-        "Ask",
-        "Asked",
-        "AuditReport",
-        "Changes",
-        "Closed",
-        "Configured",
-        "Denied",
-        "Detail",
-        "Difference",
-        "Ended",
-        "Event",
-        "Explanation",
-        "Failing",
-        "GangStyle",
-        "Holder",
-        "Leaving",
-        "LimitChange",
-        "LimitValue",
-        "Linked",
-        "NodeChanged",
-        "Partition",
-        "PartitionQueue",
-        "PartitionSettings",
-        "PartitionView",
-        "Plan",
-        "Preempted",
-        "QueueChange",
-        "QuotaGiven",
-        "Released",
-        "Resized",
-        "Running",
-        "Standing",
-        "Submitted",
-        "Subscriber",
-        "Withdrawn",
-    ),
-    "ugm.queues": ("Placement", "QueueSpec", "QueueState", "Quota", "Trial"),
+    "load_config": "ugm.config",
+    "parse_config": "ugm.config",
+    "Placement": "ugm.queues",
+    "QueueSpec": "ugm.queues",
+    "QueueState": "ugm.queues",
+    "Quota": "ugm.queues",
+    "Trial": "ugm.queues",
 }
 
 
@@ -226,7 +189,6 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version  # noqa: PLC0415 - costs as much to import as all of ugm
 
         return version("ugm")
-    for module, names in _LATER.items():
-        if name in names:
-            return getattr(import_module(module), name)
+    if name in __all__:
+        return getattr(import_module(_LATER.get(name, "ugm.partition")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

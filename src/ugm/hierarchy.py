@@ -36,6 +36,7 @@ __all__ = [
     "charge",
     "fits",
     "fits_one_more",
+    "headroom",
     "named",
     "refund",
 ]
@@ -284,6 +285,16 @@ def fits_one_more(chain: Chain) -> bool:
         if node.running >= node.limit.most_running:
             return False
     return True
+
+
+def headroom(chain: Chain) -> Resource | None:
+    """Return the least that any node of *chain* leaves, for each limited resource; None where nothing limits any."""
+    room: dict[str, int] = {}
+    for node in chain:
+        for name in node.limit.resources:
+            free = node.free(name)
+            room[name] = min(free, room.get(name, free))
+    return Resource(room) if room else None
 
 
 def charge(chain: Chain, row: Row) -> None:

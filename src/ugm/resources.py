@@ -10,12 +10,12 @@ What a missing name means depends on the use. In a usage it means nothing; in a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Self, final
 
 from ugm.errors import QuantityError, RequestError
 
-__all__ = ["Resource", "format_amount", "parse_quantity"]
+__all__ = ["Resource", "format_amount", "parse_quantity", "sum_of"]
 
 #: The one resource that is counted in thousandths and takes the suffix ``m``.
 VCORE: Final = "vcore"
@@ -137,6 +137,19 @@ class Resource(Mapping[str, int]):
         Resource(memory=5)
         """
         return Resource({name: amount for name, amount in self.amounts.items() if amount})
+
+
+def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
+    """Return what several vectors add up to, without the names that stand at 0.
+
+    >>> sum_of([Resource(vcore=2, memory=5), {"memory": -5}])
+    Resource(vcore=2)
+    """
+    total: dict[str, int] = {}
+    for vector in vectors:
+        for name, amount in vector.items():
+            total[name] = total.get(name, 0) + amount
+    return Resource(total).without_zeros()
 
 
 def parse_quantity(text: str, *, vcore: bool = False) -> int:

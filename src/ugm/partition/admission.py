@@ -140,13 +140,11 @@ class Admission:
 
     def check(self, ask: Ask) -> Decision:
         """Return what one more allocation would be told, whatever its id."""
-        application, row = self.application(ask.application_id), self.row(ask.usage)
+        application = self.application(ask.application_id)
+        self.row(ask.usage)
         self.require_welcome(application)
         entry = Entry(application, ask.usage, traits_of(AllocationState.HELD, ask))
-        violations = self._books.open(application).violations(row)
-        if not self._others:
-            return Decision(violations) if violations else ALLOWED
-        violations += self._others.check(entry.claim(_NAMELESS))
+        violations = self.violations(_NAMELESS, entry)
         return Decision(violations, self._evictions(_NAMELESS, entry)) if violations else ALLOWED
 
     def violations(self, allocation_id: str, entry: Entry) -> tuple[Violation, ...]:
@@ -168,7 +166,9 @@ class Admission:
 
     def _evictions(self, allocation_id: str, entry: Entry) -> tuple[str, ...]:
         """Return the allocations whose release would let an entry in; none if no release would."""
-        evicted = self._others.evictions(entry.claim(allocation_id)) or ()
+        evicted = self._others.evictions(entry.claim(allocation_id))
+        if not evicted:
+            return ()
         known = [self._books.entries.get(name) for name in evicted]
         gone = [other for other in known if other is not None and other.traits.state is not _PENDING]
         return evicted if len(gone) == len(known) and self._would_fit_without(gone, entry) else ()
@@ -279,21 +279,21 @@ class Admission:
         if entry is None:
             return False
         if entry.traits.state is _PENDING:
-            return self.withdraw(allocation_id)
+            self.withdraw(allocation_id)
+            return True
         self._books.refund(entry)
         self._strike(allocation_id)
         if self._others:
             self._others.refund(entry.claim(allocation_id))
         return True
 
-    def withdraw(self, allocation_id: str) -> bool:
-        """Forget an allocation that is pending, and say that there was one."""
+    def withdraw(self, allocation_id: str) -> None:
+        """Forget an allocation that is pending."""
         entry = self._books.entries[allocation_id]
         self._books.strike_pending(allocation_id, entry)
         self._books.settle(entry.application)
         if self._others:
             self._others.forget(entry.claim(allocation_id))
-        return True
 
     # Counting what exists
 

@@ -16,7 +16,7 @@ from ugm.errors import InvariantError, RequestError
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Entry
 from ugm.queues import Queue
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
 
 __all__ = ["AuditReport", "Difference", "Running", "audit", "verify"]
@@ -151,13 +151,10 @@ def _entries(books: Books) -> Iterator[str]:
 
 def _holdings(books: Books) -> Iterator[str]:
     for application_id, application in books.applications.items():
-        due: dict[str, int] = {}
-        for entry in application.entries.values():
-            for name, amount in entry.usage.items():
-                due[name] = due.get(name, 0) + amount
+        due = sum_of(entry.usage for entry in application.entries.values())
         held = Resource(application.held() or {}).without_zeros()
-        if held != Resource(due).without_zeros():
-            yield f"application {application_id!r} holds {held}, but its allocations add up to {Resource(due)}"
+        if held != due:
+            yield f"application {application_id!r} holds {held}, but its allocations add up to {due}"
         first = books.ledger.holdings.get(application_id)
         if first is not application.holding:
             yield f"application {application_id!r} is charged otherwise than it runs"

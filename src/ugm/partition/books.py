@@ -93,7 +93,8 @@ class Books:
         tree = self.tree
         names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
-            names = (*names, *tree.cluster, *self._held_names())
+            # Somebody may use what is counted, though no node has it and no limit names it any more.
+            names = (*names, *tree.cluster, *self.in_force.epoch.layout.names)
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
 
@@ -110,7 +111,7 @@ class Books:
         if total is None:
             return
         was_open = self.tree.cluster is None
-        names = (*total, *self._held_names()) if was_open else tuple(total)
+        names = (*total, *self.tree.root.usage()) if was_open else tuple(total)
         self.count(names, closed=True)
         self.tree.resize(total)
 
@@ -136,9 +137,6 @@ class Books:
                 holding = self.applications[application_id].holding
                 if holding is not None:
                     holding.invalidate()
-
-    def _held_names(self) -> set[str]:
-        return {name for entry in self.entries.values() for name in entry.usage}
 
     # The life of an application
 

@@ -44,12 +44,14 @@ class Explanation(NamedTuple):
         return told
 
     def __str__(self) -> str:
-        head, *_, last = str(self.decision).splitlines() * 2
-        lines = [head]
+        told = str(self.decision).splitlines()
+        lines = told[:1]
         for violation, holders in zip(self.decision.violations, self.holders, strict=True):
             lines.append(f"  {violation}")
             lines += [f"    held by {_told(violation, holder)}" for holder in holders]
-        return "\n".join([*lines, last] if self.decision.evictions and not self.decision else lines)
+        if self.decision.evictions and not self.decision:
+            lines.append(told[-1])
+        return "\n".join(lines)
 
 
 def _told(violation: Violation, holder: Holder) -> str:

@@ -79,14 +79,14 @@ class OtherModels:
         """Count a claim as pending no longer."""
         _each([model.forget for model in self._demand], claim)
 
-    def evictions(self, claim: Claim) -> tuple[str, ...] | None:
-        """Return the allocations that must go so that no model objects to a claim; None if nothing would do."""
+    def evictions(self, claim: Claim) -> tuple[str, ...]:
+        """Return the allocations that must go so that no model objects to a claim; none if nothing would do."""
         evicted: dict[str, None] = {}
         for model in self._models:
             if tuple(model.check(claim)):
                 found = tuple(model.evictions(claim)) if isinstance(model, EvictingModel) else ()
                 if not found:
-                    return None
+                    return ()
                 evicted.update(dict.fromkeys(found))
         return tuple(evicted)
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from ugm.arguments import name_of, user_of
 from ugm.decision import Decision
-from ugm.hierarchy import Limit, Node
+from ugm.hierarchy import Limit, Node, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.partition._submission import submission_of
@@ -26,15 +26,15 @@ from ugm.partition.compiled import PartitionSettings
 from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, QueueSpec, QueueState, queue_state
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding, QuotaNode
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["Standing", "Survey", "effective", "room"]
+__all__ = ["Standing", "Survey", "effective"]
 
-#: The id of an application, and of an allocation, that is only asked about.
+#: The id of an application that is only asked about, where an id is asked for.
 _NAMELESS: Final = "?"
 
 
@@ -160,11 +160,7 @@ class Survey:
             found = self._books.tree.queues.get(path)
             names = [] if found is None else list(found.applications)
             waiting = [entry for name in names for entry in self._books.applications[name].pending.values()]
-        total: dict[str, int] = {}
-        for entry in waiting:
-            for name, amount in entry.usage.items():
-                total[name] = total.get(name, 0) + amount
-        return len(waiting), Resource(total).without_zeros()
+        return len(waiting), sum_of(entry.usage for entry in waiting)
 
     # Somebody without an application
 
@@ -192,7 +188,7 @@ class Survey:
         with self._lock:
             violations = self._would_be(user, path).violations(self._admission.row(usage))
             if self._others:
-                claim = Claim(_NAMELESS, _NAMELESS, usage, path, user, submission.tags)
+                claim = Claim("", _NAMELESS, usage, path, user, submission.tags)
                 violations += self._others.check(claim)
             return Decision(violations)
 
@@ -227,7 +223,7 @@ class Survey:
         with self._lock:
             holding = self._would_be(user, path)
             nodes = holding.held_to(holding.chain())
-            return effective(nodes), room(nodes)
+            return effective(nodes), headroom(nodes)
 
     def _would_be(self, user: UserGroup, queue_path: str) -> Holding:
         """Return what a new application would hold; nothing knows of it."""
@@ -258,16 +254,6 @@ def effective(nodes: Sequence[QuotaNode]) -> tuple[EffectiveLimit, ...]:
         for node in nodes
         if node.limit.resources or node.limit.applications or node.limit.closed
     )
-
-
-def room(nodes: Sequence[QuotaNode]) -> Resource | None:
-    """Return the least that any of some counters leaves, for each limited resource; None if there is none."""
-    left: dict[str, int] = {}
-    for node in nodes:
-        for name in node.limit.resources:
-            free = node.free(name)
-            left[name] = min(free, left.get(name, free))
-    return Resource(left) if left else None
 
 
 def _standing(tracker: QueueTracker) -> Standing:

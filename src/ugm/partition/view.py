@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import count_of, name_of, row_of, user_of
+from ugm.arguments import count_of, name_of, row_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.hierarchy import fits
+from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import verify
@@ -18,7 +18,7 @@ from ugm.partition.books import Books
 from ugm.partition.entry import Allocation, Ask
 from ugm.partition.explanation import Explanation, charged, explain
 from ugm.partition.others import OtherModels
-from ugm.partition.survey import Survey, effective, room
+from ugm.partition.survey import Survey, effective
 from ugm.queues import Queue, QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -89,7 +89,7 @@ class PartitionView(Survey):
         """
         with self._lock:
             holding = self._books.open(self._admission.application(application_id))
-            return room(holding.held_to(holding.chain()))
+            return headroom(holding.held_to(holding.chain()))
 
     def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
         """Return every limit of users, groups and queues that holds for an application, and where it is set.
@@ -199,10 +199,7 @@ class PartitionView(Survey):
             RequestError: there is no such queue, or the user is none.
         """
         with self._lock:
-            queue = self._queue(queue_path)
-            holding = self._books.ledger.open(queue.queue_path, "", user_of(user))
-            holding.quotas = queue
-            return _limits(holding)
+            return _limits(self._would_be(user, self._queue(queue_path).queue_path))
 
     def nodes(self) -> dict[str, Resource]:
         """Return what every registered node offers, by name."""

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Protocol, final
 
 from ugm.hierarchy import Layout, Limit, Node, charge
 from ugm.identity import TrackingType, UserGroup
+from ugm.queues.acl import path_allows
 from ugm.queues.specs import NO_QUOTA, QueueSpec, Quota
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 
 __all__ = ["Queue", "Tenant"]
 
@@ -120,12 +121,7 @@ class Queue:
     @property
     def template(self) -> Quota:
         """What a queue gets that is created directly below: of the nearest queue that says so, upward."""
-        queue: Queue | None = self
-        while queue is not None:
-            if queue.spec.template is not None:
-                return queue.spec.template
-            queue = queue.parent
-        return NO_QUOTA
+        return next((queue.spec.template for queue in self.lineage() if queue.spec.template is not None), NO_QUOTA)
 
     def lineage(self) -> Iterator[Queue]:
         """Yield the queue and those above it, leaf to root."""
@@ -141,12 +137,10 @@ class Queue:
             yield from self.children[name].below()
 
     def may_submit(self, user: UserGroup) -> bool:
-        """Return whether a user may submit applications to the queue, or to one that is created below it.
-
-        One grant on the way to the root is enough; where no queue on the way says who may, everybody may.
-        """
-        lists = [acl for queue in self.lineage() for acl in (queue.spec.submit_acl, queue.spec.admin_acl) if acl]
-        return not lists or any(acl.allows(user) for acl in lists)
+        """Return whether a user may submit applications to the queue, or to one that is created below it."""
+        return path_allows(
+            (acl for queue in self.lineage() for acl in (queue.spec.submit_acl, queue.spec.admin_acl)), user
+        )
 
     def connect(self, layout: Layout, cluster: Resource | None) -> None:
         """Bring the counter and the chain of the queue, and of all queues below it, in line with what is configured.
@@ -205,8 +199,4 @@ class Queue:
 
     def usage(self) -> Resource:
         """Return what is used in and below the queue, without zeros. Takes time in the number of applications there."""
-        total: dict[str, int] = {}
-        for held in self.running():
-            for name, amount in held.items():
-                total[name] = total.get(name, 0) + amount
-        return Resource(total).without_zeros()
+        return sum_of(self.running())

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ugm.queues.queue import Queue
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 
 __all__ = ["QueueState", "queue_state"]
 
@@ -72,10 +72,6 @@ def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) 
     below = () if alone else sorted(queue.children)
     children = tuple(queue_state(queue.children[name], cluster) for name in below)
     running = [held for held in (tenant.held() for tenant in queue.applications.values()) if held is not None]
-    total: dict[str, int] = {}
-    for held in (*running, *(child.usage for child in children)):
-        for name, amount in held.items():
-            total[name] = total.get(name, 0) + amount
     quota = queue.quota
     return QueueState(
         queue_path=queue.queue_path,
@@ -85,7 +81,7 @@ def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) 
         max_resources=cluster if queue.parent is None else quota.max_resources,
         max_applications=quota.max_applications,
         guaranteed=quota.guaranteed,
-        usage=Resource(total).without_zeros(),
+        usage=sum_of((*running, *(child.usage for child in children))),
         running_applications=len(running) + sum(child.running_applications for child in children),
         applications=tuple(sorted(queue.applications)),
         children=children,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, final
 
-from ugm.hierarchy import Layout, Node
+from ugm.hierarchy import Layout, Node, headroom
 from ugm.identity import ROOT, UserGroup, ancestors
 from ugm.queues.queue import Queue
 from ugm.queues.specs import NO_QUOTA, QueueSpec, QueueSpecs
@@ -156,13 +156,7 @@ class QueueTree:
         Returns:
             None where nothing limits resources. An amount is negative where more is used than allowed.
         """
-        room: dict[str, int] = {}
-        for node in self.queues[queue_path].chain:
-            if cluster or node.queue_path != ROOT:
-                for name in node.limit.resources:
-                    free = node.free(name)
-                    room[name] = min(free, room.get(name, free))
-        return Resource(room) if room else None
+        return headroom(node for node in self.queues[queue_path].chain if cluster or node.queue_path != ROOT)
 
     def most(self, queue_path: str) -> Resource | None:
         """Return the most that could ever be used in a queue: the least that any queue from there up allows.

@@ -18,7 +18,7 @@ from typing import Final, Literal, final
 from ugm.arguments import name_of, row_of, user_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import fits
+from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 from ugm.tracking.audit import verify
@@ -282,12 +282,7 @@ class Manager:
         """
         with self._lock:
             holding = self._ledger.find_for(queue_path, application_id, user)
-            room: dict[str, int] = {}
-            for node in holding.held_to(holding.chain()):
-                for name in node.limit.resources:
-                    free = node.free(name)
-                    room[name] = min(free, room.get(name, free))
-            return Resource(room) if room else None
+            return headroom(holding.held_to(holding.chain()))
 
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""

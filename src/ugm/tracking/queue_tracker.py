@@ -21,7 +21,7 @@ from ugm.arguments import application_of, count_of, row_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding, QuotaNode, every, is_below, siblings_from
 from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
 
@@ -92,11 +92,7 @@ class QueueTracker:
 
     def total(self) -> Resource:
         """Return `usage`, for callers that hold the lock."""
-        total: dict[str, int] = {}
-        for holding in every(self.holdings):
-            for name, amount in holding.held().items():
-                total[name] = total.get(name, 0) + amount
-        return Resource(total).without_zeros()
+        return sum_of(holding.held() for holding in every(self.holdings))
 
     # Changing, by itself
 
