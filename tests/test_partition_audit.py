@@ -187,7 +187,7 @@ CORRUPTIONS: dict[str, Corrupt] = {
     "application 'app' holds memory 7, but its allocations add up to memory 6": lambda p: setattr(
         p._books.applications["app"].holding, "memory", 7
     ),
-    "the applications list other allocations than the ledger": lambda p: p._books.entries.pop("app"),
+    "the applications list other allocations than the ledger": lambda p: p._books.entries.owners.pop("app"),
     "application 'app' is listed as 'new'": lambda p: p._books.applications.update(new=p._books.applications["app"]),
     "application 'app' is charged and not listed": lambda p: p._books.applications.pop("app"),
     "application 'app' is charged otherwise than it runs": lambda p: p._books.ledger.holdings.pop("app"),

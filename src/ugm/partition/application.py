@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, final
 
 from ugm.identity import UserGroup
-from ugm.partition.entry import AllocationState, Entry
+from ugm.partition.entry import PLAIN, AllocationState, Entry
 from ugm.queues import Queue
 from ugm.queues.placement import Submission
 from ugm.resources import Resource
@@ -59,7 +59,6 @@ class Application:
     """One application of a partition."""
 
     __slots__ = (
-        "entries",
         "failing",
         "gang_style",
         "group",
@@ -68,6 +67,7 @@ class Application:
         "holding",
         "is_adopted",
         "is_plain",
+        "lines",
         "pending",
         "queue",
         "submission",
@@ -77,8 +77,8 @@ class Application:
     gang_style: GangStyle
     #: Where it was placed, for good.
     queue: Queue
-    #: Its allocations, held or going.
-    entries: dict[str, Entry]
+    #: Its allocations, held or going: of a plain one what it takes, of any other the entry.
+    lines: dict[str, Resource | Entry]
     #: What it asks for and does not have yet.
     pending: dict[str, Entry]
     #: What all allocations add up to, and whom they are charged to; None while it is not running.
@@ -98,7 +98,7 @@ class Application:
         self.submission = submission
         self.queue = queue
         self.gang_style = gang_style
-        self.entries = {}
+        self.lines = {}
         self.pending = {}
         self.holding = None
         self.group = _UNCHOSEN
@@ -132,15 +132,42 @@ class Application:
         """Return what it holds, by resource name; None if it is not running."""
         return None if self.holding is None else self.holding.held()
 
+    # Its lines of the ledger
+
+    def entry(self, allocation_id: str) -> Entry:
+        """Return one of its allocations, pending or not."""
+        return self.pending.get(allocation_id) or self.entry_of(self.lines[allocation_id])
+
+    def entries(self) -> dict[str, Entry]:
+        """Return its allocations, held or going, by id."""
+        return {name: self.entry_of(line) for name, line in self.lines.items()}
+
+    def entry_of(self, line: Resource | Entry) -> Entry:
+        """Return what one of `lines` or of `pending` stands for."""
+        return line if isinstance(line, Entry) else Entry(self, line, PLAIN)
+
+    def write(self, allocation_id: str, entry: Entry) -> None:
+        """List an allocation, in the place of what was listed for it."""
+        if entry.traits.state is AllocationState.PENDING:
+            self.pending[allocation_id] = entry
+            return
+        self.pending.pop(allocation_id, None)
+        self.lines[allocation_id] = entry.usage if entry.traits == PLAIN else entry
+
+    def strike(self, allocation_id: str) -> None:
+        """List an allocation no longer."""
+        if self.pending.pop(allocation_id, None) is None:
+            del self.lines[allocation_id]
+
     def placeholders(self) -> Iterator[tuple[str, Entry]]:
         """Yield the placeholders that nothing has replaced."""
-        return ((name, entry) for name, entry in self.entries.items() if entry.traits.placeholder)
+        return ((name, entry) for name, entry in self.entries().items() if entry.traits.placeholder)
 
     @property
     def state(self) -> ApplicationState:
         """How far it has come."""
         if self.failing:
-            return ApplicationState.FAILING if self.entries else ApplicationState.FAILED
+            return ApplicationState.FAILING if self.lines else ApplicationState.FAILED
         if self.holding is not None:
             return ApplicationState.RUNNING
         if self.pending:
@@ -149,7 +176,7 @@ class Application:
 
     def shown(self, state: ApplicationState | None = None) -> ApplicationInfo:
         """Return the application for somebody outside, as it is or in the last state of its life."""
-        states = [entry.traits.state for entry in self.entries.values()]
+        states = [entry.traits.state for entry in self.entries().values()]
         return ApplicationInfo(
             self.application_id,
             self.submission.user,
@@ -157,7 +184,7 @@ class Application:
             state or self.state,
             self.group or None,
             Resource(self.held() or {}).without_zeros(),
-            len(self.entries),
+            len(self.lines),
             states.count(AllocationState.GOING),
             sum(1 for _ in self.placeholders()),
             len(self.pending),

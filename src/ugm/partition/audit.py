@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from ugm.arguments import application_of, name_of, resource_of
 from ugm.errors import InvariantError, RequestError
+from ugm.partition.application import Application
 from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState, Entry
+from ugm.partition.entry import AllocationState
 from ugm.queues import Queue
 from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
@@ -140,25 +141,27 @@ def verify(books: Books) -> None:
 
 
 def _entries(books: Books) -> Iterator[str]:
-    listed: dict[str, Entry] = {}
+    listed: dict[str, Application] = {}
     for application_id, application in books.applications.items():
         if application.application_id != application_id:
             yield f"application {application.application_id!r} is listed as {application_id!r}"
-        listed |= application.entries | application.pending
-    if listed != books.entries:
+        listed |= dict.fromkeys([*application.lines, *application.pending], application)
+        if not application.pending.keys().isdisjoint(application.lines):
+            yield f"application {application_id!r} lists an allocation as held and as pending"
+    if listed != books.entries.owners:
         yield "the applications list other allocations than the ledger"
 
 
 def _holdings(books: Books) -> Iterator[str]:
     for application_id, application in books.applications.items():
-        due = sum_of(entry.usage for entry in application.entries.values())
+        due = sum_of(entry.usage for entry in application.entries().values())
         held = Resource(application.held() or {}).without_zeros()
         if held != due:
             yield f"application {application_id!r} holds {held}, but its allocations add up to {due}"
         first = books.ledger.holdings.get(application_id)
         if first is not application.holding:
             yield f"application {application_id!r} is charged otherwise than it runs"
-        if application.entries and application.holding is None:
+        if application.lines and application.holding is None:
             yield f"application {application_id!r} has allocations and does not run"
     for application_id in books.ledger.holdings:
         if application_id not in books.applications:

@@ -31,6 +31,7 @@ from ugm.partition.events import (
     Submitted,
     Withdrawn,
 )
+from ugm.partition.lines import Lines
 from ugm.queues import Cluster, Queue, QueueTree
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
@@ -54,7 +55,7 @@ class Books:
     #: By application id.
     applications: dict[str, Application]
     #: By allocation id: held, going and pending.
-    entries: dict[str, Entry]
+    entries: Lines
     #: Whether the partition is being removed, and takes nothing more.
     closed: bool
     #: Takes note of every change; None if nobody follows them.
@@ -76,7 +77,7 @@ class Books:
         self.cluster: Final = Cluster()
         self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
         self.applications = {}
-        self.entries = {}
+        self.entries = Lines()
         self.closed = False
 
     # What is counted
@@ -199,39 +200,32 @@ class Books:
 
     def note(self, allocation_id: str, entry: Entry, replaces: str = "") -> None:
         """Write an entry that has been charged into the ledger; it may have been pending."""
-        entry.application.pending.pop(allocation_id, None)
-        self._write(allocation_id, entry)
+        self.entries.write(allocation_id, entry)
         if self.tell:
             self.tell(Allocated(entry.shown(allocation_id), replaces))
 
     def note_resized(self, allocation_id: str, entry: Entry, before: Resource) -> None:
         """Write an entry that takes something else into the ledger."""
-        self._write(allocation_id, entry)
+        self.entries.write(allocation_id, entry)
         if self.tell:
             self.tell(Resized(entry.shown(allocation_id), before))
 
     def note_going(self, allocation_id: str, entry: Entry) -> None:
         """Write an entry that has been told to go into the ledger."""
         if entry.traits.state is not AllocationState.GOING:
-            self._write(allocation_id, entry.in_state(AllocationState.GOING))
+            self.entries.write(allocation_id, entry.in_state(AllocationState.GOING))
             if self.tell:
                 self.tell(Preempted(self.entries[allocation_id].shown(allocation_id)))
 
-    def _write(self, allocation_id: str, entry: Entry) -> None:
-        self.entries[allocation_id] = entry
-        entry.application.entries[allocation_id] = entry
-
     def note_pending(self, allocation_id: str, entry: Entry) -> None:
         """Write an entry that is not counted into the ledger."""
-        self.entries[allocation_id] = entry
-        entry.application.pending[allocation_id] = entry
+        self.entries.write(allocation_id, entry)
         if self.tell:
             self.tell(Asked(entry.shown(allocation_id)))
 
     def strike_pending(self, allocation_id: str, entry: Entry) -> None:
         """Strike an entry that is not counted from the ledger."""
-        del self.entries[allocation_id]
-        del entry.application.pending[allocation_id]
+        self.entries.strike(allocation_id)
         if self.tell:
             self.tell(Withdrawn(entry.shown(allocation_id)))
 
@@ -241,14 +235,13 @@ class Books:
 
     def strike(self, allocation_id: str, entry: Entry) -> None:
         """Strike an entry that has been given back from the ledger."""
-        del self.entries[allocation_id]
-        del entry.application.entries[allocation_id]
+        self.entries.strike(allocation_id)
         if self.tell:
             self.tell(Released(entry.shown(allocation_id)))
 
     def settle(self, application: Application) -> None:
         """Stop an application that holds nothing and has nothing pending, and forget it if it has failed."""
-        if application.entries or (application.pending and not application.failing):
+        if application.lines or (application.pending and not application.failing):
             return
         holding = application.holding
         if holding is not None:

@@ -132,7 +132,7 @@ class LifeCycle:
         placeholders = tuple(application.placeholders())
         if not pending and not placeholders:
             return ()
-        is_unused = len(placeholders) == len(application.entries) and not application.has_replaced
+        is_unused = len(placeholders) == len(application.lines) and not application.has_replaced
         if application.gang_style is GangStyle.HARD and is_unused:
             return self.fail(application)
         for allocation_id in pending:
@@ -146,14 +146,14 @@ class LifeCycle:
         if not application.failing and self._books.tell:
             self._books.tell(Failing(application.application_id))
         application.failing, application.is_plain = True, False
-        told = self._tell_to_go(application.entries.items())
+        told = self._tell_to_go(application.entries().items())
         self._books.settle(application)
         return told
 
     def complete(self, application: Application) -> ApplicationInfo:
         """Forget an application that holds nothing and for which nothing is pending."""
-        if application.entries or application.pending:
-            kept = f"{len(application.entries)} allocations and {len(application.pending)} pending"
+        if application.lines or application.pending:
+            kept = f"{len(application.lines)} allocations and {len(application.pending)} pending"
             raise RequestError("application_id", application.application_id, f"the application has {kept}")
         told = application.shown(ApplicationState.COMPLETED)
         self._books.forget(application, ApplicationState.COMPLETED)
@@ -164,7 +164,7 @@ class LifeCycle:
         state = application.state
         for allocation_id in tuple(application.pending):
             self._admission.withdraw(allocation_id)
-        released = self._admission.release_all(application.entries)
+        released = self._admission.release_all(application.lines)
         if application.application_id in self._books.applications:
             self._books.forget(application, state)
         return released

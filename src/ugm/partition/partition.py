@@ -26,7 +26,7 @@ from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Running, audit, truth_of
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import PLAIN, Ask, Entry
+from ugm.partition.entry import Ask
 from ugm.partition.events import Subscriber
 from ugm.partition.feed import Feed, TellingLock
 from ugm.partition.gang import allocate_all
@@ -39,9 +39,6 @@ from ugm.queues import Placement
 from ugm.resources import Resource
 
 __all__ = ["Partition"]
-
-#: Makes a named tuple in half the time.
-_new_entry: Final = tuple.__new__
 
 #: The one node of a cluster whose nodes nobody registers.
 _CLUSTER: Final = "cluster"
@@ -79,7 +76,7 @@ class Partition(PartitionView):
     (True, False)
     """
 
-    __slots__ = ("_entries", "_giving", "_growing", "_life")
+    __slots__ = ("_giving", "_growing", "_life", "_owners")
 
     #: The lock, as it is taken by whatever may let the books grow: grants, submissions, nodes, configurations.
     _growing: AbstractContextManager[object]
@@ -121,7 +118,7 @@ class Partition(PartitionView):
         self._growing, self._giving = growing, giving
         self._life = LifeCycle(books, others, self._admission)
         #: The ledger itself, close at hand.
-        self._entries = books.entries
+        self._owners = books.entries.owners
 
     # Applications
 
@@ -313,7 +310,7 @@ class Partition(PartitionView):
         with self._growing:
             try:
                 application = self._applications.get(application_id)
-                is_new = allocation_id not in self._entries
+                is_new = allocation_id not in self._owners
             except TypeError:
                 # What cannot be hashed is no id; it is refused below.
                 application, is_new = None, False
@@ -333,12 +330,14 @@ class Partition(PartitionView):
                 if layout is not force.epoch.layout:
                     row = force.epoch.layout.row(usage)
                 holding = application.holding
-                if holding is None or holding.epoch is not force.epoch or not holding.grow(row):
+                if holding is None or holding.epoch is not force.epoch:
                     violations = self._books.admit(application, row)
-                    if violations:
-                        return Decision(violations)
-                entry = _new_entry(Entry, (application, usage, PLAIN))
-                self._entries[allocation_id] = application.entries[allocation_id] = entry
+                else:
+                    violations = () if holding.grow(row) else holding.tell_why(row)
+                if violations:
+                    return Decision(violations)
+                self._owners[allocation_id] = application
+                application.lines[allocation_id] = usage
                 return ALLOWED
             ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
             return self._admission.allocate(ask, evict=evict)
@@ -398,26 +397,23 @@ class Partition(PartitionView):
         Raises:
             RequestError: the id is none.
         """
-        force, entries = self._in_force, self._entries
+        force, owners = self._in_force, self._owners
         with self._giving:
             # Nearly every allocation is a plain one of a running application; any other is put back for the long way.
-            entry = entries.pop(allocation_id, None) if type(allocation_id) is str else None
-            if entry is not None:
-                application, usage, traits = entry
-                holding = application.holding
+            application = owners.get(allocation_id) if type(allocation_id) is str else None
+            if application is not None and application.is_plain:
+                holding, usage = application.holding, application.lines.get(allocation_id)
                 if (
-                    traits is PLAIN
-                    and application.is_plain
-                    and holding is not None
+                    holding is not None
                     and holding.epoch is force.epoch
+                    and type(usage) is Resource
                     and usage.compiled[0] is force.epoch.layout
                 ):
                     holding.take(usage.compiled[1])
-                    del application.entries[allocation_id]
-                    if not application.entries:
+                    del owners[allocation_id], application.lines[allocation_id]
+                    if not application.lines:
                         self._books.settle(application)
                     return True
-                entries[allocation_id] = entry
             return self._admission.release(allocation_id)
 
     def adopt(

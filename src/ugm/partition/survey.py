@@ -92,7 +92,7 @@ class Survey:
 
     def allocation_ids(self) -> tuple[str, ...]:
         """Return all allocations, pending ones included, sorted."""
-        return self._names(self._books.entries)
+        return self._names(self._books.entries.owners)
 
     def queue_paths(self) -> tuple[str, ...]:
         """Return all queues, sorted by path: parents before children."""

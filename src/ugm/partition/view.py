@@ -135,11 +135,16 @@ class PartitionView(Survey):
             RequestError: there is no such application.
         """
         with self._lock:
-            entries = dict(self._books.entries)
-            if application_id is not None:
-                application = self._admission.application(application_id)
-                entries = {**application.entries, **application.pending}
-        return tuple(entries[name].shown(name) for name in sorted(entries))
+            if application_id is None:
+                listing = list(self._applications.values())
+            else:
+                listing = [self._admission.application(application_id)]
+            # The lines are copied under the lock, and told of after it.
+            copies = [(application, {**application.lines, **application.pending}) for application in listing]
+        found = [
+            application.entry_of(line).shown(name) for application, lines in copies for name, line in lines.items()
+        ]
+        return tuple(sorted(found))
 
     # Queues, users and groups
 

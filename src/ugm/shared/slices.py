@@ -14,7 +14,7 @@ from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
 from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
+from ugm.partition.entry import PLAIN, AllocationState, Ask, Entry, shared_traits, traits_of
 from ugm.queues import Submission
 from ugm.resources import Resource
 from ugm.tracking.group_tracker import GroupTracker
@@ -110,19 +110,16 @@ class Slice:
         ask = Ask(name, application_id, Resource(usage), placeholder, priority, preemptible)
         entry = Entry(application, ask.usage, traits_of(AllocationState(state), ask))
         self.entries[name] = (entry, mark)
-        self._books.entries[name] = entry
-        _lines(entry)[name] = entry
+        self._books.entries.write(name, entry)
 
     def _add_the_rest(self, held: Held) -> None:
         """Let an application have something else if not all of its allocations are loaded."""
         application = held.application
-        for lines, count, state in (
-            (application.entries, held.held, AllocationState.HELD),
-            (application.pending, held.pending, AllocationState.PENDING),
-        ):
-            if len(lines) < count:
-                rest = Ask(_THE_REST, application.application_id, Resource())
-                lines[_THE_REST] = Entry(application, rest.usage, traits_of(state, rest))
+        if len(application.lines) < held.held:
+            application.lines[_THE_REST] = Resource()
+        if len(application.pending) < held.pending:
+            rest = shared_traits(AllocationState.PENDING, *PLAIN[1:])
+            application.pending[_THE_REST] = Entry(application, Resource(), rest)
 
     def _open(self, held: Held, *, alone: bool) -> None:
         """Start an application if it is running; make its trackers known where others that they have are not loaded."""
@@ -133,7 +130,7 @@ class Slice:
             if holding.group is not None:
                 books.ledger.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
         if held.stage & 1:
-            total = sum((entry.usage for entry in application.entries.values()), Resource())
+            total = sum((entry.usage for entry in application.entries().values()), Resource())
             holding = books.open(application)
             holding.add(books.in_force.epoch.layout.row(total))
             books.started(application, holding)
@@ -162,11 +159,6 @@ class Slice:
         for listed in (books.applications, books.entries, books.ledger.holdings, books.ledger.users):
             listed.clear()
         books.ledger.groups.clear()
-
-
-def _lines(entry: Entry) -> dict[str, Entry]:
-    application = entry.application
-    return application.pending if entry.traits.state is AllocationState.PENDING else application.entries
 
 
 def is_limiting(node: Node[Any]) -> bool:

@@ -115,7 +115,7 @@ class Structure:
             database.text("SELECT DISTINCT jsonb_object_keys(usage) FROM {schema}.line WHERE state <> 'pending'")
         )
         nobody = Application(Submission(_NOBODY, UserGroup("nobody")), self.books.tree.root, GangStyle.SOFT)
-        self.books.entries[_NOBODY] = Entry(nobody, Resource({name: 1 for (name,) in rows}), PLAIN)
+        self.books.entries.write(_NOBODY, Entry(nobody, Resource({name: 1 for (name,) in rows}), PLAIN))
 
     def write(self, database: Database) -> None:
         """Write everything, as the next epoch."""

@@ -184,8 +184,10 @@ class Holding:
 
     def grow_or_tell(self, row: Row) -> tuple[Violation, ...]:
         """Do what `grow` does; if it did not fit, return every limit in the way."""
-        if self.grow(row):
-            return ()
+        return () if self.grow(row) else self.tell_why(row)
+
+    def tell_why(self, row: Row) -> tuple[Violation, ...]:
+        """Return every limit that made `grow` say no; charge *row* if there is none."""
         violations = exceeded(self.checked, row)
         if not violations:
             # More than the number that stands for unlimited, and no limit in the way.

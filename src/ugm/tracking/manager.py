@@ -119,8 +119,9 @@ class Manager:
                 and type(usage) is Resource
             ):
                 layout, row = usage.compiled
-                if layout is force.epoch.layout and holding.grow(row):
-                    return ALLOWED
+                if layout is force.epoch.layout:
+                    violations = () if holding.grow(row) else holding.tell_why(row)
+                    return Decision(violations) if violations else ALLOWED
             return self._increase_locked(queue_path, application_id, usage, user)
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
