@@ -2,7 +2,7 @@
 
 Nearly every allocation is plain: held, of priority 0, preemptible, no placeholder. Of such a line nothing is stored but
 the usage, which is the caller's object, and the application; its `Entry` is made for whoever asks. So an allocation
-takes 140 bytes instead of 210 and is no object of its own, and the garbage collector has nothing to walk over where a
+takes 139 bytes instead of 211 and is no object of its own, and the garbage collector has nothing to walk over where a
 million of them are live.
 """
 

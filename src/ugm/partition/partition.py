@@ -12,30 +12,22 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Final, Literal
 
-from ugm.arguments import amounts_of, name_of, resource_of
+from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
 from ugm.model import QuotaModel
-from ugm.partition._submission import group_of, placed_path, style_of, submission_of
-from ugm.partition.application import ApplicationInfo
-from ugm.partition.audit import AuditReport, Running, audit, truth_of
+from ugm.partition.applications import Applications
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import Ask
 from ugm.partition.events import Subscriber
 from ugm.partition.feed import Feed, TellingLock
 from ugm.partition.gang import allocate_all
-from ugm.partition.life import LifeCycle
 from ugm.partition.others import OtherModels
-from ugm.partition.plan import Plan, Snapshot, make_plan
-from ugm.partition.reconcile import reconcile
-from ugm.partition.view import PartitionView
-from ugm.queues import Placement
 from ugm.resources import Resource
 
 __all__ = ["Partition"]
@@ -44,7 +36,7 @@ __all__ = ["Partition"]
 _CLUSTER: Final = "cluster"
 
 
-class Partition(PartitionView):
+class Partition(Applications):
     """The queues, users and groups of one partition, its applications and their allocations.
 
     Any number of threads may call any operation at any time. Signal handlers and finalizers may not, as with a
@@ -76,12 +68,7 @@ class Partition(PartitionView):
     (True, False)
     """
 
-    __slots__ = ("_giving", "_growing", "_life", "_owners")
-
-    #: The lock, as it is taken by whatever may let the books grow: grants, submissions, nodes, configurations.
-    _growing: AbstractContextManager[object]
-    #: The lock, as it is taken by whatever gives back or ends.
-    _giving: AbstractContextManager[object]
+    __slots__ = ("_owners",)
 
     def __init__(
         self,
@@ -113,140 +100,9 @@ class Partition(PartitionView):
         growing: AbstractContextManager[object],
         giving: AbstractContextManager[object],
     ) -> None:
-        """Begin with some books; both locks guard the same as theirs."""
-        super().__init__(books, others)
-        self._growing, self._giving = growing, giving
-        self._life = LifeCycle(books, others, self._admission)
+        super()._open(books, others, growing, giving)
         #: The ledger itself, close at hand.
         self._owners = books.entries.owners
-
-    # Applications
-
-    def submit(
-        self,
-        application_id: str,
-        user: UserGroup,
-        queue: str = "",
-        *,
-        tags: Mapping[str, str] | None = None,
-        quota: Resource | None = None,
-        gang_style: str = "soft",
-    ) -> Placement:
-        """Place an application in a queue, once and for all.
-
-        The placement rules of the configuration choose the queue; where a rule may create queues, it is created.
-
-        Args:
-            application_id: the application.
-            user: who owns it, with the groups of this moment.
-            queue: the queue that is asked for, if any.
-            tags: what rules and other quota models look at, for example the namespace.
-            quota: the most that may be used in the queue, for one that the configuration does not name: the quota of a
-                namespace. It replaces what the queue had, also when a submission is repeated, and is not looked at for
-                other queues.
-            gang_style: what becomes of the application if its gang is not complete in time: ``soft`` lets it go on,
-                ``hard`` lets it fail.
-
-        Returns:
-            Where it was placed; false if no rule had a queue for it, with what every rule said. Nothing has changed
-            then.
-
-        Raises:
-            RequestError: an argument cannot be used, or the id stands for an application submitted otherwise. The same
-                submission once more is answered with the same queue, whatever the rules say now.
-        """
-        submission = submission_of(application_id, user, queue, tags)
-        style, most = style_of(gang_style), amounts_of("quota", quota)
-        with self._growing:
-            return self._life.submit(submission, style, most)
-
-    def adopt_application(
-        self,
-        application_id: str,
-        user: UserGroup,
-        queue_path: str,
-        *,
-        tags: Mapping[str, str] | None = None,
-        quota: Resource | None = None,
-        gang_style: str = "soft",
-        group: str | None = "",
-    ) -> None:
-        """List an application where it was placed before: recovery after a restart.
-
-        Placement rules and access lists are not asked, and a queue that is missing is created. Where it could not have
-        been, because a leaf stands there now, or something that is draining, it takes no more applications. Submitting
-        the application once more, in whatever way, is answered with where it is.
-
-        Args:
-            application_id: the application.
-            user: who owns it.
-            queue_path: where it was placed.
-            tags: as for `submit`.
-            quota: as for `submit`.
-            gang_style: as for `submit`.
-            group: the group that it was charged to, None for none; left out, it is chosen with its first allocation.
-
-        Raises:
-            RequestError: as for `submit`, or the queue is the root.
-        """
-        submission = submission_of(application_id, user, placed_path(queue_path), tags)
-        style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
-        with self._growing:
-            self._life.adopt(submission, style, most, chosen)
-
-    def complete(self, application_id: str) -> ApplicationInfo:
-        """Forget an application that has done its work, and return what it was.
-
-        Raises:
-            RequestError: there is no such application, or it still holds something or has something pending.
-        """
-        with self._giving:
-            return self._life.complete(self._admission.application(application_id))
-
-    def fail(self, application_id: str) -> tuple[str, ...]:
-        """Let an application fail: it gets nothing more, and is forgotten with its last allocation.
-
-        Returns:
-            The allocations that have to be stopped and then released; they are counted until then.
-
-        Raises:
-            RequestError: there is no such application.
-        """
-        with self._giving:
-            return self._life.fail(self._admission.application(application_id))
-
-    def remove(self, application_id: str) -> tuple[str, ...]:
-        """Forget an application with all that it holds, and return the allocations that this has released.
-
-        Raises:
-            RequestError: there is no such application.
-        """
-        with self._giving:
-            return self._life.remove(self._admission.application(application_id))
-
-    def time_out_gang(self, application_id: str) -> tuple[str, ...]:
-        """Wait no longer for the gang of an application.
-
-        Placeholders that nothing has replaced have to go. An application of the style ``hard`` fails if it has nothing
-        but placeholders, and none has ever been replaced; otherwise it goes on without them.
-
-        Returns:
-            The allocations that have to be stopped and then released; they are counted until then.
-
-        Raises:
-            RequestError: there is no such application.
-        """
-        with self._giving:
-            return self._life.time_out_gang(self._admission.application(application_id))
-
-    def close(self) -> tuple[str, ...]:
-        """Begin to remove the partition: it takes nothing more, and all its applications fail.
-
-        Returns:
-            The allocations that have to be stopped and then released.
-        """
-        with self._giving:
-            return self._life.close()
 
     # Allocations
 
@@ -437,139 +293,6 @@ class Partition(PartitionView):
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
         with self._growing:
             return self._admission.adopt(ask)
-
-    # Queues and the cluster
-
-    def give_quota(self, queue_path: str, quota: Resource) -> None:
-        """Let a queue that the configuration does not name use *quota*: the quota of a namespace that has changed.
-
-        Raises:
-            RequestError: there is no such queue, the configuration names it, or the quota is none.
-        """
-        most = amounts_of("quota", quota)
-        if most is None:
-            raise RequestError("quota", quota, "expected a Resource that names something")
-        with self._growing:
-            queue = self._queue(queue_path)
-            if queue.managed:
-                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
-            self._life.give_quota(queue, most)
-
-    def add_node(self, name: str, offers: Resource) -> None:
-        """Register a node: the root may use that much more.
-
-        Registering the first node closes the cluster: from then on a resource that no node offers is denied. A resource
-        that nothing has named before makes every counter be put together again, when it is used next.
-
-        Raises:
-            RequestError: a node of that name is registered with other resources, or an argument cannot be used.
-        """
-        name_of("node", name)
-        amounts_of("offers", resource_of("offers", offers))
-        with self._growing:
-            before = self._books.cluster.nodes.get(name)
-            self._books.cluster.add(name, offers)
-            self._books.follow_node(name, before)
-
-    def update_node(self, name: str, offers: Resource) -> None:
-        """Change what a node offers. Nobody is evicted; the root denies growth until usage has come down.
-
-        Raises:
-            RequestError: there is no such node, or an argument cannot be used.
-        """
-        name_of("node", name)
-        amounts_of("offers", resource_of("offers", offers))
-        with self._growing:
-            before = self._books.cluster.nodes.get(name)
-            self._books.cluster.update(name, offers)
-            self._books.follow_node(name, before)
-
-    def remove_node(self, name: str) -> bool:
-        """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
-        name_of("node", name)
-        with self._giving:
-            before = self._books.cluster.nodes.get(name)
-            removed = self._books.cluster.remove(name)
-            self._books.follow_node(name, before)
-            return removed
-
-    # The configuration
-
-    def plan(self, config: PartitionSettings | None) -> Plan:
-        """Return what another configuration would do here, without doing it.
-
-        Takes time in the size of the partition, and of that under the lock only what it takes to copy who holds what.
-
-        Raises:
-            RequestError: the configuration cannot be used.
-        """
-        compiled = Compiled.of(config)
-        with self._lock:
-            snapshot = Snapshot(self._books)
-        return make_plan(snapshot, compiled)
-
-    def apply(self, plan: Plan) -> None:
-        """Put the configuration of a plan in force.
-
-        What happened to usage since the plan was made does not matter; the changes are the planned ones. A plan that is
-        in force already changes nothing.
-
-        Raises:
-            RequestError: another configuration has been put in force since the plan was made, or it was made for
-                another partition.
-        """
-        if not isinstance(plan, Plan):
-            raise RequestError("plan", plan, "expected a Plan")
-        with self._growing:
-            if plan.compiled is self._books.compiled:
-                return
-            if plan.base is not self._books.compiled:
-                raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-            self._books.swap(plan.compiled)
-
-    def configure(self, config: PartitionSettings | None) -> None:
-        """Put another configuration in force, all at once.
-
-        From then on every answer follows it. Applications stay where they are and keep their group, nobody is evicted,
-        and queues that leave with applications in them are drained. Takes time in the number of queues.
-
-        Raises:
-            RequestError: the configuration cannot be used; the old one is still in force.
-        """
-        compiled = Compiled.of(config)
-        with self._growing:
-            self._books.swap(compiled)
-
-    # The truth
-
-    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
-        """Compare the ledger with everything that really runs, and only report.
-
-        Each is a `ugm.Running`, or a tuple of its parts.
-
-        Raises:
-            RequestError: something in it is no allocation, or an id is there twice.
-        """
-        truth = truth_of(running)
-        with self._lock:
-            return audit(self._books, truth)
-
-    def reconcile(self, report: AuditReport) -> AuditReport:
-        """Repair what an audit reported: adopt what runs, release what does not, and correct what differs in size.
-
-        A difference is left alone if the ledger has changed in that place since, or if the application is unknown. If
-        another quota model raises, what has been repaired until then stays so.
-
-        Returns:
-            The differences that were repaired.
-
-        Raises:
-            RequestError: this is no report.
-        """
-        if not isinstance(report, AuditReport):
-            raise RequestError("report", report, "expected an AuditReport")
-        with self._growing:
-            return reconcile(self._books, self._admission, report)
 
 
 def _asks(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
