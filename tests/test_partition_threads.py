@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from random import Random
-from threading import Barrier, Event, Thread
+from threading import Event
 from time import sleep
 from typing import Final
 
 import pytest
 
 from scenes import NOTHING, ONE, group, user
+from together import THREADS, run
 from ugm import Ask, Partition, Resource, UserGroup
 from ugm.testing import AmountsSpec, PartitionSpec, QueueSpec
-
-THREADS: Final = 8
 
 USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
 
@@ -37,40 +35,6 @@ CONFIGS: Final = (
     config(memory=25, gpu=3),
     PartitionSpec(QueueSpec("root", (group("dev", memory=MOST),), (QueueSpec("b"),))),
 )
-
-
-@pytest.fixture(autouse=True)
-def _switch_often() -> Iterator[None]:
-    """Have threads interrupt each other every few steps."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-def run(work: Callable[[int], None], *beside: Callable[[Event], None]) -> None:
-    """Run *work* in `THREADS` threads that start at once, and *beside* in one each until they are done."""
-    errors: list[BaseException] = []
-    barrier, done = Barrier(THREADS + len(beside)), Event()
-
-    def guarded(task: Callable[[], None]) -> None:
-        try:
-            barrier.wait()
-            task()
-        except BaseException as error:  # noqa: BLE001 - told to the test below
-            errors.append(error)
-
-    threads = [Thread(target=guarded, args=[lambda n=n: work(n)], daemon=True) for n in range(THREADS)]
-    helpers = [Thread(target=guarded, args=[lambda task=task: task(done)], daemon=True) for task in beside]
-    for thread in threads + helpers:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    done.set()
-    for thread in helpers:
-        thread.join(timeout=120)
-    assert errors == []
-    assert not any(thread.is_alive() for thread in threads + helpers), "deadlock"
 
 
 class Race:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
-from threading import Barrier, Event, Thread
+from threading import Event
 from typing import Final
 
 import pytest
 
 from scenes import NOTHING, ONE, SUE, group, partition, user
+from together import THREADS, run
 from ugm import Manager, Request, Resource, TrackingType, UserGroup
 from ugm.testing import PartitionSpec, check_never_above, exposed, verify_all
-
-THREADS: Final = 8
 
 #: The most that each user, and the group, may use under every one of `CONFIGS`.
 MOST_OF_A_USER: Final = 20
@@ -34,40 +32,6 @@ CONFIGS: Final = tuple(
 
 #: The budget of a test, and of a long one.
 budgets = pytest.mark.parametrize("steps", [1000, pytest.param(30_000, marks=pytest.mark.deep)])
-
-
-@pytest.fixture(autouse=True)
-def _switch_often() -> Iterator[None]:
-    """Have threads interrupt each other every few steps."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-def run(work: Callable[[int], None], *beside: Callable[[Event], None]) -> None:
-    """Run *work* in `THREADS` threads that start at once, and *beside* in one each until they are done."""
-    errors: list[BaseException] = []
-    barrier, done = Barrier(THREADS + len(beside)), Event()
-
-    def guarded(task: Callable[[], None]) -> None:
-        try:
-            barrier.wait()
-            task()
-        except BaseException as error:  # noqa: BLE001 - told to the test below
-            errors.append(error)
-
-    threads = [Thread(target=guarded, args=[lambda n=n: work(n)], daemon=True) for n in range(THREADS)]
-    helpers = [Thread(target=guarded, args=[lambda task=task: task(done)], daemon=True) for task in beside]
-    for thread in threads + helpers:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    done.set()
-    for thread in helpers:
-        thread.join(timeout=120)
-    assert errors == []
-    assert not any(thread.is_alive() for thread in threads + helpers), "deadlock"
 
 
 class Worker:

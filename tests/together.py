@@ -1,0 +1,50 @@
+"""Eight threads that start at once, and others beside them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Barrier, Event, Thread
+from typing import Final
+
+__all__ = ["THREADS", "run"]
+
+THREADS: Final = 8
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    """Have threads interrupt each other every few steps."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def run(work: Callable[[int], None], *beside: Callable[[Event], None]) -> None:
+    """Run *work* in `THREADS` threads that start at once, and *beside* in one each until they are done."""
+    errors: list[BaseException] = []
+    barrier, done = Barrier(THREADS + len(beside)), Event()
+
+    def guarded(task: Callable[[], None]) -> None:
+        try:
+            barrier.wait()
+            task()
+        except BaseException as error:  # noqa: BLE001 - told to the test below
+            errors.append(error)
+
+    threads = [Thread(target=guarded, args=[lambda n=n: work(n)], daemon=True) for n in range(THREADS)]
+    helpers = [Thread(target=guarded, args=[lambda task=task: task(done)], daemon=True) for task in beside]
+    with _switching_often():
+        for thread in threads + helpers:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=120)
+        done.set()
+        for thread in helpers:
+            thread.join(timeout=120)
+    assert errors == []
+    assert not any(thread.is_alive() for thread in threads + helpers), "deadlock"
