@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.elastic.cell import Cell
-from ugm.elastic.tree import ElasticTree, TreeNode
+from ugm.elastic.node import TreeNode
+from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
 
 __all__ = ["GROUP", "MINIMUM", "Admission", "AdmissionRules", "RuntimeViolation"]

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 from ugm.elastic.cell import Cell
 from ugm.elastic.group import BUILT_IN
+from ugm.elastic.node import TreeNode
 from ugm.elastic.sharing import share
-from ugm.elastic.tree import ElasticTree, TreeNode
+from ugm.elastic.tree import ElasticTree
 from ugm.errors import InvariantError
 
 __all__ = ["verify"]

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from ugm.elastic.errors import Refusal
 from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
-from ugm.elastic.tree import ElasticTree, TreeNode
+from ugm.elastic.node import TreeNode
+from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
 __all__ = ["Bound", "refusals_of_create", "refusals_of_delete", "refusals_of_update", "with_defaults"]

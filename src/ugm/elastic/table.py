@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ugm.elastic.group import BUILT_IN
-from ugm.elastic.tree import ElasticTree, TreeNode
+from ugm.elastic.node import TreeNode
+from ugm.elastic.tree import ElasticTree
 from ugm.resources import format_amount
 
 __all__ = ["table"]

@@ -10,7 +10,8 @@ from ugm.decision import Decision, Violation
 from ugm.identity import ROOT, TrackingType
 from ugm.partition.books import Books
 from ugm.resources import format_amount
-from ugm.tracking.holding import Holding, is_below, siblings_from
+from ugm.tracking.holding import Holding
+from ugm.tracking.index import is_below, siblings_from
 
 __all__ = ["Explanation", "Holder", "charged", "explain"]
 

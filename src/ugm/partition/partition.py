@@ -54,7 +54,7 @@ class Partition(Applications):
     Raises:
         RequestError: an argument cannot be used.
 
-    >>> from ugm import parse_config
+    >>> from ugm import UserGroup, parse_config
     >>> config = parse_config("partitions: [{name: default, queues: [{name: prod, resources: {max: {memory: 4Gi}}}]}]")
     >>> partition = Partition(config.partition())
     >>> partition.submit("app-1", UserGroup("sue"), "root.prod").queue_path

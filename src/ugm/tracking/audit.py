@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ugm.errors import InvariantError
-from ugm.tracking.holding import Holding, every, siblings_from
+from ugm.tracking.holding import Holding
+from ugm.tracking.index import every, siblings_from
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.queue_tracker import QueueTracker
 

@@ -14,7 +14,7 @@ Nothing here takes the lock or checks arguments; that is the business of tracker
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
@@ -23,12 +23,13 @@ from ugm.errors import ReleaseError
 from ugm.hierarchy import Layout, Node, Owner, Row, admit, charge, fits, fits_one_more, refund
 from ugm.identity import UserGroup
 from ugm.resources import MEMORY, VCORE, Resource
+from ugm.tracking.index import enter, is_below, leave, siblings_from
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["Counted", "Holding", "QuotaNode", "Quotas", "enter", "every", "is_below", "leave", "siblings_from"]
+__all__ = ["Counted", "Holding", "QuotaNode", "Quotas"]
 
 #: What a holding has of other resources until it has some; shared, and never changed.
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
@@ -324,47 +325,3 @@ def _swapped(violation: Violation, old: Resource) -> Violation:
     """Count what is given back as asked for again."""
     given_back = old.get(violation.resource or "", 0)
     return violation._replace(used=violation.used - given_back, requested=violation.requested + given_back)
-
-
-def is_below(queue_path: str, ancestor: str) -> bool:
-    """Return whether *queue_path* is *ancestor* or lies below it."""
-    return queue_path == ancestor or queue_path.startswith(ancestor + ".")
-
-
-# An index maps an application to its first holding; the others hang on that. The indexes of a user, of a group and of a
-# manager share the holdings and so their links: entering or leaving the second index finds the links done already.
-
-
-def siblings_from(holding: Holding | None) -> Iterator[Holding]:
-    """Yield a holding and those of the same application in other queues."""
-    while holding is not None:
-        yield holding
-        holding = holding.sibling
-
-
-def every(index: Mapping[str, Holding]) -> Iterator[Holding]:
-    """Yield all holdings of an index."""
-    for first in index.values():
-        yield from siblings_from(first)
-
-
-def enter(index: dict[str, Holding], holding: Holding) -> None:
-    """Add a holding to an index."""
-    last = index.setdefault(holding.application_id, holding)
-    while last is not holding:
-        if last.sibling is None:
-            last.sibling = holding
-        last = last.sibling
-
-
-def leave(index: dict[str, Holding], holding: Holding) -> None:
-    """Take a holding out of an index."""
-    first = index[holding.application_id]
-    if first is not holding:
-        for other in siblings_from(first):
-            if other.sibling is holding:
-                other.sibling = holding.sibling
-    elif holding.sibling is None:
-        del index[holding.application_id]
-    else:
-        index[holding.application_id] = holding.sibling

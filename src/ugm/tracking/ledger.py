@@ -14,7 +14,8 @@ from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import Holding, enter, leave
+from ugm.tracking.holding import Holding
+from ugm.tracking.index import enter, leave
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.user_tracker import UserTracker

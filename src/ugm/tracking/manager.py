@@ -15,31 +15,23 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Literal, final
 
-from ugm.arguments import name_of, row_of, user_of
+from ugm.arguments import row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup
 from ugm.resources import Resource
-from ugm.tracking.audit import verify
 from ugm.tracking.batch import Demand
-from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
-from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
-from ugm.tracking.tracker import EffectiveLimit, Request
-from ugm.tracking.user_tracker import UserTracker
+from ugm.tracking.tracker import Request
+from ugm.tracking.view import ManagerView
 
 __all__ = ["Manager"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: What an application asks that only wants to run.
-_NOTHING: Final = Resource()
-
 
 @final
-class Manager:
+class Manager(ManagerView):
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
     Any number of threads may call any operation at any time. Signal handlers and finalizers may not: they can interrupt
@@ -73,12 +65,11 @@ class Manager:
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        self._in_force: Final = LimitsInForce(
+        in_force = LimitsInForce(
             Limits.compile(config), user_limits_win=group_limits == "unless-user-limited", managed=True
         )
-        self._lock: Final = self._in_force.lock
+        super().__init__(in_force)
         self._strict: Final = strict
-        self._ledger: Final = Ledger(self._in_force)
         #: The ledger's own index, close at hand.
         self._holdings: Final = self._ledger.holdings
 
@@ -253,71 +244,6 @@ class Manager:
                 raise
             _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
 
-    # Asking: none of this changes an answer.
-
-    def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
-        """Return what `increase` would answer now.
-
-        Another thread may be granted the room in between; only `increase` itself is binding.
-
-        Raises:
-            RequestError: as for `increase`. The other questions answer about an application of another user, too, as
-                if it had not started: they only ask what would be.
-        """
-        with self._lock:
-            row = row_of("usage", usage, self._in_force.epoch.layout)
-            holding = self._ledger.find(queue_path, application_id, user)
-            if holding.epoch is not None and fits(holding.checked, row):
-                return ALLOWED
-            violations = holding.violations(row)
-            return Decision(violations) if violations else ALLOWED
-
-    def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
-        """Return how much more an application may use: the least that any limit leaves, for each limited resource.
-
-        Returns:
-            None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
-
-        >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
-        True
-        """
-        with self._lock:
-            holding = self._ledger.find_for(queue_path, application_id, user)
-            return headroom(holding.held_to(holding.chain()))
-
-    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
-        """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
-        with self._lock:
-            nothing = self._in_force.epoch.layout.row(_NOTHING)
-            return not self._ledger.find_for(queue_path, application_id, user).violations(nothing)
-
-    def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
-        """Return the group that the application is charged to, or would be; ``*`` for a group wildcard."""
-        with self._lock:
-            group = self._ledger.find_for(queue_path, application_id, user).group
-            return None if group is None else group.name
-
-    def effective_limits(
-        self, user: UserGroup, queue_path: str, application_id: str | None = None
-    ) -> tuple[EffectiveLimit, ...]:
-        """Return every limit that holds for a user in a queue, and which entry of the configuration sets it.
-
-        Args:
-            user: the user.
-            queue_path: the queue.
-            application_id: a running application, to see the group that it is charged to; otherwise the group is the
-                one that a new application would be charged to.
-
-        Returns:
-            The limits of the user, then those of the group, each leaf to root.
-        """
-        with self._lock:
-            if application_id is None:
-                holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
-            else:
-                holding = self._ledger.find_for(queue_path, application_id, user)
-            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
-
     # Limits
 
     def update_config(self, config: PartitionLimits | None) -> None:
@@ -333,66 +259,6 @@ class Manager:
         limits = Limits.compile(config)
         with self._lock:
             self._in_force.swap(limits)
-
-    def over_limit(self) -> tuple[Violation, ...]:
-        """Return every limit that is exceeded now, users before groups, each sorted by name, leaf to root.
-
-        Takes time in the number of limited queues of all users and groups, under the lock.
-        """
-        with self._lock:
-            nodes = (node for tracker in self._ledger.trackers() for node in tracker.in_line())
-            return tuple(violation for node in nodes for violation in over(node))
-
-    # Showing
-
-    def get_user_resources(self, user: UserGroup) -> Resource | None:
-        """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
-        with self._lock:
-            tracker = self._ledger.users.get(user_of(user).name)
-            return None if tracker is None else tracker.queue.total()
-
-    def get_group_resources(self, group: str) -> Resource | None:
-        """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
-        name_of("group", group)
-        with self._lock:
-            tracker = self._ledger.groups.get(group)
-            return None if tracker is None else tracker.queue.total()
-
-    def get_users_resources(self) -> tuple[UserUsage, ...]:
-        """Return what every tracked user uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            copies = [TrackerCopy.of(self._ledger.users[name].queue) for name in sorted(self._ledger.users)]
-        return tuple(copy.user_usage() for copy in copies)
-
-    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
-        """Return what every tracked group uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            copies = [TrackerCopy.of(self._ledger.groups[name].queue) for name in sorted(self._ledger.groups)]
-        return tuple(copy.group_usage() for copy in copies)
-
-    def get_user_tracker(self, user_name: str) -> UserTracker | None:
-        """Return the live tracker of a user, to read and to set limits by hand; None for a user who is not tracked.
-
-        It is charged through the manager only, and dropped when the last application of the user has ended.
-        """
-        name_of("user_name", user_name)
-        with self._lock:
-            return self._ledger.users.get(user_name)
-
-    def get_group_tracker(self, group_name: str) -> GroupTracker | None:
-        """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
-        name_of("group_name", group_name)
-        with self._lock:
-            return self._ledger.groups.get(group_name)
-
-    def verify(self) -> None:
-        """Recompute every counter from what the applications hold, and compare.
-
-        Raises:
-            InvariantError: something differs. That is a bug in ugm, and worth a report.
-        """
-        with self._lock:
-            verify(self._ledger)
 
 
 def _batch(requests: Iterable[Request]) -> list[Request]:

@@ -22,7 +22,8 @@ from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.resources import Resource, sum_of
-from ugm.tracking.holding import Holding, QuotaNode, every, is_below, siblings_from
+from ugm.tracking.holding import Holding, QuotaNode
+from ugm.tracking.index import every, is_below, siblings_from
 from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]

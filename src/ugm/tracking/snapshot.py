@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
-from ugm.tracking.holding import every
+from ugm.tracking.index import every
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UserUsage"]

@@ -1,0 +1,55 @@
+"""Who holds what: an index maps an application to its first holding, on which those in other queues hang.
+
+The indexes of a user, of a group and of a ledger share the holdings and so their links: entering or leaving the second
+index finds the links done already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ugm.tracking.holding import Holding
+
+__all__ = ["enter", "every", "is_below", "leave", "siblings_from"]
+
+
+def is_below(queue_path: str, ancestor: str) -> bool:
+    """Return whether *queue_path* is *ancestor* or lies below it."""
+    return queue_path == ancestor or queue_path.startswith(ancestor + ".")
+
+
+def siblings_from(holding: Holding | None) -> Iterator[Holding]:
+    """Yield a holding and those of the same application in other queues."""
+    while holding is not None:
+        yield holding
+        holding = holding.sibling
+
+
+def every(index: Mapping[str, Holding]) -> Iterator[Holding]:
+    """Yield all holdings of an index."""
+    for first in index.values():
+        yield from siblings_from(first)
+
+
+def enter(index: dict[str, Holding], holding: Holding) -> None:
+    """Add a holding to an index."""
+    last = index.setdefault(holding.application_id, holding)
+    while last is not holding:
+        if last.sibling is None:
+            last.sibling = holding
+        last = last.sibling
+
+
+def leave(index: dict[str, Holding], holding: Holding) -> None:
+    """Take a holding out of an index."""
+    first = index[holding.application_id]
+    if first is not holding:
+        for other in siblings_from(first):
+            if other.sibling is holding:
+                other.sibling = holding.sibling
+    elif holding.sibling is None:
+        del index[holding.application_id]
+    else:
+        index[holding.application_id] = holding.sibling
