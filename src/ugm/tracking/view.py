@@ -61,6 +61,7 @@ class ManagerView:
         Returns:
             None where nothing limits resources. An amount is negative where a limit was lowered below the usage.
 
+        >>> from ugm import Manager
         >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
         True
         """
