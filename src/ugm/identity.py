@@ -9,7 +9,7 @@ from typing import Final, NoReturn, final
 
 from ugm.errors import RequestError
 
-__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path", "is_text"]
+__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path", "is_below", "is_text"]
 
 #: The queue above all others; every path starts with it.
 ROOT: Final = "root"
@@ -124,3 +124,8 @@ def ancestors(queue_path: str) -> Iterator[str]:
     while queue_path:
         yield queue_path
         queue_path = queue_path.rpartition(".")[0]
+
+
+def is_below(queue_path: str, ancestor: str) -> bool:
+    """Return whether *queue_path* is *ancestor* or lies below it."""
+    return queue_path == ancestor or queue_path.startswith(ancestor + ".")

@@ -7,11 +7,11 @@ from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from ugm.decision import Decision, Violation
-from ugm.identity import ROOT, TrackingType
+from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.books import Books
 from ugm.resources import format_amount
 from ugm.tracking.holding import Holding
-from ugm.tracking.index import is_below, siblings_from
+from ugm.tracking.index import siblings_from
 
 __all__ = ["Explanation", "Holder", "charged", "explain"]
 

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
 from ugm.hierarchy import Layout, Node, Owner, Row, admit, charge, fits, fits_one_more, refund
-from ugm.identity import UserGroup
+from ugm.identity import UserGroup, is_below
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.index import enter, is_below, leave, siblings_from
+from ugm.tracking.index import enter, leave, siblings_from
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:

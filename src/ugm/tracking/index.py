@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ugm.tracking.holding import Holding
 
-__all__ = ["enter", "every", "is_below", "leave", "siblings_from"]
-
-
-def is_below(queue_path: str, ancestor: str) -> bool:
-    """Return whether *queue_path* is *ancestor* or lies below it."""
-    return queue_path == ancestor or queue_path.startswith(ancestor + ".")
+__all__ = ["enter", "every", "leave", "siblings_from"]
 
 
 def siblings_from(holding: Holding | None) -> Iterator[Holding]:

@@ -20,10 +20,10 @@ from typing import Final, final
 from ugm.arguments import application_of, count_of, row_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
-from ugm.identity import ROOT, TrackingType, ancestors
+from ugm.identity import ROOT, TrackingType, ancestors, is_below
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding, QuotaNode
-from ugm.tracking.index import every, is_below, siblings_from
+from ugm.tracking.index import every, siblings_from
 from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
 
 __all__ = ["QueueTracker"]
