@@ -179,6 +179,8 @@ def test_negative_usage(partition: Partition, call: Callable[..., Any]) -> None:
         ("placeholder", None, "expected True or False"),
         ("preemptible", 0, "expected True or False"),
         ("priority", True, "expected a number of 32 bits"),
+        ("priority", False, "expected a number of 32 bits"),
+        ("priority", 0.0, "expected a number of 32 bits"),
         ("priority", 1.0, "expected a number of 32 bits"),
         ("priority", 2**31, "expected a number of 32 bits"),
         ("priority", -(2**31) - 1, "expected a number of 32 bits"),
@@ -188,6 +190,27 @@ def test_no_trait(partition: Partition, call: Callable[..., Any], trait: str, va
     """What an allocation is, is said in the right kind of values, which nothing stands for."""
     with refused(partition, f"{trait} {value!r}: {reason}", RequestError):
         call(partition, "new", "app", memory(1), **{trait: value})
+
+
+@pytest.mark.parametrize("priority", [False, 0.0, None])
+def test_no_usual_priority(priority: Wrong) -> None:
+    """What only equals the usual priority is refused also where no other model would look at it."""
+    partition = partition_of()
+    started(partition, "app", 3)
+    text = f"priority {priority!r}: expected a number of 32 bits"
+    with refused(partition, text, RequestError):
+        partition.allocate("new", "app", memory(1), priority=priority)
+    with refused(partition, text, RequestError):
+        partition.check("app", memory(1), priority=priority)
+
+
+@pytest.mark.parametrize("most", [None, -1, 1.0, True, "3"])
+def test_no_number_of_holders(partition: Partition, most: Wrong) -> None:
+    """How many holders are told is a number."""
+    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
+        partition.explain("app", memory(10**9), most=most)
+    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
+        partition.explain_for(SUE, "root.a", memory(10**9), most=most)
 
 
 @pytest.mark.parametrize("priority", [2**31 - 1, -(2**31)])

@@ -14,10 +14,14 @@ from ugm.resources import Resource
 if TYPE_CHECKING:
     from ugm.partition.application import Application
 
-__all__ = ["PLAIN", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "shared_traits", "traits_of"]
+__all__ = ["PLAIN", "USUAL", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "shared_traits", "traits_of"]
 
 #: Priorities are those of a signed 32-bit integer, as in Kubernetes: all below this, and its negative.
 _BOUND: Final = 2**31
+
+#: The priority of nearly every allocation. Compared by identity, what only equals it takes the long way, and is refused
+#: there; to ask for its type costs each allocation 9 ns more.
+USUAL: Final = 0
 
 
 class AllocationState(StrEnum):

@@ -7,13 +7,14 @@ from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from ugm.decision import Decision, Violation
+from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.books import Books
 from ugm.resources import format_amount
 from ugm.tracking.holding import Holding
 from ugm.tracking.index import siblings_from
 
-__all__ = ["Explanation", "Holder", "charged", "explain"]
+__all__ = ["Explanation", "Holder", "charged", "explain", "number_of"]
 
 
 class Holder(NamedTuple):
@@ -60,6 +61,17 @@ def _told(violation: Violation, holder: Holder) -> str:
     if violation.resource is None:
         return whose
     return f"{whose}: {format_amount(violation.resource, holder.amount)}"
+
+
+def number_of(most: object) -> int:
+    """Return how many holders are told.
+
+    Raises:
+        RequestError: it is no number, or below 0.
+    """
+    if type(most) is not int or most < 0:
+        raise RequestError("most", most, "expected how many holders to tell")
+    return most
 
 
 def explain(decision: Decision, charged: Sequence[Sequence[Holding]], most: int) -> Explanation:

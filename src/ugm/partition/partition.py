@@ -23,7 +23,7 @@ from ugm.model import QuotaModel
 from ugm.partition.applications import Applications
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import Ask
+from ugm.partition.entry import USUAL, Ask
 from ugm.partition.events import Subscriber
 from ugm.partition.feed import Feed, TellingLock
 from ugm.partition.gang import allocate_all
@@ -179,7 +179,7 @@ class Partition(Applications):
                 and allocation_id
                 and placeholder is False
                 and preemptible is True
-                and priority == 0
+                and priority is USUAL
                 and type(usage) is Resource
             ):
                 layout, row = usage.compiled
@@ -259,13 +259,12 @@ class Partition(Applications):
             application = owners.get(allocation_id) if type(allocation_id) is str else None
             if application is not None and application.is_plain:
                 holding, usage = application.holding, application.lines.get(allocation_id)
-                if (
-                    holding is not None
-                    and holding.epoch is force.epoch
-                    and type(usage) is Resource
-                    and usage.compiled[0] is force.epoch.layout
-                ):
-                    holding.take(usage.compiled[1])
+                if holding is not None and holding.epoch is force.epoch and type(usage) is Resource:
+                    # Read once: the vector may be shared with another partition, under another lock.
+                    layout, row = usage.compiled
+                    if layout is not force.epoch.layout:
+                        row = force.epoch.layout.row(usage)
+                    holding.take(row)
                     del owners[allocation_id], application.lines[allocation_id]
                     if not application.lines:
                         self._books.settle(application)

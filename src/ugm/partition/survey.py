@@ -23,7 +23,7 @@ from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.compiled import PartitionSettings
-from ugm.partition.explanation import Explanation, charged, explain
+from ugm.partition.explanation import Explanation, charged, explain, number_of
 from ugm.partition.others import OtherModels
 from ugm.queues import Placement, Queue, QueueSpec, QueueState, queue_state
 from ugm.resources import Resource, sum_of
@@ -204,8 +204,9 @@ class Survey:
         """Return what `check_for` does, and for every limit in the way the *most* largest holders of what is missing.
 
         Raises:
-            RequestError: as for `check_for`.
+            RequestError: as for `check_for`, or *most* is no number.
         """
+        number_of(most)
         decision = self.check_for(user, queue_path, usage, tags)
         with self._lock:
             holdings = charged(self._books, decision)

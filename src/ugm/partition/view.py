@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import count_of, name_of, row_of
+from ugm.arguments import name_of, row_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.hierarchy import fits, headroom
@@ -15,8 +15,8 @@ from ugm.identity import UserGroup, canonical_path
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
-from ugm.partition.entry import Allocation, Ask
-from ugm.partition.explanation import Explanation, charged, explain
+from ugm.partition.entry import USUAL, Allocation, Ask
+from ugm.partition.explanation import Explanation, charged, explain, number_of
 from ugm.partition.others import OtherModels
 from ugm.partition.survey import Survey, effective
 from ugm.queues import Queue, QueueState, queue_state
@@ -51,7 +51,7 @@ class PartitionView(Survey):
         force = self._in_force
         with force.lock:
             application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and application.is_plain and priority == 0 and preemptible is True:
+            if application is not None and application.is_plain and priority is USUAL and preemptible is True:
                 holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
                 if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
                     return ALLOWED
@@ -66,9 +66,9 @@ class PartitionView(Survey):
         the lock: what the holders are said to hold may be of a moment later than the decision.
 
         Raises:
-            RequestError: as for `check`, or *most* is no count.
+            RequestError: as for `check`, or *most* is no number.
         """
-        count_of("most", most)
+        number_of(most)
         with self._lock:
             ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
             decision = self._admission.check(ask)
