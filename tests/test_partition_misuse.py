@@ -10,7 +10,7 @@ import pytest
 
 from admitting import SUE, Licences, memory, partition_of, refused, started
 from scenes import Wrong
-from ugm import Ask, Partition, RequestError, Resource, Running, parse_config
+from ugm import Ask, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
 
 NAME = "a name is a text of at least one character"
 ID = "an application id is a text of at least one character"
@@ -328,6 +328,36 @@ def test_no_plan(partition: Partition) -> None:
         partition.apply(None)  # type: ignore[arg-type]  # misuse
     with refused(partition, "report None: expected an AuditReport", RequestError):
         partition.reconcile(None)  # type: ignore[arg-type]  # misuse
+
+
+HELD, RUNS = Running("app", "app", memory(3)), Running("app", "app", memory(2))
+TWO = Difference(HELD, RUNS._replace(allocation_id="b"))
+WRONG: Wrong = ["app"]
+
+
+@pytest.mark.parametrize(
+    ("differences", "text"),
+    [
+        ([], "report AuditReport(differences=[]): expected an AuditReport"),
+        ((7,), "report 7: expected a Difference of what runs"),
+        ((Difference(None, None),), f"report {Difference(None, None)!r}: expected a Difference of what runs"),
+        ((Difference(None, WRONG),), f"report {Difference(None, WRONG)!r}: expected a Difference of what runs"),
+        ((TWO,), f"report {TWO!r}: the difference is about two allocations"),
+        ((Difference(HELD, RUNS._replace(usage=WRONG)),), "usage ['app']: expected a Resource"),
+        (
+            (Difference(HELD, RUNS._replace(usage=memory(-1))),),
+            "usage Resource(memory=-1): the amount of memory is negative",
+        ),
+        ((Difference(HELD, RUNS._replace(application_id=WRONG)),), f"application_id ['app']: {ID}"),
+        ((Difference(None, RUNS._replace(allocation_id=WRONG)),), f"allocation_id ['app']: {NAME}"),
+    ],
+)
+def test_no_report(partition: Partition, differences: Wrong, text: str) -> None:
+    """A report that no audit has made is looked through before anything is repaired."""
+    repaired = (Difference(HELD, RUNS), *differences) if differences else differences
+    with refused(partition, text, RequestError):
+        partition.reconcile(AuditReport(repaired))
+    partition.verify()
 
 
 @pytest.mark.parametrize(

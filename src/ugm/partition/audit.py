@@ -20,7 +20,7 @@ from ugm.queues import Queue
 from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
 
-__all__ = ["AuditReport", "Difference", "Running", "audit", "verify"]
+__all__ = ["AuditReport", "Difference", "Running", "audit", "differences_of", "truth_of", "verify"]
 
 
 class Running(NamedTuple):
@@ -96,11 +96,41 @@ def truth_of(running: Iterable[Running | tuple[str, str, Resource]]) -> dict[str
             one = Running(*item)
         except TypeError as error:
             raise RequestError("running", item, "expected a Running, or a tuple of its three parts") from error
-        resource_of("usage", one.usage)
-        application_of(one.application_id)
-        if truth.setdefault(name_of("allocation_id", one.allocation_id), one) is not one:
+        _require_usable(one)
+        if truth.setdefault(one.allocation_id, one) is not one:
             raise RequestError("running", one.allocation_id, "the allocation is there twice")
     return truth
+
+
+def _require_usable(running: Running) -> None:
+    resource_of("usage", running.usage)
+    application_of(running.application_id)
+    name_of("allocation_id", running.allocation_id)
+
+
+def differences_of(report: object) -> tuple[Difference, ...]:
+    """Return what a report says, which somebody may have picked out of another, or put together.
+
+    Raises:
+        RequestError: it is no report, or one of its differences could not have been found by an audit.
+    """
+    if not isinstance(report, AuditReport) or not isinstance(report.differences, tuple):
+        raise RequestError("report", report, "expected an AuditReport")
+    for told in report.differences:
+        sides = _sides(told)
+        for side in sides:
+            _require_usable(side)
+        if sides[0].allocation_id != sides[-1].allocation_id:
+            raise RequestError("report", told, "the difference is about two allocations")
+    return report.differences
+
+
+def _sides(told: object) -> list[Running]:
+    """Return what a difference is between; the one side that there is, or both."""
+    sides = [side for side in (told.ledger, told.truth) if side is not None] if isinstance(told, Difference) else []
+    if not sides or not all(isinstance(side, Running) for side in sides):
+        raise RequestError("report", told, "expected a Difference of what runs")
+    return sides
 
 
 def audit(books: Books, truth: dict[str, Running]) -> AuditReport:

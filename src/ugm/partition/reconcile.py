@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ugm.partition.admission import Admission
 from ugm.partition.audit import AuditReport, Difference, Running
 from ugm.partition.books import Books
@@ -10,9 +12,9 @@ from ugm.partition.entry import AllocationState, Ask
 __all__ = ["reconcile"]
 
 
-def reconcile(books: Books, admission: Admission, report: AuditReport) -> AuditReport:
-    """Make the ledger say what the report says that runs, and return what was repaired."""
-    return AuditReport(tuple(told for told in report.differences if _is_repaired(books, admission, told)))
+def reconcile(books: Books, admission: Admission, differences: Sequence[Difference]) -> AuditReport:
+    """Make the ledger say what a report says that runs, and return what was repaired."""
+    return AuditReport(tuple(told for told in differences if _is_repaired(books, admission, told)))
 
 
 def _is_repaired(books: Books, admission: Admission, told: Difference) -> bool:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.errors import RequestError
-from ugm.partition.audit import AuditReport, Running, audit, truth_of
+from ugm.partition.audit import AuditReport, Running, audit, differences_of, truth_of
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.life import LifeCycle
@@ -173,9 +173,8 @@ class Upkeep(PartitionView):
             The differences that were repaired.
 
         Raises:
-            RequestError: this is no report.
+            RequestError: this is no report, or has something in it that no audit could have found; nothing has changed.
         """
-        if not isinstance(report, AuditReport):
-            raise RequestError("report", report, "expected an AuditReport")
+        differences = differences_of(report)
         with self._growing:
-            return reconcile(self._books, self._admission, report)
+            return reconcile(self._books, self._admission, differences)

@@ -22,7 +22,7 @@ from ugm.errors import RequestError
 from ugm.identity import UserGroup, canonical_path
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.audit import AuditReport, Running, audit, truth_of
+from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import AllocationState, Ask
 from ugm.partition.gang import allocate_all
@@ -398,15 +398,14 @@ class SharedPartition(SharedView):
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Do what `ugm.Partition.reconcile` does, each difference by itself."""
-        if not isinstance(report, AuditReport):
-            raise RequestError("report", report, "expected an AuditReport")
+        differences = differences_of(report)
         repaired: list[AuditReport] = []
-        for told in report.differences:
+        for told in differences:
             usage = Resource() if told.truth is None else _bounded(told.truth.usage)
 
             sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
             need = Need(sides, (told.allocation_id,), checks=False)
-            repaired.append(self._counting(need, partial(_mended, AuditReport((told,)), usage), usage))
+            repaired.append(self._counting(need, partial(_mended, told, usage), usage))
         return AuditReport(tuple(one for part in repaired for one in part.differences))
 
     # Presence
@@ -501,9 +500,9 @@ def _bounded(usage: Resource) -> Resource:
     return usage
 
 
-def _mended(report: AuditReport, usage: Resource, tools: Tools) -> AuditReport:
+def _mended(told: Difference, usage: Resource, tools: Tools) -> AuditReport:
     _require_counted(tools, usage)
-    return reconcile(tools.books, tools.admission, report)
+    return reconcile(tools.books, tools.admission, [told])
 
 
 def _offered(name: str, offers: Resource) -> None:
