@@ -134,6 +134,27 @@ def test_not_limited_is_counted_exactly() -> None:
     assert used(subject) == {"vcore": UNLIMITED + 7}
 
 
+@pytest.mark.parametrize("amount", [2**128, 2**256, 2**256 + 1, 2**256 + 2, 2**300])
+@pytest.mark.parametrize("name", ["memory", "vcore", "gpu"])
+def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
+    """A limit denies any amount above it, however large, and the figures are exact."""
+    layout = Layout(["gpu"])
+    subject = node(Resource({name: 1}), layout)
+
+    assert not fits([subject], layout.row(Resource({name: amount})))
+    assert [told.requested for told in exceeded([subject], layout.row(Resource({name: amount})))] == [amount]
+
+
+def test_not_named_at_all() -> None:
+    """Beside any usage, what is not named does not deny; a queue denies what is named and over its limit."""
+    layout = Layout()
+    queue = [Node(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
+    charge(queue, layout.row(Resource(vcore=2**300)))
+
+    assert exceeded(queue, layout.row(Resource(memory=1))) == ()
+    assert [told.resource for told in exceeded(queue, layout.row(Resource(memory=1, vcore=0)))] == ["vcore"]
+
+
 def test_one_more_application() -> None:
     """An application fits until as many run as may; 0 is no limit."""
     layout = Layout()

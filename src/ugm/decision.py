@@ -131,18 +131,18 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[Ow
     Source: Apache YuniKorn, as recorded; its queues compare every resource that a request names.
     """
     least_vcore, least_memory, vcore, memory, others, _ = row
-    named_vcore, named_memory = named(least_vcore, vcore), named(least_memory, memory)
+    names_vcore, names_memory = named(least_vcore), named(least_memory)
     found = []
     for node in chain:
-        limit = node.limit
+        limit, is_queue = node.limit, node.owner.kind is _QUEUE
         # What leaves enough is passed over at once; the rest of each condition says whose limit it is, and whether.
-        if node.free_vcore < named_vcore and (vcore or node.owner.kind is _QUEUE) and limit.vcore < UNLIMITED:
+        if node.free_vcore < vcore and (vcore or (names_vcore and is_queue)) and limit.vcore < UNLIMITED:
             found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
-        if node.free_memory < named_memory and (memory or node.owner.kind is _QUEUE) and limit.memory < UNLIMITED:
+        if node.free_memory < memory and (memory or (names_memory and is_queue)) and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
         for position, amount in others:
             free = node.free_others[position]
-            if free < amount and (amount or node.owner.kind is _QUEUE):
+            if free < amount and (amount or is_queue):
                 most = limit.others(node.layout)[position]
                 if most < UNLIMITED:
                     found.append(_violation(node, node.layout.names[position], most, free, amount))

@@ -45,7 +45,8 @@ __all__ = [
 #: limit by limit, before anybody is denied.
 UNLIMITED: Final = 1 << 128
 
-#: What to compare a count with if nothing is asked of it: no count is ever as low, so that it cannot deny.
+#: What to compare a count with if nothing is asked of it: no count is as low, but for usage that no sane request makes,
+#: and then the check is gone over again, too.
 _NOTHING: Final = -(1 << 256)
 
 #: The least ``vcore`` that a node must leave if what is asked is not to be had at all: more than any node ever has.
@@ -106,12 +107,14 @@ class Layout:
         amounts = usage.amounts
         others = tuple([(name, amount) for name, amount in amounts.items() if name not in _IN_ATTRIBUTES])
         counted = tuple([(self.positions[name], amount) for name, amount in others if name in self.positions])
-        vcore, memory = amounts.get(VCORE, _NOTHING), amounts.get(MEMORY, _NOTHING)
+        vcore, memory = amounts.get(VCORE, 0), amounts.get(MEMORY, 0)
+        # No node leaves `_NEVER`, so that more need not be asked of any; what is taken stays exact.
+        least_vcore = min(vcore, _NEVER) if VCORE in amounts else _NOTHING
+        least_memory = min(memory, _NEVER) if MEMORY in amounts else _NOTHING
         asked = tuple([(name, amount) for name, amount in others if amount])
-        least = vcore
         if self.closed and any(name not in self.positions for name, _ in asked):
-            least = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
-        row = (least, memory, max(vcore, 0), max(memory, 0), counted, asked)
+            least_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
+        row = (least_vcore, least_memory, vcore, memory, counted, asked)
         usage.compiled = (self, row)
         return row
 
@@ -256,9 +259,9 @@ class Node(Generic[OwnerT]):
             self.free_others = [free + most - before for most, before, free in changes]
 
 
-def named(least: int, amount: int) -> int:
-    """Return what a request asks of ``vcore`` or ``memory``, below every count if it does not even name it."""
-    return _NOTHING if least in (_NOTHING, _NEVER_NOT_NAMED) else amount
+def named(least: int) -> bool:
+    """Return whether a request names ``vcore`` or ``memory``, of which it asks a node to leave *least*."""
+    return least not in (_NOTHING, _NEVER_NOT_NAMED)
 
 
 # What follows is the hot path of every engine: the whole rule of checking and charging, and nothing else.
