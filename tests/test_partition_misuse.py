@@ -253,12 +253,20 @@ def test_no_text_for_a_queue(partition: Partition) -> None:
         ("", "a queue path is a text of at least one character"),
         ("a", "expected 'root', or names below it separated by single dots"),
         ("ROOT", "the root takes no applications"),
+        ("root" + ".a" * 100, "it has more than 100 names"),
     ],
 )
 def test_adopted_nowhere(partition: Partition, path: str, reason: str) -> None:
     """An application that is adopted was placed in a queue below the root."""
     with refused(partition, f"queue_path {path!r}: {reason}", RequestError):
         partition.adopt_application("new", SUE, path)
+
+
+def test_adopted_in_the_deepest_queue(partition: Partition) -> None:
+    """A queue as deep as placement makes them is adopted, and a configuration can be put in force beside it."""
+    partition.adopt_application("new", SUE, "root" + ".b" * 99)
+    partition.configure(None)
+    partition.verify()
 
 
 @pytest.mark.parametrize("call", ["submit", "adopt_application"])

@@ -10,7 +10,7 @@ from ugm.arguments import application_of, name_of, user_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.partition.application import GangStyle
-from ugm.queues import Submission
+from ugm.queues import MOST_NAMES, Submission
 
 __all__ = ["group_of", "placed_path", "style_of", "submission_of"]
 
@@ -46,11 +46,13 @@ def placed_path(queue_path: str) -> str:
     """Return the canonical path of a queue in which an application may have been placed.
 
     Raises:
-        RequestError: it is no path, or that of the root.
+        RequestError: it is no path, that of the root, or deeper than any queue that is ever made.
     """
     path = canonical_path(queue_path)
     if path == ROOT:
         raise RequestError("queue_path", queue_path, "the root takes no applications")
+    if path.count(".") >= MOST_NAMES:
+        raise RequestError("queue_path", queue_path, f"it has more than {MOST_NAMES} names")
     return path
 
 

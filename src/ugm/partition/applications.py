@@ -90,7 +90,7 @@ class Applications(Upkeep):
             group: the group that it was charged to, None for none; left out, it is chosen with its first allocation.
 
         Raises:
-            RequestError: as for `submit`, or the queue is the root.
+            RequestError: as for `submit`, or the queue is the root, or has more than 100 names.
         """
         submission = submission_of(application_id, user, placed_path(queue_path), tags)
         style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)

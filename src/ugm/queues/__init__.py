@@ -3,7 +3,7 @@
 from ugm.queues.acl import Acl, path_allows
 from ugm.queues.cluster import Cluster
 from ugm.queues.filters import Filter, FilterSpec
-from ugm.queues.placement import Placement, PlacementRules, QueueView, Trial
+from ugm.queues.placement import MOST_NAMES, Placement, PlacementRules, QueueView, Trial
 from ugm.queues.queue import Queue, Tenant
 from ugm.queues.rules import RuleConfig, Submission
 from ugm.queues.snapshot import QueueState, queue_state
@@ -11,6 +11,7 @@ from ugm.queues.specs import QueueSettings, QueueSpec, QueueSpecs, Quota
 from ugm.queues.tree import QueueTree
 
 __all__ = [
+    "MOST_NAMES",
     "Acl",
     "Cluster",
     "Filter",

@@ -24,10 +24,10 @@ from ugm.identity import ROOT, UserGroup
 from ugm.queues.filters import Filter
 from ugm.queues.rules import QUALIFIED, Find, Found, RuleConfig, Submission, finder, provided, quoted
 
-__all__ = ["Placement", "PlacementRules", "QueueView", "RuleConfig", "Submission", "Trial"]
+__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "QueueView", "RuleConfig", "Submission", "Trial"]
 
 #: The deepest queue that is made; a configuration has none as deep.
-_MOST_NAMES: Final = 100
+MOST_NAMES: Final = 100
 
 
 class QueueView(Protocol):
@@ -227,8 +227,8 @@ def _why_not(path: str, user: UserGroup, queues: QueueView, *, create: bool) -> 
     else:
         if not create:
             return f"{path} does not exist and the rule creates none"
-        if path.count(".") >= _MOST_NAMES:
-            return f"{quoted(path)} has more than {_MOST_NAMES} names"
+        if path.count(".") >= MOST_NAMES:
+            return f"{quoted(path)} has more than {MOST_NAMES} names"
         draining = _nearest(path, queues)
         if queues.is_leaf(draining):
             return f"{draining} is a leaf, and has no queues below it"
