@@ -161,7 +161,11 @@ class Application:
 
     def placeholders(self) -> Iterator[tuple[str, Entry]]:
         """Yield the placeholders that nothing has replaced."""
-        return ((name, entry) for name, entry in self.entries().items() if entry.traits.placeholder)
+        return ((name, entry) for name, entry in self._marked() if entry.traits.placeholder)
+
+    def _marked(self) -> Iterator[tuple[str, Entry]]:
+        """Yield its allocations, held or going, that are not plain: of many thousand hardly any."""
+        return ((name, line) for name, line in self.lines.items() if isinstance(line, Entry))
 
     @property
     def state(self) -> ApplicationState:
@@ -176,7 +180,7 @@ class Application:
 
     def shown(self, state: ApplicationState | None = None) -> ApplicationInfo:
         """Return the application for somebody outside, as it is or in the last state of its life."""
-        states = [entry.traits.state for entry in self.entries().values()]
+        traits = [entry.traits for _, entry in self._marked()]
         return ApplicationInfo(
             self.application_id,
             self.submission.user,
@@ -185,8 +189,8 @@ class Application:
             self.group or None,
             Resource(self.held() or {}).without_zeros(),
             len(self.lines),
-            states.count(AllocationState.GOING),
-            sum(1 for _ in self.placeholders()),
+            sum(1 for one in traits if one.state is AllocationState.GOING),
+            sum(1 for one in traits if one.placeholder),
             len(self.pending),
             dict(self.submission.tags),
         )
