@@ -29,7 +29,7 @@ from ugm.journal import (
     open_partition,
 )
 from ugm.journal.beside import Reserve, Witness
-from ugm.journal.store import change, row_sum
+from ugm.journal.store import change_row, row_sum
 from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
@@ -508,7 +508,8 @@ def test_an_older_version(path: Path) -> None:
         partition.allocate("a", "app", memory(3))
         state = state_of(partition)
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        rows = [change(number, at // 1000, data) for number, at, data, _ in old.execute("SELECT * FROM changes")]
+        changes = old.execute("SELECT number, at / 1000, data FROM changes").fetchall()
+        rows = [change_row(*told) for told in changes]
         old.execute("DROP TABLE history")
         old.executemany("REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
         old.execute("UPDATE version SET version = 1, sum = ?", (row_sum(1, b"version"),))

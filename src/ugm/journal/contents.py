@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.journal.beside import witnessed
-from ugm.journal.errors import JournalError
+from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.records import from_json, read_events, read_image
-from ugm.journal.store import FORMAT, Change, Reading, reading
+from ugm.journal.store import FORMAT, Reading, reading
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.events import Configured, Event
@@ -26,6 +26,9 @@ from ugm.partition.settings import read_settings
 __all__ = ["Contents", "Entry", "Start", "opened", "rebuild"]
 
 _T = TypeVar("_T")
+
+#: What reading raises that was written by something else.
+_MEANINGLESS: Final = (ValueError, TypeError, LookupError)
 
 _NOTHING: Final = Image(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
 
@@ -105,24 +108,27 @@ class Contents:
     def changes(self) -> Iterator[Entry]:
         """Yield all changes."""
         compiled, last = self.start.compiled, self.start.number
-        for change in self._reading.changes(last):
-            entry = self._entry(change, compiled)
-            for event in entry.events:
-                compiled = event.after if isinstance(event, Configured) else compiled
-            yield entry
-            last = change.number
+        for last, at, data in self._reading.changes(last):
+            try:
+                events = read_events(data, compiled)
+            except _MEANINGLESS as error:
+                raise self._meaningless(error) from error
+            for event in events:
+                if type(event) is Configured:
+                    compiled = event.after
+            yield Entry(last, at, events)
         if last < self._acknowledged:
             raise self._reading.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
-
-    def _entry(self, change: Change, compiled: Compiled) -> Entry:
-        return Entry(change.number, change.at, self._read(lambda: read_events(change.data, compiled)))
 
     def _read(self, read: Callable[[], _T]) -> _T:
         """Read what has a good checksum."""
         try:
             return read()
-        except (ValueError, TypeError, LookupError) as error:
-            raise self._reading.damaged(f"what is written there means nothing: {error}") from error
+        except _MEANINGLESS as error:
+            raise self._meaningless(error) from error
+
+    def _meaningless(self, error: Exception) -> JournalDamagedError:
+        return self._reading.damaged(f"what is written there means nothing: {error}")
 
 
 def rebuild(contents: Contents, books: Books, follow: Callable[[Entry], None] | None = None) -> tuple[int, int]:

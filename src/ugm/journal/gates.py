@@ -6,7 +6,8 @@ books grow. All three guard the same; they differ in what they ask of the journa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock, local
 from types import TracebackType
@@ -31,38 +32,46 @@ class Deferral:
     __slots__ = ("number", "untold")
 
     number: int
-    untold: list[_Told]
+    untold: tuple[_Told, ...]
 
     def __init__(self) -> None:
         self.number = 0
-        self.untold = []
+        self.untold = ()
 
 
 @final
 class Recorder:
     """From the books to the journal, and then to those who follow the partition."""
 
-    __slots__ = ("_deferrals", "_feed", "_untold", "lock", "writer")
+    __slots__ = ("_deferrals", "_feed", "_is_followed", "_untold", "lock", "writer")
 
     #: Set before the partition is used.
     writer: Writer
-    #: What happened while it was in doubt.
-    _untold: list[_Told]
+    #: What happened while it was in doubt. Empty if nobody follows: what is kept costs memory, and time to collect it.
+    _untold: deque[_Told]
 
     def __init__(self, feed: Feed) -> None:
         self._feed: Final = feed
+        self._is_followed: Final = feed.is_followed
         self.lock: Final = Lock()
         self._deferrals: Final = local()
-        self._untold = []
+        self._untold = deque()
 
     def add(self, event: Event) -> None:
         """Note an event, under the lock."""
         self._feed.add(event)
 
     def collect(self) -> tuple[int, tuple[Event, ...]]:
-        """Hand what has happened over to the journal, under the lock, and return it."""
+        """Hand what has happened over to the journal, under the lock, and return it.
+
+        Raises:
+            JournalError: it cannot be said in a journal, such as an amount of thousands of digits.
+        """
         first, events = self._feed.take()
-        data = written_events(events)
+        try:
+            data = written_events(events)
+        except ValueError as error:
+            raise self.writer.give_up(error) from error
         if data:
             self.writer.note(data)
         return first, events
@@ -72,32 +81,36 @@ class Recorder:
         deferral: Deferral | None = getattr(self._deferrals, "current", None)
         if deferral is not None:
             deferral.number = number
-            if events:
-                deferral.untold.append((first, events))
+            if events and self._is_followed:
+                deferral.untold += ((first, events),)
             return
         try:
             self.writer.acknowledge(number)
         except JournalError:
-            if events:
+            if events and self._is_followed:
                 self._untold.append((first, events))
             raise
-        if events:
-            self._tell([(first, events)])
+        if events and self._is_followed:
+            self._tell(((first, events),))
 
-    def defer(self, deferral: Deferral | None) -> None:
-        """Let this thread wait for nothing, and collect that instead; with None, as before."""
+    def defer(self, deferral: Deferral | None) -> Deferral | None:
+        """Let this thread wait for nothing, and collect that instead, or wait with None; return what it did before."""
+        before: Deferral | None = getattr(self._deferrals, "current", None)
         self._deferrals.current = deferral
+        return before
 
     def tell(self, deferral: Deferral, failure: JournalError | None) -> None:
         """Tell of all that was deferred, or keep it until what is in doubt is written."""
-        if failure is None:
-            self._tell(deferral.untold)
-        else:
+        if failure is not None:
             self._untold += deferral.untold
+        elif self._is_followed:
+            self._tell(deferral.untold)
 
-    def _tell(self, untold: list[_Told]) -> None:
-        late, self._untold = self._untold, []
-        for first, events in (*late, *untold):
+    def _tell(self, untold: Iterable[_Told]) -> None:
+        with suppress(IndexError):
+            while True:
+                self._feed.tell(*self._untold.popleft())
+        for first, events in untold:
             self._feed.tell(first, events)
 
 
@@ -117,13 +130,18 @@ class Gate:
         self._require: Final = require
 
     def __enter__(self) -> None:
-        self._recorder.lock.acquire()
-        if self._require is not None:
-            try:
-                self._require()
-            except BaseException:
-                self._recorder.lock.release()
-                raise
+        recorder, require = self._recorder, self._require
+        if require is None:
+            recorder.lock.acquire()
+            return
+        # Before the lock: in a forked process it may be held by a thread that is not there.
+        recorder.writer.require_owner()
+        recorder.lock.acquire()
+        try:
+            require()
+        except BaseException:
+            recorder.lock.release()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

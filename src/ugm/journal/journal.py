@@ -50,11 +50,14 @@ class Journal:
     def close(self) -> None:
         """Write what is under way, and let others open the file; once more is harmless.
 
-        The partition can still be read; every change of it is refused.
+        Promises that are open are kept first. The partition can still be read; every change of it is refused. In a
+        process that was forked from the one which opened the journal, nothing happens.
 
         Raises:
             JournalError: something that was not acknowledged could not be written.
         """
+        if self._writer.is_foreign:
+            return
         with self._recorder.lock:
             if self._writer.is_closed:
                 return

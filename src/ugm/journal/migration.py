@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Final
 
 from ugm.journal.errors import JournalError
-from ugm.journal.store import FORMAT, INSERT, change, connect, format_of, reading, row_sum
+from ugm.journal.store import FORMAT, Change, change_row, connect, format_of, reading, row_sum
 
 __all__ = ["migrate"]
 
@@ -25,7 +25,7 @@ def migrate(path: str) -> None:
     """
     while (version := format_of(path)) in _STEPS:
         with reading(path) as found:
-            rows = [(one.number, one.at, one.data) for one in found.changes(0)]
+            rows = list(found.changes(0))
         try:
             with closing(connect(path)) as connection:
                 _step(connection, version, rows)
@@ -33,7 +33,7 @@ def migrate(path: str) -> None:
             raise JournalError(path, f"it cannot be brought from version {version} to {FORMAT}: {error}") from error
 
 
-_Rows = list[tuple[int, int, bytes]]
+_Rows = list[Change]
 
 
 def _step(connection: sqlite3.Connection, version: int, rows: _Rows) -> None:
@@ -46,7 +46,8 @@ def _step(connection: sqlite3.Connection, version: int, rows: _Rows) -> None:
 def _from_seconds(connection: sqlite3.Connection, rows: _Rows) -> None:
     connection.execute("CREATE TABLE history (position INTEGER PRIMARY KEY, data BLOB NOT NULL, sum INTEGER NOT NULL)")
     connection.execute("DELETE FROM changes")
-    connection.executemany(INSERT, (change(number, at * 1000, data) for number, at, data in rows))
+    written = (change_row(number, at * 1000, data) for number, at, data in rows)
+    connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?)", written)
 
 
 #: What leads from each older version to the next.

@@ -20,10 +20,9 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Literal, ParamSpec, Self, TypeVar, final
+from typing import Final, Generic, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.journal.beside import Hold, Reserve, Witness, witnessed
@@ -51,6 +50,32 @@ _T = TypeVar("_T")
 
 #: The one node of a cluster whose nodes nobody registers.
 _CLUSTER: Final = "cluster"
+
+
+class _Answer(Deferral, Generic[_T]):
+    """What becomes of a promise: the answer is there, and given once the change is durable."""
+
+    __slots__ = ("_recorder", "error", "future", "result")
+
+    result: _T
+    #: Raised in the place of a result.
+    error: Exception | None
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder: Final = recorder
+        self.error = None
+        self.future: Final[Future[_T]] = Future()
+        self.future.set_running_or_notify_cancel()
+
+    def __call__(self, failure: JournalError | None) -> None:
+        """Give the answer, or the reason why it is in doubt."""
+        self._recorder.tell(self, failure)
+        error = failure or self.error
+        if error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(error)
 
 
 @final
@@ -95,25 +120,16 @@ class JournaledPartition(Partition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        future: Future[_T] = Future()
-        future.set_running_or_notify_cancel()
-        deferral = Deferral()
-        self._recorder.defer(deferral)
+        answer: _Answer[_T] = _Answer(self._recorder)
+        before = self._recorder.defer(answer)
         try:
-            result = operation(*args, **kwargs)
+            answer.result = operation(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - it is the answer
-            answer = partial(future.set_exception, error)
-        else:
-            answer = partial(future.set_result, result)
+            answer.error = error
         finally:
-            self._recorder.defer(None)
-
-        def conclude(failure: JournalError | None) -> None:
-            self._recorder.tell(deferral, failure)
-            answer() if failure is None else future.set_exception(failure)
-
-        self._recorder.writer.when_durable(deferral.number, conclude)
-        return future
+            self._recorder.defer(before)
+        self._recorder.writer.when_durable(answer.number, answer)
+        return answer.future
 
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call an operation of this partition and await that the change has reached the disk; as `promise`."""

@@ -50,6 +50,8 @@ _ALLOCATIONS: Final = b'["allocations",'
 _TOGETHER: Final = 100
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+# A third of the time of `json.loads`, which looks for other encodings first.
+_decode: Final = json.JSONDecoder().raw_decode
 
 
 def to_json(value: object) -> bytes:
@@ -64,7 +66,11 @@ def from_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON has
     Raises:
         ValueError: it is none.
     """
-    return json.loads(data)
+    text = data.decode("utf-8", "surrogatepass")
+    value, end = _decode(text)
+    if end != len(text):
+        raise ValueError("there is more behind the value")
+    return value
 
 
 # Parts

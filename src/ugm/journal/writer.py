@@ -11,37 +11,59 @@ before anything has changed, and what gives back is written.
 
 from __future__ import annotations
 
+import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, Lock, RLock, Thread, current_thread
-from typing import Final, NamedTuple, final
+from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.journal.beside import Reserve, Witness
 from ugm.journal.errors import JournalError
-from ugm.journal.store import INSERT, Change, change
+from ugm.journal.store import ChangeRow, change_row, write_changes
 
-__all__ = ["Clock", "Writer", "milliseconds"]
+__all__ = ["Clock", "Teller", "Writer", "milliseconds"]
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
 Clock = Callable[[], int]
+#: Is called once a change is durable, with None, or when it is in doubt, with the error.
+Teller: TypeAlias = Callable[[JournalError | None], None]
 
 _CLOSED: Final = "it has been closed"
 _FULL: Final = "the disk is full, and only what gives back is accepted"
-
-
-class _Waiting(NamedTuple):
-    """Somebody who is told once a change is durable, or that it is in doubt."""
-
-    number: int
-    tell: Callable[[JournalError | None], None]
+#: What SQLite says when the disk is full: for the file or its log, and for the index of the log.
+_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def milliseconds() -> int:
     """Return what the clock of the system says."""
     return time.time_ns() // 1_000_000
+
+
+@final
+class _Wait:
+    """A thread that waits until it is told."""
+
+    __slots__ = ("_failure", "_told")
+
+    def __init__(self) -> None:
+        self._failure: JournalError | None = None
+        self._told: Final = Lock()
+        self._told.acquire()
+
+    def __call__(self, failure: JournalError | None) -> None:
+        self._failure = failure
+        self._told.release()
+
+    def outcome(self) -> JournalError | None:
+        """Return what is told, as soon as it is."""
+        self._told.acquire()
+        return self._failure
 
 
 @final
@@ -63,10 +85,13 @@ class Writer:
         "_connection",
         "_durable",
         "_failure",
-        "_is_closed",
-        "_news",
+        "_guard",
+        "_instant",
+        "_is_idle",
         "_noted",
         "_path",
+        "_process",
+        "_refusal",
         "_reserve",
         "_thread",
         "_waiting",
@@ -80,10 +105,18 @@ class Writer:
     #: The last change that was noted, and its instant.
     number: int
     at: int
+    #: The instant of the change that is under way.
+    _instant: int
     #: Invariant: the changes behind `_durable`, up to `number`.
-    _noted: list[Change]
+    _noted: list[ChangeRow]
+    #: Who is told, and of which change.
+    _waiting: list[tuple[int, Teller]]
     #: Why the last commit failed; None if it did not.
     _failure: JournalError | None
+    #: Why nothing more is taken, ever; None if it is.
+    _refusal: str | None
+    #: Whether the thread that commits sleeps until it is notified.
+    _is_idle: bool
 
     def __init__(
         self,
@@ -101,18 +134,18 @@ class Writer:
         self._witness: Final = witness
         self._reserve: Final = reserve
         self._clock: Final = clock
+        self._process: Final = os.getpid()
         self.number, self.at = last
-        self._durable = self.number
+        self._instant, self._durable = self.at, self.number
         self._noted = []
-        self._waiting: list[_Waiting] = []
-        self._failure = None
-        self._is_closed = False
+        self._waiting = []
+        self._failure = self._refusal = None
+        self._is_idle = False
         #: Held by whoever uses the connection.
         self._writing: Final = RLock()
-        # One lock guards all that is noted: some wait for commits, and one for something to commit.
-        guard = Lock()
-        self._news: Final = Condition(guard)
-        self._work_to_do: Final = Condition(guard)
+        #: Held for moments: what is noted, who waits, and how far it is durable, change together.
+        self._guard: Final = Lock()
+        self._work_to_do: Final = Condition(self._guard)
         self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if together else None
         if self._thread:
             self._thread.start()
@@ -125,42 +158,37 @@ class Writer:
     @property
     def is_closed(self) -> bool:
         """Whether nothing more is taken."""
-        return self._is_closed
+        return self._refusal == _CLOSED
 
-    # Noting
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is the copy that a forked process has: the file and the thread belong to the other one."""
+        return os.getpid() != self._process
 
-    def note(self, data: bytes) -> None:
-        """Note what happened, under the lock of the partition."""
-        with self._news:
-            self.at = self.now()
-            self.number += 1
-            self._noted.append(change(self.number, self.at, data))
-            if self._thread:
-                self._work_to_do.notify()
+    # Gates, under the lock of the partition but for the first
 
-    def now(self) -> int:
-        """Return the instant; one that lies before what was noted last is held up until the clock has caught up.
+    def require_owner(self) -> None:
+        """Make sure that this is the process that opened the journal.
 
         Raises:
-            RequestError: the clock tells no milliseconds.
+            JournalError: it was forked from that.
         """
-        told = self._clock()
-        if type(told) is not int:
-            raise RequestError("clock", told, "expected whole milliseconds")
-        return max(told, self.at)
-
-    # Gates, under the lock of the partition
+        if self.is_foreign:
+            raise JournalError(self._path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_sound(self) -> None:
-        """Make sure that nothing is in doubt.
+        """Make sure that nothing is in doubt, and that a change can be noted.
 
         Raises:
-            JournalError: something is, and cannot be written now either; or the journal is closed.
+            JournalError: something is, and cannot be written now either; or nothing more is taken.
+            RequestError: the clock tells no milliseconds.
         """
-        if self._is_closed:
-            raise JournalError(self._path, _CLOSED)
+        if self._refusal is not None:
+            raise JournalError(self._path, self._refusal)
         if self._failure is not None:
             self.flush()
+        # Now, because a clock that fails must not do so when everything has changed.
+        self._instant = self.now()
 
     def require_room(self) -> None:
         """Make sure that there is room for more, too.
@@ -176,6 +204,34 @@ class Writer:
             except OSError as error:
                 raise JournalError(self._path, _FULL) from error
 
+    def now(self) -> int:
+        """Return the instant; one that lies before what was noted last is held up until the clock has caught up.
+
+        Raises:
+            RequestError: the clock tells no milliseconds.
+        """
+        told = self._clock()
+        if type(told) is not int:
+            raise RequestError("clock", told, "expected whole milliseconds")
+        return max(told, self.at)
+
+    # Noting, under the lock of the partition
+
+    def note(self, data: bytes) -> None:
+        """Note what happened, at the instant when it was found that it may."""
+        self.number += 1
+        self.at = self._instant
+        row = change_row(self.number, self.at, data)
+        with self._guard:
+            self._noted.append(row)
+            if self._is_idle:
+                self._work_to_do.notify()
+
+    def give_up(self, error: Exception) -> JournalError:
+        """Take nothing more: something has changed that cannot be said. What was noted before is good."""
+        self._refusal = f"a change cannot be put into words ({error}); it is lost, and the journal has to be opened again"
+        return JournalError(self._path, self._refusal)
+
     # Committing
 
     def acknowledge(self, number: int) -> None:
@@ -190,18 +246,18 @@ class Writer:
         if self._thread in (None, current_thread()) and self._failure is None:
             self.flush()
             return
-        with self._news:
-            while self._durable < number:
-                if self._failure is not None:
-                    raise JournalError(*self._failure.args)
-                self._news.wait()
+        wait = _Wait()
+        self.when_durable(number, wait)
+        failure = wait.outcome()
+        if failure is not None:
+            raise JournalError(*failure.args)
 
-    def when_durable(self, number: int, tell: Callable[[JournalError | None], None]) -> None:
-        """Have somebody told once a change is durable, with None, or that it is in doubt, with the error."""
-        with self._news:
+    def when_durable(self, number: int, tell: Teller) -> None:
+        """Have somebody told once a change is durable, or that it is in doubt."""
+        with self._guard:
             failure = self._failure
             if failure is None and self._durable < number:
-                self._waiting.append(_Waiting(number, tell))
+                self._waiting.append((number, tell))
                 return
         tell(failure if self._durable < number else None)
 
@@ -214,56 +270,54 @@ class Writer:
         with self._writing:
             batch = self._noted[:]
             failure = self._commit(batch) if batch else None
-            with self._news:
+            with self._guard:
                 if failure is None and batch:
-                    self._durable = batch[-1].number
+                    self._durable = batch[-1][0]
                     del self._noted[: len(batch)]
                 self._failure = failure
-                told = [one for one in self._waiting if failure or one.number <= self._durable]
-                self._waiting = [one for one in self._waiting if not failure and one.number > self._durable]
-                self._news.notify_all()
+                durable, waiting = self._durable, self._waiting
+                told = [tell for number, tell in waiting if failure or number <= durable]
+                self._waiting = [] if len(told) == len(waiting) else [one for one in waiting if one[0] > durable]
                 self._work_to_do.notify()
-        for one in told:
-            one.tell(failure)
+        for tell in told:
+            try:
+                tell(failure)
+            except Exception:
+                _LOGGER.exception("somebody who was told of a change failed")
         if failure is not None:
             raise failure
 
-    def _commit(self, batch: list[Change]) -> JournalError | None:
+    def _commit(self, batch: list[ChangeRow]) -> JournalError | None:
         """Write changes and return why that failed, if it did."""
         try:
             try:
-                self._insert(batch)
+                write_changes(self._connection, batch)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not self._reserve.give_up():
+                if error.sqlite_errorcode not in _NO_ROOM:
                     raise
-                self._insert(batch)
-            self._witness.note(batch[-1].number)
-        except (sqlite3.Error, OSError) as error:
+                self._make_room()
+                write_changes(self._connection, batch)
+            self._witness.note(batch[-1][0])
+        except (sqlite3.Error, OSError, MemoryError) as error:
             reason = f"it cannot be written ({error}); what was asked for is in doubt until it can, ask again then"
             return JournalError(self._path, reason)
         return None
 
-    def _insert(self, batch: list[Change]) -> None:
-        connection = self._connection
-        if len(batch) == 1:
-            connection.execute(INSERT, batch[0])
-            return
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(INSERT, batch)
-            connection.execute("COMMIT")
-        except BaseException:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-            raise
+    def _make_room(self) -> None:
+        """Give up the reserve, and let the log begin again from its start: it can be written without growing then."""
+        self._reserve.give_up()
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def _work(self) -> None:
         """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""
         while True:
-            with self._news:
-                while not self._is_closed and (self._failure is not None or not self._noted):
+            with self._guard:
+                self._is_idle = True
+                while not self.is_closed and (self._failure is not None or not self._noted):
                     self._work_to_do.wait()
-                if self._is_closed:
+                self._is_idle = False
+                if self.is_closed:
                     return
             with suppress(JournalError):
                 self.flush()
@@ -274,17 +328,19 @@ class Writer:
         """Do something with the connection while nothing is committed; what was noted is durable before.
 
         Raises:
-            JournalError: something is in doubt, or the journal is closed.
+            JournalError: something is in doubt, or nothing more is taken.
         """
+        self.require_owner()
         with self._writing:
-            self.require_sound()
+            if self._refusal is not None:
+                raise JournalError(self._path, self._refusal)
             self.flush()
             work(self._connection)
 
     def stop(self) -> None:
         """Take nothing more, under the lock of the partition."""
-        with self._news:
-            self._is_closed = True
+        with self._guard:
+            self._refusal = _CLOSED
             self._work_to_do.notify()
 
     def close(self) -> None:
@@ -293,7 +349,8 @@ class Writer:
         Raises:
             JournalError: something is in doubt, and could not be written now either.
         """
-        if self._thread:
+        # Whoever is told by the thread that commits may close; that thread ends by itself.
+        if self._thread is not None and self._thread is not current_thread():
             self._thread.join()
         try:
             self.flush()

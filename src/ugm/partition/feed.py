@@ -31,6 +31,11 @@ class Feed:
         #: The number of the first event that was not told yet.
         self._first = 1
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether there is anybody to tell."""
+        return bool(self._subscribers)
+
     def add(self, event: Event) -> None:
         """Note an event, under the lock."""
         self._untold.append(event)

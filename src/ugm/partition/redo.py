@@ -42,7 +42,7 @@ def redo(books: Books, events: Sequence[Event]) -> None:
     for event in events:
         _REDO[type(event)](books, event)
     for event in events:
-        if isinstance(event, Released | Withdrawn):
+        if type(event) is Released or type(event) is Withdrawn:
             # Only now: what was given back may have been replaced, and the application has run on.
             application = books.applications.get(event.allocation.application_id)
             if application is not None:
