@@ -18,7 +18,7 @@ from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldErr
 
 __all__ = ["Hold", "Reserve", "Witness", "witnessed"]
 
-#: What is kept free for giving back when the disk is full: more than ten thousand releases.
+#: What is kept free for giving back when the disk is full: thousands of releases.
 _KEPT: Final = 2**20
 
 

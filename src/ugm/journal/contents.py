@@ -108,7 +108,7 @@ class Contents:
     def changes(self) -> Iterator[Entry]:
         """Yield all changes."""
         compiled, last = self.start.compiled, self.start.number
-        for last, at, data in self._reading.changes(last):
+        for number, at, data in self._reading.changes(last):
             try:
                 events = read_events(data, compiled)
             except _MEANINGLESS as error:
@@ -116,7 +116,8 @@ class Contents:
             for event in events:
                 if type(event) is Configured:
                     compiled = event.after
-            yield Entry(last, at, events)
+            yield Entry(number, at, events)
+            last = number
         if last < self._acknowledged:
             raise self._reading.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
 

@@ -22,13 +22,14 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Generic, Literal, ParamSpec, Self, TypeVar, final
+from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
+from ugm.journal.answers import Awaited, Mailbox, Promised
 from ugm.journal.beside import Hold, Reserve, Witness, witnessed
 from ugm.journal.contents import opened, rebuild
 from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.gates import Deferral, Gate, Recorder
+from ugm.journal.gates import Gate, Recorder
 from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
 from ugm.journal.store import connect, create, exists
@@ -52,32 +53,6 @@ _T = TypeVar("_T")
 _CLUSTER: Final = "cluster"
 
 
-class _Answer(Deferral, Generic[_T]):
-    """What becomes of a promise: the answer is there, and given once the change is durable."""
-
-    __slots__ = ("_recorder", "error", "future", "result")
-
-    result: _T
-    #: Raised in the place of a result.
-    error: Exception | None
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder: Final = recorder
-        self.error = None
-        self.future: Final[Future[_T]] = Future()
-        self.future.set_running_or_notify_cancel()
-
-    def __call__(self, failure: JournalError | None) -> None:
-        """Give the answer, or the reason why it is in doubt."""
-        self._recorder.tell(self, failure)
-        error = failure or self.error
-        if error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(error)
-
-
 @final
 class JournaledPartition(Partition):
     """A `ugm.Partition` with a journal; made by `open_partition`.
@@ -89,14 +64,17 @@ class JournaledPartition(Partition):
     As a context manager it closes its journal.
     """
 
-    __slots__ = ("_recorder", "journal")
+    __slots__ = ("_mailbox", "_recorder", "journal")
 
     #: Its journal.
     journal: Journal
+    #: That of the loop which awaited something last.
+    _mailbox: Mailbox | None
 
     def __init__(self, books: Books, others: OtherModels, recorder: Recorder, journal: Journal) -> None:
         self._recorder: Final = recorder
         self.journal = journal
+        self._mailbox = None
         writer = recorder.writer
         self._open(books, others, Gate(recorder, writer.require_room), Gate(recorder, writer.require_sound))
 
@@ -120,20 +98,18 @@ class JournaledPartition(Partition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        answer: _Answer[_T] = _Answer(self._recorder)
-        before = self._recorder.defer(answer)
-        try:
-            answer.result = operation(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - it is the answer
-            answer.error = error
-        finally:
-            self._recorder.defer(before)
-        self._recorder.writer.when_durable(answer.number, answer)
+        answer: Promised[_T] = Promised(self._recorder)
+        answer.come_of(operation, *args, **kwargs)
         return answer.future
 
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call an operation of this partition and await that the change has reached the disk; as `promise`."""
-        return await asyncio.wrap_future(self.promise(operation, *args, **kwargs))
+        loop = asyncio.get_running_loop()
+        if self._mailbox is None or self._mailbox.loop is not loop:
+            self._mailbox = Mailbox(loop)
+        answer: Awaited[_T] = Awaited(self._recorder, self._mailbox)
+        answer.come_of(operation, *args, **kwargs)
+        return await answer.future
 
     # The configuration is kept as a value
 

@@ -28,6 +28,7 @@ __all__ = [
     "FORMAT",
     "Change",
     "ChangeRow",
+    "bound_log",
     "Reading",
     "change_row",
     "connect",
@@ -46,6 +47,12 @@ FORMAT: Final = 2
 _MAGIC: Final = 0x75676D6A
 #: How long a writer waits for readers that take a moment, in seconds.
 _PATIENCE: Final = 10
+
+#: How many pages the log may have before they are moved to the file. Few, because the space that is kept in reserve has
+#: to hold them in the end.
+_LOG_PAGES: Final = 200
+#: The same when the disk is full: what is left is for the file then.
+_FULL_LOG_PAGES: Final = 8
 
 #: How many changes one statement writes at most: every SQLite takes 999 values, and a change has four.
 _AT_ONCE: Final = 200
@@ -119,7 +126,20 @@ def connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
+    bound_log(connection, is_full=False)
     return connection
+
+
+def bound_log(connection: sqlite3.Connection, *, is_full: bool) -> None:
+    """Let the log grow as far as it may while there is room on the disk; if there is none, begin it anew now.
+
+    Raises:
+        sqlite3.Error: it cannot be begun anew.
+    """
+    pages = _FULL_LOG_PAGES if is_full else _LOG_PAGES
+    connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
+    if is_full:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def write_changes(connection: sqlite3.Connection, rows: Sequence[ChangeRow]) -> None:
@@ -149,7 +169,7 @@ def write_changes(connection: sqlite3.Connection, rows: Sequence[ChangeRow]) -> 
 
 @cache
 def _insert(count: int) -> str:
-    return f"REPLACE INTO changes VALUES {', '.join(['(?, ?, ?, ?)'] * count)}"
+    return "REPLACE INTO changes VALUES (?, ?, ?, ?)" + ", (?, ?, ?, ?)" * (count - 1)
 
 
 # Reading

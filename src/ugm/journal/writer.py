@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, final
 from ugm.errors import RequestError
 from ugm.journal.beside import Reserve, Witness
 from ugm.journal.errors import JournalError
-from ugm.journal.store import ChangeRow, change_row, write_changes
+from ugm.journal.store import ChangeRow, bound_log, change_row, write_changes
 
 __all__ = ["Clock", "Teller", "Writer", "milliseconds"]
 
@@ -201,6 +201,7 @@ class Writer:
             try:
                 with self._writing:
                     self._reserve.keep()
+                    bound_log(self._connection, is_full=False)
             except OSError as error:
                 raise JournalError(self._path, _FULL) from error
 
@@ -229,7 +230,7 @@ class Writer:
 
     def give_up(self, error: Exception) -> JournalError:
         """Take nothing more: something has changed that cannot be said. What was noted before is good."""
-        self._refusal = f"a change cannot be put into words ({error}); it is lost, and the journal has to be opened again"
+        self._refusal = f"a change cannot be put into words ({error}); without it, the journal has to be opened again"
         return JournalError(self._path, self._refusal)
 
     # Committing
@@ -304,10 +305,10 @@ class Writer:
         return None
 
     def _make_room(self) -> None:
-        """Give up the reserve, and let the log begin again from its start: it can be written without growing then."""
+        """Give up the reserve, and leave it to the file rather than to its log."""
         self._reserve.give_up()
         with suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            bound_log(self._connection, is_full=True)
 
     def _work(self) -> None:
         """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""
