@@ -10,7 +10,7 @@ from conformance import vectors
 from postgres import Server, shared_server
 from queue_quotas import QuotaReplay
 from test_conformance_yunikorn import DIFFERENCES
-from tracked import PartitionReplay
+from tracked import IN_THE_ROOT, PartitionReplay
 from ugm import Partition
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
@@ -25,7 +25,7 @@ SAMPLE: Final = 50
 
 def traces(*names: str) -> list[Any]:
     """Return the traces of some files, each with its name as its id; most of them are deep."""
-    found = [trace for name in names for trace in vectors(f"yunikorn/{name}")]
+    found = [trace for name in names for trace in vectors(f"yunikorn/{name}") if trace["name"] not in IN_THE_ROOT]
     return [
         pytest.param(trace, id=trace["name"], marks=() if number % SAMPLE == 0 else pytest.mark.deep)
         for number, trace in enumerate(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ugm import Partition, Resource, UserGroup
 from ugm.partition import PartitionSettings
@@ -12,7 +12,10 @@ from yunikorn import Answer, partition, queues_of
 if TYPE_CHECKING:
     from ugm.shared import SharedPartition
 
-__all__ = ["PartitionReplay"]
+__all__ = ["IN_THE_ROOT", "PartitionReplay"]
+
+#: Traces that no partition can be taken through: they run applications in the root, where nothing is ever placed.
+IN_THE_ROOT: Final = frozenset({"enforce-054", "enforce-148", "enforce-196", "corner-headroom-is-minimum-per-type"})
 
 
 class PartitionReplay:
