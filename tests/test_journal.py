@@ -26,6 +26,7 @@ from ugm.journal import (
     JournaledPartition,
     JournalError,
     JournalHeldError,
+    inspect,
     open_partition,
 )
 from ugm.journal.beside import Reserve, Witness
@@ -267,6 +268,18 @@ def test_two_writers(path: Path) -> None:
     open_partition(path).journal.close()
 
 
+def test_two_names(path: Path) -> None:
+    """A file is one journal, whatever links lead to it."""
+    link = path.with_name("link")
+    link.symlink_to(path)
+    with begin(path) as partition:
+        with pytest.raises(JournalHeldError):
+            open_partition(link)
+        assert inspect(link).applications == len(partition.applications())
+    with open_partition(link) as partition:
+        assert partition.journal.path == str(path)
+
+
 def test_two_processes(path: Path) -> None:
     """It is the same between processes."""
     program = f"from ugm.journal import open_partition; open_partition({str(path)!r})"
@@ -417,6 +430,20 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert partition.allocate("more", "app", Resource())
     with open_partition(path) as again:
         assert len(again.allocations()) == acknowledged + 1
+
+
+def test_much_is_given_back_to_a_full_disk(small_disk: Path) -> None:
+    """What is kept in reserve is enough for thousands of releases, each durable by itself."""
+    path = small_disk / "journal"
+    with begin(path) as partition:
+        partition.allocate_all([Ask(f"a{i}", "app", Resource()) for i in range(3000)])
+        with (small_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        fill(partition)
+        assert all(partition.release(f"a{i}") for i in range(3000))
+    with open_partition(path) as again:
+        assert not [told for told in again.allocations() if told.allocation_id.startswith("a")]
 
 
 def expect_refusal_of_growth(partition: JournaledPartition) -> None:

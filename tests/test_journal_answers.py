@@ -15,7 +15,7 @@ from acting import state_of
 from admitting import memory
 from test_journal import at_most, begin
 from ugm import Decision, Resource
-from ugm.journal import JournaledPartition, JournalError, open_partition
+from ugm.journal import JournaledPartition, JournalError, gates, open_partition
 from ugm.journal.beside import Witness
 
 
@@ -189,6 +189,19 @@ def test_a_clock_that_fails(path: Path, durability: str) -> None:
         assert state_of(partition) == before
         now[0] = 2
         assert partition.allocate("a", "app", memory(1))
+
+
+def test_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever interrupts a call before its change is noted ends the journal at the change before."""
+    with begin(path) as partition:
+        monkeypatch.setattr(gates, "written_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            partition.allocate("a", "app", memory(1))
+        monkeypatch.undo()
+        with pytest.raises(JournalError, match=r"a change cannot be put into words \(KeyboardInterrupt\(\)\)"):
+            partition.release("a")
+    with open_partition(path) as again:
+        assert again.allocations() == ()
 
 
 @pytest.mark.parametrize("durability", ["each", "group"])

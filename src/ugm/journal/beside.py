@@ -16,10 +16,15 @@ from zlib import crc32
 
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 
-__all__ = ["Hold", "Reserve", "Witness", "witnessed"]
+__all__ = ["Hold", "Reserve", "Witness", "place_of", "witnessed"]
 
 #: What is kept free for giving back when the disk is full: thousands of releases.
 _KEPT: Final = 2**20
+
+
+def place_of(path: str | os.PathLike[str]) -> str:
+    """Return the one name of a journal, whatever links lead to it: what is beside it is found by that name."""
+    return str(Path(path).resolve())
 
 
 class Witnessed(NamedTuple):

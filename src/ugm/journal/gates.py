@@ -70,10 +70,14 @@ class Recorder:
         first, events = self._feed.take()
         try:
             data = written_events(events)
-        except ValueError as error:
-            raise self.writer.give_up(error) from error
-        if data:
-            self.writer.note(data)
+            if data:
+                self.writer.note(data)
+        except BaseException as error:
+            # Even if somebody has only interrupted this: the books know something now that the journal does not.
+            failure = self.writer.give_up(error)
+            if isinstance(error, Exception):
+                raise failure from error
+            raise
         return first, events
 
     def conclude(self, number: int, first: int, events: tuple[Event, ...]) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from ugm.journal.beside import Hold
+from ugm.journal.beside import Hold, place_of
 from ugm.journal.compaction import Compaction, compact_file
 from ugm.journal.contents import opened, rebuild
 from ugm.journal.migration import migrate
@@ -45,7 +44,7 @@ def inspect(path: str | PathLike[str]) -> Summary:
         JournalError: it is no journal, or of another version.
         InvariantError: the outcome does not add up; that is a bug in ugm.
     """
-    with opened(_place(path)) as contents:
+    with opened(place_of(path)) as contents:
         books = Books(Compiled.of(None), user_limits_win=False)
         number, at = rebuild(contents, books)
         for _ in contents.history():
@@ -63,7 +62,7 @@ def exported(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
         JournalDamagedError: it is damaged; what was yielded until then is good.
         JournalError: it is no journal, or of another version.
     """
-    with opened(_place(path)) as contents:
+    with opened(place_of(path)) as contents:
         start = contents.start
         yield {"number": start.number, "at": start.at, "nodes": _amounts(start.image.nodes)}
         for told in start.image.applications:
@@ -94,14 +93,10 @@ def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Com
         JournalDamagedError: it is damaged, and has not changed.
         JournalError: it cannot be written, and has not changed.
     """
-    place = _place(path)
+    place = place_of(path)
     hold = Hold.on(place)
     try:
         migrate(place)
         return compact_file(place, usage_since=usage_since)
     finally:
         hold.release()
-
-
-def _place(path: str | PathLike[str]) -> str:
-    return str(Path(path).absolute())

@@ -20,13 +20,12 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.journal.answers import Awaited, Mailbox, Promised
-from ugm.journal.beside import Hold, Reserve, Witness, witnessed
+from ugm.journal.beside import Hold, Reserve, Witness, place_of, witnessed
 from ugm.journal.contents import opened, rebuild
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.gates import Gate, Recorder
@@ -161,7 +160,7 @@ def open_partition(
     if group_limits not in ("always", "unless-user-limited"):
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
     settings, others, feed = settings_of(config), OtherModels(models), Feed(subscribers)
-    place, recorder = str(Path(path).absolute()), Recorder(feed)
+    place, recorder = place_of(path), Recorder(feed)
     with ExitStack() as undo:
         hold = Hold.on(place)
         undo.callback(hold.release)

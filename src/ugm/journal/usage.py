@@ -10,11 +10,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ugm.errors import RequestError
+from ugm.journal.beside import place_of
 from ugm.journal.contents import opened
 from ugm.journal.spans import Span, spans
 from ugm.journal.writer import Clock, milliseconds
@@ -95,7 +95,7 @@ def usage(
         raise RequestError("by", by, f"expected one of {', '.join(get_args(By))}")
     calendar = _zone(zone)
     now = clock()
-    with opened(str(Path(path).absolute())) as contents:
+    with opened(place_of(path)) as contents:
         known = contents.start.usage_since
         if since is not None and since < known:
             raise RequestError("since", since, f"it is no longer known who used what before {known}")

@@ -228,9 +228,9 @@ class Writer:
             if self._is_idle:
                 self._work_to_do.notify()
 
-    def give_up(self, error: Exception) -> JournalError:
+    def give_up(self, error: BaseException) -> JournalError:
         """Take nothing more: something has changed that cannot be said. What was noted before is good."""
-        self._refusal = f"a change cannot be put into words ({error}); without it, the journal has to be opened again"
+        self._refusal = f"a change cannot be put into words ({error!r}); without it, the journal has to be opened again"
         return JournalError(self._path, self._refusal)
 
     # Committing
