@@ -215,3 +215,21 @@ def test_what_cannot_be_said(path: Path, durability: str) -> None:
             partition.release("b")
     with open_partition(path) as again:
         assert [told.allocation_id for told in again.allocations()] == ["a"]
+
+
+def test_two_loops(path: Path) -> None:
+    """Loops in several threads get their own answers."""
+
+    async def work(part: int) -> int:
+        calls = (partition.awaited(partition.allocate, f"{part}-{i}", "app", Resource()) for i in range(200))
+        return sum(map(bool, await asyncio.gather(*calls)))
+
+    granted: list[int] = []
+    with begin(path, durability="group") as partition:
+        threads = [Thread(target=lambda part: granted.append(asyncio.run(work(part))), args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert granted == [200] * 4
+        assert len(partition.allocations()) == 800

@@ -51,7 +51,8 @@ class _Answer(Deferral, Generic[_T]):
     def __call__(self, failure: JournalError | None) -> None:
         """Give the answer, or say why it is in doubt."""
         self._recorder.tell(self, failure)
-        self.give(failure or self.error)
+        # Everybody raises an error of their own: each is going to say where it was raised.
+        self.give(JournalError(*failure.args) if failure else self.error)
 
     def give(self, error: Exception | None) -> None:
         """Give the answer: the error, or the result."""

@@ -87,8 +87,8 @@ class Journal:
     def compact(self, *, usage_since: int | None = None) -> Compaction:
         """Put the state of the partition in the place of the changes that led to it.
 
-        Opening takes less time then. What is known of usage over time stays the same. Changes are held up while the
-        file is written; takes time in its size, and memory in that of the partition.
+        Opening takes less time then. What is known of usage over time stays the same. Changes are held up until it is
+        done. Takes time and memory in the size of the file: all that is known of usage is put in order.
 
         Args:
             usage_since: forget who used what before this instant, in milliseconds since 1970; None to forget nothing.

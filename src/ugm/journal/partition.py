@@ -57,10 +57,11 @@ class JournaledPartition(Partition):
     """A `ugm.Partition` with a journal; made by `open_partition`.
 
     Every call that changes something returns after the change has reached the disk. If that fails, the call raises
-    `JournalError`, and what it was to change is in doubt: ask again. Calls that only read never wait for the disk; in
-    the few milliseconds of a shared commit they may show what nobody has been told yet.
+    `JournalError`, and what it was to change is in doubt: ask again. Where commits are shared, calls that only read
+    never wait for the disk, and in the few milliseconds of a commit may show what nobody has been told yet; otherwise
+    they wait for the change that is being written.
 
-    As a context manager it closes its journal.
+    As a context manager it closes its journal. It belongs to the process that opened it: a forked one can only read.
     """
 
     __slots__ = ("_mailbox", "_recorder", "journal")
@@ -104,9 +105,11 @@ class JournaledPartition(Partition):
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Call an operation of this partition and await that the change has reached the disk; as `promise`."""
         loop = asyncio.get_running_loop()
-        if self._mailbox is None or self._mailbox.loop is not loop:
-            self._mailbox = Mailbox(loop)
-        answer: Awaited[_T] = Awaited(self._recorder, self._mailbox)
+        mailbox = self._mailbox
+        if mailbox is None or mailbox.loop is not loop:
+            # Another thread may have a loop of its own, and a mailbox for it.
+            mailbox = self._mailbox = Mailbox(loop)
+        answer: Awaited[_T] = Awaited(self._recorder, mailbox)
         answer.come_of(operation, *args, **kwargs)
         return await answer.future
 
