@@ -19,7 +19,7 @@ from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine, PartitionSpec
 
 SMALL: Final = settings(max_examples=20, stateful_step_count=30)
-DEEP: Final = settings(max_examples=1000, stateful_step_count=60)
+DEEP: Final = settings(max_examples=300, stateful_step_count=50)
 
 
 class JournalMachine(PartitionMachine):
