@@ -27,6 +27,7 @@ from ugm.errors import RequestError
 from ugm.journal.answers import Awaited, Mailbox, Promised
 from ugm.journal.beside import Hold, Reserve, Witness, place_of, witnessed
 from ugm.journal.contents import opened, rebuild
+from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.gates import Gate, Recorder
 from ugm.journal.journal import Journal
@@ -206,7 +207,7 @@ def _writer(path: str, last: tuple[int, int], clock: Clock, undo: ExitStack, *, 
         undo.callback(witness.close)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be written: {error}") from error
-    return Writer(path, connection, witness, reserve, last, clock, together=together)
+    return Writer(path, Disk(path, connection, witness, reserve), last, clock, together=together)
 
 
 def _charge(books: Books, others: OtherModels) -> None:

@@ -5,8 +5,7 @@ commit that holds it has reached the disk; only then is anybody told of it.
 
 If a commit fails, what was noted stays noted, and is in doubt: nobody was told that it holds, and it is tried again,
 in its order, before anything further is done. Nothing can be built on what is in doubt, because every change is refused
-until it is written. When the disk is full, space kept in reserve is given up first; from then on growth is refused
-before anything has changed, and what gives back is written.
+until it is written.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from threading import Condition, Lock, RLock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
-from ugm.journal.beside import Reserve, Witness
+from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalError
-from ugm.journal.store import ChangeRow, bound_log, change_row, write_changes
+from ugm.journal.store import ChangeRow, change_row
 
 __all__ = ["Clock", "Teller", "Writer", "milliseconds"]
 
@@ -35,9 +34,6 @@ Clock = Callable[[], int]
 Teller: TypeAlias = Callable[[JournalError | None], None]
 
 _CLOSED: Final = "it has been closed"
-_FULL: Final = "the disk is full, and only what gives back is accepted"
-#: What SQLite says when the disk is full: for the file or its log, and for the index of the log.
-_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def milliseconds() -> int:
@@ -72,9 +68,7 @@ class Writer:
 
     Args:
         path: the file, for errors.
-        connection: what it is written through.
-        witness: where it is noted what is acknowledged.
-        reserve: space for when the disk is full.
+        disk: what it is written to.
         last: the last change that the journal has, and its instant.
         clock: what the time is.
         together: whether a thread commits what several callers have noted; otherwise the callers do.
@@ -82,7 +76,7 @@ class Writer:
 
     __slots__ = (
         "_clock",
-        "_connection",
+        "_disk",
         "_durable",
         "_failure",
         "_guard",
@@ -92,10 +86,8 @@ class Writer:
         "_path",
         "_process",
         "_refusal",
-        "_reserve",
         "_thread",
         "_waiting",
-        "_witness",
         "_work_to_do",
         "_writing",
         "at",
@@ -121,18 +113,14 @@ class Writer:
     def __init__(
         self,
         path: str,
-        connection: sqlite3.Connection,
-        witness: Witness,
-        reserve: Reserve,
+        disk: Disk,
         last: tuple[int, int],
         clock: Clock,
         *,
         together: bool,
     ) -> None:
         self._path: Final = path
-        self._connection: Final = connection
-        self._witness: Final = witness
-        self._reserve: Final = reserve
+        self._disk: Final = disk
         self._clock: Final = clock
         self._process: Final = os.getpid()
         self.number, self.at = last
@@ -141,7 +129,7 @@ class Writer:
         self._waiting = []
         self._failure = self._refusal = None
         self._is_idle = False
-        #: Held by whoever uses the connection.
+        #: Held by whoever uses the disk.
         self._writing: Final = RLock()
         #: Held for moments: what is noted, who waits, and how far it is durable, change together.
         self._guard: Final = Lock()
@@ -197,13 +185,9 @@ class Writer:
             JournalError: there is not.
         """
         self.require_sound()
-        if not self._reserve.is_there:
-            try:
-                with self._writing:
-                    self._reserve.keep()
-                    bound_log(self._connection, is_full=False)
-            except OSError as error:
-                raise JournalError(self._path, _FULL) from error
+        if not self._disk.has_room:
+            with self._writing:
+                self._disk.make_room()
 
     def now(self) -> int:
         """Return the instant; one that lies before what was noted last is held up until the clock has caught up.
@@ -270,7 +254,7 @@ class Writer:
         """
         with self._writing:
             batch = self._noted[:]
-            failure = self._commit(batch) if batch else None
+            failure = self._disk.commit(batch) if batch else None
             with self._guard:
                 if failure is None and batch:
                     self._durable = batch[-1][0]
@@ -287,28 +271,6 @@ class Writer:
                 _LOGGER.exception("somebody who was told of a change failed")
         if failure is not None:
             raise failure
-
-    def _commit(self, batch: list[ChangeRow]) -> JournalError | None:
-        """Write changes and return why that failed, if it did."""
-        try:
-            try:
-                write_changes(self._connection, batch)
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode not in _NO_ROOM:
-                    raise
-                self._make_room()
-                write_changes(self._connection, batch)
-            self._witness.note(batch[-1][0])
-        except (sqlite3.Error, OSError, MemoryError) as error:
-            reason = f"it cannot be written ({error}); what was asked for is in doubt until it can, ask again then"
-            return JournalError(self._path, reason)
-        return None
-
-    def _make_room(self) -> None:
-        """Give up the reserve, and leave it to the file rather than to its log."""
-        self._reserve.give_up()
-        with suppress(sqlite3.Error):
-            bound_log(self._connection, is_full=True)
 
     def _work(self) -> None:
         """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""
@@ -336,7 +298,7 @@ class Writer:
             if self._refusal is not None:
                 raise JournalError(self._path, self._refusal)
             self.flush()
-            work(self._connection)
+            work(self._disk.connection)
 
     def stop(self) -> None:
         """Take nothing more, under the lock of the partition."""
@@ -356,5 +318,4 @@ class Writer:
         try:
             self.flush()
         finally:
-            self._connection.close()
-            self._witness.close()
+            self._disk.close()
