@@ -47,6 +47,8 @@ if not os.fork():
         partition.journal.compact()
     except JournalError as error:
         print(error.reason.startswith("it belongs to process"), flush=True)
+    promise = partition.promise(partition.allocate, "b", "app", memory(1))
+    print(type(promise.exception()) is JournalError, flush=True)
     partition.journal.close()
     sys.exit()
 os.wait()
@@ -59,7 +61,7 @@ partition.journal.close()
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_a_forked_process(path: Path, durability: str) -> None:
     """A fork may not change what belongs to its parent, and ends without harm to it."""
-    assert run(FORK.replace("DURABILITY", durability), path) == "True\nTrue\nTrue True\n"
+    assert run(FORK.replace("DURABILITY", durability), path) == "True\nTrue\nTrue\nTrue True\n"
     with open_partition(path) as again:
         assert [told.allocation_id for told in again.allocations()] == ["a0", "a1", "a2", "c"]
 

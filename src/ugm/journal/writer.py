@@ -239,6 +239,9 @@ class Writer:
 
     def when_durable(self, number: int, tell: Teller) -> None:
         """Have somebody told once a change is durable, or that it is in doubt."""
+        if self._durable >= number:
+            tell(None)
+            return
         with self._guard:
             failure = self._failure
             if failure is None and self._durable < number:
