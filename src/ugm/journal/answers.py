@@ -6,6 +6,7 @@ call from another thread wakes the loop, and 1,000 tasks get more than twice as 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from asyncio import Future as LoopFuture
 from collections import deque
@@ -23,7 +24,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class _Answer(Deferral, Generic[_T]):
+class _Answer(Deferral, ABC, Generic[_T]):
     """The answer of an operation, and who is told of it."""
 
     __slots__ = ("_recorder", "error", "result")
@@ -54,9 +55,9 @@ class _Answer(Deferral, Generic[_T]):
         # Everybody raises an error of their own: each is going to say where it was raised.
         self.give(JournalError(*failure.args) if failure else self.error)
 
+    @abstractmethod
     def give(self, error: Exception | None) -> None:
         """Give the answer: the error, or the result."""
-        raise NotImplementedError
 
 
 @final
