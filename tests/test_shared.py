@@ -21,6 +21,13 @@ __all__ = ["shared_server"]
 
 SUE = UserGroup("sue")
 
+#: Has the server say what it says where a disk is full.
+FULL = """CREATE FUNCTION SCHEMA.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+    END $$;
+    CREATE TRIGGER full_line BEFORE INSERT ON SCHEMA.line EXECUTE FUNCTION SCHEMA.full();
+    CREATE TRIGGER full_node BEFORE INSERT ON SCHEMA.node EXECUTE FUNCTION SCHEMA.full()"""
+
 
 def config(most: int) -> object:
     """Return a partition with one queue."""
@@ -95,8 +102,9 @@ def test_a_change_is_made_once(pair: Pair) -> None:
     pair.one.allocate("c", "app", Resource(memory=1))
     engine = pair.one._engine
     engine.number -= 1
-    again = engine.send("SELECT status, version FROM {schema}.step(%s::bigint, %s::bigint, %s::bigint,"
-        " 'app', 5, 'd', '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')", ())  # fmt: skip
+    step = engine.database.text("SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, 'app', 5, 'd',"
+        " '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')")  # fmt: skip
+    again = engine.send(step, ())
 
     assert again == 0
     assert [one.allocation_id for one in pair.two.allocations()] == ["a", "b", "c"]
@@ -222,6 +230,83 @@ def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFix
     exec(example, {"CONNINFO": shared_server.conninfo})  # noqa: S102 - our own
 
     assert capsys.readouterr().out.startswith("denied, waiting can help:\n  queue root.prod: 2Gi memory requested")
+
+
+def unwilling(pair: Pair) -> SharedPartition:
+    """Return a third process, one with little patience."""
+    return SharedPartition(pair.conninfo, schema=pair.schema, name="three", patience=0.2)
+
+
+def test_a_full_database_refuses_growth(pair: Pair) -> None:
+    """What finds no room is an error after the patience of the caller, and nothing of it stays; the rest goes on."""
+    pair.one.allocate("x", "app", Resource(memory=1))
+    with psycopg.connect(pair.conninfo, autocommit=True) as connection, unwilling(pair) as three:
+        connection.execute(FULL.replace("SCHEMA", pair.schema))
+
+        with pytest.raises(UnavailableError, match="could not extend file"):
+            three.allocate("y", "app", Resource(memory=1))
+        with pytest.raises(UnavailableError, match="could not extend file"):
+            three.add_node("n", Resource(memory=100))
+        assert three.release("x")
+        assert three.headroom("app") == Resource(memory=10)
+        three.verify()
+
+
+def only_read(pair: Pair, setting: str) -> None:
+    """Change what the database does by default, for all who connect from now on, which all do."""
+    with psycopg.connect(pair.conninfo, autocommit=True, options="-c default_transaction_read_only=off") as connection:
+        connection.execute(f"ALTER DATABASE postgres {setting}")
+    pair.cut()
+
+
+def test_a_database_that_only_reads_answers(pair: Pair) -> None:
+    """It is asked as ever; changes are an error until it takes them again."""
+    with unwilling(pair) as three:
+        try:
+            only_read(pair, "SET default_transaction_read_only = on")
+            with pytest.raises(UnavailableError, match="read-only transaction"):
+                three.allocate("x", "app", Resource(memory=1))
+            with pytest.raises(UnavailableError, match="read-only transaction"):
+                three.configure(config(5))  # type: ignore[arg-type]  # it is one
+            assert three.headroom("app") == Resource(memory=10)
+        finally:
+            only_read(pair, "RESET default_transaction_read_only")
+
+        assert three.allocate("x", "app", Resource(memory=1))
+
+
+def test_who_is_told_cannot_make_a_call_fail(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """Losing a registration is an event; what its receiver raises is logged."""
+
+    def fail(lost: RegistrationLost) -> None:
+        raise ValueError(lost.name)
+
+    with SharedPartition(pair.conninfo, schema=pair.schema, name="three", on_lost=fail) as three:
+        pair.two.fence(three.token)
+
+        assert three.allocate("x", "app", Resource(memory=1)).violations[0].kind == "registration"
+    assert "who was told that the registration of 'three' is lost failed" in caplog.text
+
+
+def test_who_is_forgotten_learns_it(pair: Pair) -> None:
+    """A process that others have forgotten, because it had nothing, gets nothing more until it registers again."""
+    assert pair.two.forget(pair.one.token)
+
+    assert not pair.one.allocate("x", "app", Resource(memory=1))
+    assert pair.told == [RegistrationLost(pair.one.token, "one")]
+
+
+def test_an_answer_lost_before_a_new_configuration(pair: Pair) -> None:
+    """A change that was made is answered as made, even if it was compiled from what is no longer in force."""
+    for name in "abc":
+        pair.one.allocate(name, "app", Resource(memory=1))
+    engine = pair.one._engine
+    pair.two.configure(config(3))  # type: ignore[arg-type]  # it is one
+    engine.number -= 1
+    step = engine.database.text("SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, 'app', 5, 'c',"
+        " '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')")  # fmt: skip
+
+    assert engine.send(step, ()) > 0
 
 
 def test_all_agree_on_group_limits(pair: Pair) -> None:

@@ -1,9 +1,13 @@
 """Decisions of a shared partition with 1, 4 and 8 processes, beside the floor of the database.
 
-The floor is one function of the server that does nothing but lock and update as many rows as a decision does: the
-row of the process, the row of the application, the counters above it, and one line that is written or deleted. Both are
-measured in turns, in the same run. Every process works for an application, a user and a queue of its own below one
-limited root, or all for the same queue. Run it as ``python tests/benchmarks/shared.py [seconds]``.
+The floor is one function of the server that does nothing but lock and update as many rows as a decision does, in the
+same order: the row of the process, the row of the application, one line that is written or deleted, and the counters
+above it. It is called the cheapest way that there is. Every process works for an application, a user and a queue of its
+own; one limited queue is above all of them.
+
+Floor and decisions are measured in turns, in the same run, with new connections each time, and the best round of each
+counts: on which core the kernel wakes a process that was answered decides over a factor of two. Run it as
+``python tests/benchmarks/shared.py [seconds] [durable]``; *durable* lets the server wait for the disk.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ partitions:
             queues: [%s]
 """
 
-#: The same rows, and nothing else. Counters 1 and 2 are everybody's, the third and fourth those of one process.
+#: The same rows, and nothing else. Counter 1 is everybody's, the other two are those of one process.
 FLOOR: Final = """
 CREATE TABLE floor_row (id bigint PRIMARY KEY, used bigint NOT NULL) WITH (fillfactor = 20);
 CREATE TABLE floor_line (id text PRIMARY KEY, used bigint NOT NULL);
@@ -48,13 +52,13 @@ LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE floor_row SET used = used + p_more WHERE id = p_own[1];
     UPDATE floor_row SET used = used + p_more WHERE id = p_own[2];
-    PERFORM FROM floor_row WHERE id = ANY (p_shared) ORDER BY id FOR UPDATE;
-    UPDATE floor_row SET used = used + p_more WHERE id = ANY (p_shared);
     IF p_more > 0 THEN
         INSERT INTO floor_line VALUES (p_line, p_more);
     ELSE
         DELETE FROM floor_line WHERE id = p_line;
     END IF;
+    PERFORM FROM floor_row WHERE id = ANY (p_shared) ORDER BY id FOR UPDATE;
+    UPDATE floor_row SET used = used + p_more WHERE id = ANY (p_shared);
 END $$;
 """
 
@@ -74,14 +78,14 @@ def decisions(conninfo: str, number: int, seconds: float) -> int:
 
 def floor(conninfo: str, number: int, seconds: float) -> int:
     """Update as many rows."""
-    with psycopg.connect(conninfo, autocommit=True, prepare_threshold=1) as connection:
+    with psycopg.connect(conninfo, autocommit=True, prepare_threshold=1) as connection, connection.cursor() as cursor:
         statement = "SELECT floor_step(%s::bigint[], %s::bigint[], %s, %s::bigint)"
-        own, shared = [10 + number, 30 + number], [1, 50 + number, 70 + number]
+        own, shared = f"{{{10 + number},{30 + number}}}", f"{{1,{50 + number},{70 + number}}}"
 
-        def step(line: int, more: int) -> object:
-            return connection.execute(statement, [own, shared, f"{number}-{line}", more], prepare=True).fetchall()
+        def step(line: int, more: str) -> object:
+            return cursor.execute(statement, (own, shared, f"{number}-{line}", more), prepare=True).fetchall()
 
-        return _counted(seconds, lambda line: step(line, 1), lambda line: step(line, -1))
+        return _counted(seconds, lambda line: step(line, "1"), lambda line: step(line, "-1"))
 
 
 def _counted(seconds: float, take: Callable[[int], object], give: Callable[[int], object]) -> int:
@@ -115,17 +119,13 @@ def prepare(server: Server) -> None:
         connection.execute(FLOOR)
 
 
-def main(seconds: float = 3.0, rounds: int = 2) -> None:
+def main(seconds: float = 1.0, *, durable: bool = False, rounds: int = 6) -> None:
     """Print the rates, and their ratio."""
-    with server_here() as server:
+    with server_here(durable=durable) as server:
         prepare(server)
         for processes in PROCESSES:
             pairs = [
-                (
-                    _rate(floor, server.conninfo, processes, seconds),
-                    _rate(decisions, server.conninfo, processes, seconds),
-                )
-                for _ in range(rounds)
+                [_rate(work, server.conninfo, processes, seconds) for work in (floor, decisions)] for _ in range(rounds)
             ]
             low, found = (max(column) for column in zip(*pairs, strict=True))
             told = (
@@ -135,4 +135,4 @@ def main(seconds: float = 3.0, rounds: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 3.0)
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 1.0, durable="durable" in sys.argv[2:])
