@@ -219,7 +219,7 @@ def test_nobody_answers() -> None:
     with pytest.raises(UnavailableError) as caught:
         SharedPartition("host=127.0.0.1 port=1", patience=0)
 
-    assert str(caught.value).startswith("the database did not answer for 0 seconds: ")
+    assert str(caught.value).startswith("the database did not do it within 0 seconds: ")
 
 
 def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ class Engine:
         """Do an operation, and return its answer."""
         self.number += 1
         answers: list[T] = []
-        attempts, start = 0, None
+        attempts, start = 0, monotonic()
         alone = need.structural
         while True:
             attempts += 1
@@ -138,7 +138,7 @@ class Engine:
                 sleep(random.random() * 0.001 * attempts)  # noqa: S311 - who waits how long is no secret
             except UNWILLING as error:
                 # It was interrupted in a transaction; what became of that is found out in another.
-                alone, start = True, start or monotonic()
+                alone = True
                 self.database.give_up_after(start, error)
             else:
                 return answers[-1]
