@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from postgres import Server, shared_server
-from ugm import Ask, RequestError, Resource, UserGroup, Violation, parse_config
+from ugm import Ask, Decision, RequestError, Resource, UserGroup, Violation, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -151,6 +151,35 @@ def test_who_is_presumed_dead_gets_nothing(pair: Pair, known: int) -> None:
     assert [one.violations[0].kind for one in denied] == ["registration", "registration"]
     assert pair.told == [RegistrationLost(pair.one.token, "one")]
     assert [pair.one.release(f"k-{number}") for number in range(known)] == [True] * known
+
+
+@pytest.mark.parametrize("spend", [
+    lambda one: one.allocate("x", "app", Resource(memory=1)),
+    lambda one: one.allocate("x", "app", Resource(memory=1), priority=7),
+    lambda one: one.allocate_all([Ask("x", "app", Resource(memory=1))]),
+    lambda one: one.resize("held", Resource(memory=2)),
+    lambda one: one.replace("place", "x", Resource(memory=1)),
+])  # fmt: skip
+def test_no_way_of_spending_is_left(pair: Pair, spend: Callable[[SharedPartition], Decision]) -> None:
+    """Whatever way a fenced process would take something, it is denied, and nothing has changed."""
+    pair.one.allocate("place", "app", Resource(memory=1), placeholder=True)
+    pair.one.allocate("held", "app", Resource(memory=1))
+    before = pair.two.allocations()
+    pair.two.fence(pair.one.token)
+
+    assert [one.kind for one in spend(pair.one).violations] == ["registration"]
+    assert pair.two.allocations() == before
+
+
+def test_what_takes_nothing_is_still_done(pair: Pair) -> None:
+    """A fenced process may let things shrink, submit, and change the configuration."""
+    pair.one.allocate("x", "app", Resource(memory=3))
+    pair.two.fence(pair.one.token)
+
+    assert pair.one.resize("x", Resource(memory=1))
+    pair.one.submit("new", SUE, "root.prod")
+    pair.one.configure(config(2))  # type: ignore[arg-type]  # it is one
+    assert pair.two.headroom("new") == Resource(memory=1)
 
 
 def test_what_is_no_decision_is_refused(pair: Pair) -> None:

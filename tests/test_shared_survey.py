@@ -72,6 +72,21 @@ def both(shared_server: Server) -> Iterator[tuple[Partition, SharedPartition]]:
         yield made
 
 
+@pytest.mark.parametrize("held", [0, 1])
+def test_what_is_held_counts_when_a_cluster_becomes_known(shared_server: Server, held: int) -> None:
+    """What somebody holds and no node offers is over the limit of the root as soon as there is a node."""
+    with SharedPartition(shared_server.conninfo, schema=shared_server.fresh_schema()) as shared:
+        embedded = Partition()
+        for partition in (embedded, shared):
+            partition.adopt_application("app", SUE, "root.prod")
+            partition.adopt("x", "app", Resource(gpu=held))
+            partition.add_node("n", Resource())
+
+        assert len(embedded.over_limit()) == held
+        assert shared.over_limit() == embedded.over_limit()
+        shared.verify()
+
+
 def operations(kind: type) -> dict[str, Any]:
     """Return the public operations of a class, by name."""
     return {name: member for name, member in inspect.getmembers(kind, callable) if not name.startswith("_")}

@@ -177,9 +177,8 @@ class Engine:
     def _do_alone(self, need: Need, operation: Callable[[Tools], T], answers: list[T]) -> None:
         loaded, structure = self._load(need, reads=False), self.structure
         structure.occupy(self.database, loaded.applications)
-        if need.structural:
-            structure.name_what_is_held(self.database)
         answers.append(operation(self.tools()))
+        structure.count_what_is_held(self.database)
         recounts = structure.counts_otherwise()
         change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
         self._make(change, counts=not recounts)
