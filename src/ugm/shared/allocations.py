@@ -6,16 +6,13 @@ Plain ones go the short way of `ugm.shared.express` if they can.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.partition.audit import AuditReport, Running, audit, truth_of
 from ugm.partition.entry import AllocationState, Ask
 from ugm.partition.gang import allocate_all
 from ugm.partition.others import OtherModels
-from ugm.partition.reconcile import reconcile
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts
 from ugm.shared.database import Fenced
@@ -124,33 +121,7 @@ class Allocations(Calls):
 
         return self._counting(_need([ask])._replace(checks=False), adopted, usage)
 
-    # The truth
-
-    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
-        """Do what `ugm.Partition.audit` does."""
-        truth = truth_of(running)
-        with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: audit(books, truth))
-
-    def reconcile(self, report: AuditReport) -> AuditReport:
-        """Do what `ugm.Partition.reconcile` does, each difference by itself."""
-        if not isinstance(report, AuditReport):
-            raise RequestError("report", report, "expected an AuditReport")
-        repaired: list[AuditReport] = []
-        for told in report.differences:
-            usage = Resource() if told.truth is None else bounded(told.truth.usage)
-
-            sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
-            need = Need(sides, (told.allocation_id,), checks=False)
-            repaired.append(self._counting(need, partial(_mended, AuditReport((told,)), usage), usage))
-        return AuditReport(tuple(one for part in repaired for one in part.differences))
-
 
 def _need(asks: Iterable[Ask]) -> Need:
     known = [ask for ask in asks if texts(ask.allocation_id, ask.application_id)]
     return Need([ask.application_id for ask in known], [ask.allocation_id for ask in known])
-
-
-def _mended(report: AuditReport, usage: Resource, tools: Tools) -> AuditReport:
-    require_counted(tools, usage)
-    return reconcile(tools.books, tools.admission, report)

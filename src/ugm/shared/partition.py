@@ -17,12 +17,12 @@ from typing import Final, Literal, Self, final
 from ugm.arguments import name_of
 from ugm.errors import RequestError
 from ugm.shared import presence
-from ugm.shared.administration import Administration
 from ugm.shared.applications import Applications
 from ugm.shared.database import Database
 from ugm.shared.engine import Engine
 from ugm.shared.presence import RegistrationLost
 from ugm.shared.processes import Processes
+from ugm.shared.upkeep import Upkeep
 
 __all__ = ["SharedPartition"]
 
@@ -31,7 +31,7 @@ _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,59}")
 
 
 @final
-class SharedPartition(Applications, Administration, Processes):
+class SharedPartition(Applications, Upkeep, Processes):
     """A partition in a database, as one of the processes that share it.
 
     The first process to come makes the tables. Any number of threads may call any operation at any time; they take

@@ -1,30 +1,34 @@
-"""Queues, nodes and the configuration of a shared partition: what all decisions are compiled from.
+"""What whoever runs a shared partition changes: quotas, nodes and the configuration; and the ledger, by the truth.
 
-Such a change keeps all others out for as long as it takes, and is in force for all processes at the same moment.
+A change of what decisions are compiled from keeps all others out for as long as it takes, and is in force for all
+processes at the same moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
+from ugm.partition.audit import AuditReport, Running, audit, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
+from ugm.partition.reconcile import reconcile
 from ugm.partition.settings import settings_of
 from ugm.resources import Resource
-from ugm.shared.calls import Calls
+from ugm.shared.calls import Calls, bounded, require_counted
 from ugm.shared.engine import Need, Tools
 
-__all__ = ["Administration"]
+__all__ = ["Upkeep"]
 
 T = TypeVar("T")
 
 
-class Administration(Calls):
-    """The operations on what decisions are compiled from; see `ugm.shared.SharedPartition`."""
+class Upkeep(Calls):
+    """The operations of whoever runs it; see `ugm.shared.SharedPartition`."""
 
     __slots__ = ()
 
@@ -96,7 +100,33 @@ class Administration(Calls):
         compiled = Compiled.of(settings_of(config))
         self._do(Need(structural=True), lambda tools: tools.books.swap(compiled))
 
+    # The truth
+
+    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
+        """Do what `ugm.Partition.audit` does."""
+        truth = truth_of(running)
+        with self._engine.lock:
+            return self._engine.everything(lambda books, _counters: audit(books, truth))
+
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        """Do what `ugm.Partition.reconcile` does, each difference by itself."""
+        if not isinstance(report, AuditReport):
+            raise RequestError("report", report, "expected an AuditReport")
+        repaired: list[AuditReport] = []
+        for told in report.differences:
+            usage = Resource() if told.truth is None else bounded(told.truth.usage)
+
+            sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
+            need = Need(sides, (told.allocation_id,), checks=False)
+            repaired.append(self._counting(need, partial(_mended, AuditReport((told,)), usage), usage))
+        return AuditReport(tuple(one for part in repaired for one in part.differences))
+
 
 def _offered(name: str, offers: Resource) -> None:
     name_of("node", name)
     amounts_of("offers", resource_of("offers", offers))
+
+
+def _mended(report: AuditReport, usage: Resource, tools: Tools) -> AuditReport:
+    require_counted(tools, usage)
+    return reconcile(tools.books, tools.admission, report)
