@@ -325,6 +325,19 @@ def test_who_is_forgotten_learns_it(pair: Pair) -> None:
     assert pair.told == [RegistrationLost(pair.one.token, "one")]
 
 
+def test_who_is_forgotten_cannot_give_back_what_others_have(pair: Pair) -> None:
+    """What was taken over from a process that was then forgotten is released by whom it is of."""
+    for name in "xyz":
+        assert pair.one.allocate(name, "app", Resource(memory=1))
+    pair.two.take_over(pair.one.token)
+    assert pair.two.forget(pair.one.token)
+
+    with pytest.raises(RequestError, match="has to register again"):
+        pair.one.release("z")
+    pair.one.register()
+    assert pair.one.release("y")
+
+
 def test_an_answer_lost_before_a_new_configuration(pair: Pair) -> None:
     """A change that was made is answered as made, even if it was compiled from what is no longer in force."""
     for name in "abc":

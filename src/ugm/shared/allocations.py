@@ -96,9 +96,12 @@ class Allocations(Calls):
     def release(self, allocation_id: str) -> bool:
         """Do what `ugm.Partition.release` does."""
         name_of("allocation_id", allocation_id)
-        with self._engine.lock:
-            if self._express.release(allocation_id):
-                return True
+        try:
+            with self._engine.lock:
+                if self._express.release(allocation_id):
+                    return True
+        except Fenced:
+            raise self._refused() from None
         return self._do(Need(lines=(allocation_id,)), lambda tools: tools.admission.release(allocation_id))
 
     def adopt(

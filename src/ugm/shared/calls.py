@@ -50,8 +50,7 @@ class Calls(SharedView):
             with self._engine.lock:
                 return self._engine.do(need, operation)
         except Fenced:
-            self._tell_lost()
-            raise RequestError("process", self.name, "it is presumed dead, and has to register again") from None
+            raise self._refused() from None
 
     def _decide(self, need: Need, operation: Callable[[Tools], Decision]) -> Decision:
         try:
@@ -59,6 +58,10 @@ class Calls(SharedView):
                 return self._engine.do(need, operation)
         except Fenced:
             return self._denied()
+
+    def _refused(self) -> RequestError:
+        self._tell_lost()
+        return RequestError("process", self.name, "it is presumed dead, and has to register again")
 
     def _denied(self) -> Decision:
         self._tell_lost()
