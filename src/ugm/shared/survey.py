@@ -54,77 +54,77 @@ class SharedSurvey:
     # Names
 
     def user_names(self) -> tuple[str, ...]:
-        """Do what `ugm.PartitionView.user_names` does."""
+        """Do what `ugm.partition.survey.Survey.user_names` does."""
         return self._all(lambda view: view.user_names())
 
     def group_names(self) -> tuple[str, ...]:
-        """Do what `ugm.PartitionView.group_names` does."""
+        """Do what `ugm.partition.survey.Survey.group_names` does."""
         return self._all(lambda view: view.group_names())
 
     def application_ids(self) -> tuple[str, ...]:
-        """Do what `ugm.PartitionView.application_ids` does."""
+        """Do what `ugm.partition.survey.Survey.application_ids` does."""
         return self._all(lambda view: view.application_ids())
 
     def allocation_ids(self) -> tuple[str, ...]:
-        """Do what `ugm.PartitionView.allocation_ids` does."""
+        """Do what `ugm.partition.survey.Survey.allocation_ids` does."""
         return self._all(lambda view: view.allocation_ids())
 
     def queue_paths(self) -> tuple[str, ...]:
-        """Do what `ugm.PartitionView.queue_paths` does."""
+        """Do what `ugm.partition.survey.Survey.queue_paths` does."""
         return self._all(lambda view: view.queue_paths())
 
     # Pieces
 
     def user(self, name: str) -> UserUsage | None:
-        """Do what `ugm.PartitionView.user` does."""
+        """Do what `ugm.partition.survey.Survey.user` does."""
         return self._all(lambda view: view.user(name))
 
     def group(self, name: str) -> GroupUsage | None:
-        """Do what `ugm.PartitionView.group` does."""
+        """Do what `ugm.partition.survey.Survey.group` does."""
         return self._all(lambda view: view.group(name))
 
     def user_standing(self, name: str) -> Standing | None:
-        """Do what `ugm.PartitionView.user_standing` does."""
+        """Do what `ugm.partition.survey.Survey.user_standing` does."""
         return self._all(lambda view: view.user_standing(name))
 
     def group_standing(self, name: str) -> Standing | None:
-        """Do what `ugm.PartitionView.group_standing` does."""
+        """Do what `ugm.partition.survey.Survey.group_standing` does."""
         return self._all(lambda view: view.group_standing(name))
 
     def user_share(self, name: str) -> float | None:
-        """Do what `ugm.PartitionView.user_share` does."""
+        """Do what `ugm.partition.survey.Survey.user_share` does."""
         return self._all(lambda view: view.user_share(name))
 
     def group_share(self, name: str) -> float | None:
-        """Do what `ugm.PartitionView.group_share` does."""
+        """Do what `ugm.partition.survey.Survey.group_share` does."""
         return self._all(lambda view: view.group_share(name))
 
     def queue_alone(self, queue_path: str) -> QueueState | None:
-        """Do what `ugm.PartitionView.queue_alone` does."""
+        """Do what `ugm.partition.survey.Survey.queue_alone` does."""
         return self._all(lambda view: view.queue_alone(queue_path))
 
     def pending(self, queue_path: str) -> tuple[int, Resource]:
-        """Do what `ugm.PartitionView.pending` does."""
+        """Do what `ugm.partition.survey.Survey.pending` does."""
         return self._all(lambda view: view.pending(queue_path))
 
     # Somebody without an application
 
     def placement_for(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
-        """Do what `ugm.PartitionView.placement_for` does."""
+        """Do what `ugm.partition.survey.Survey.placement_for` does."""
         return self._all(lambda view: view.placement_for(user, queue, tags))
 
     def check_for(
         self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
     ) -> Decision:
-        """Do what `ugm.PartitionView.check_for` does."""
+        """Do what `ugm.partition.survey.Survey.check_for` does."""
         return self._all(lambda view: view.check_for(user, queue_path, usage, tags))
 
     def explain_for(
         self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None, *, most: int = 3
     ) -> Explanation:
-        """Do what `ugm.PartitionView.explain_for` does."""
+        """Do what `ugm.partition.survey.Survey.explain_for` does."""
         return self._all(lambda view: view.explain_for(user, queue_path, usage, tags, most=most))
 
     def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
-        """Do what `ugm.PartitionView.limits_for` does."""
+        """Do what `ugm.partition.survey.Survey.limits_for` does."""
         return self._all(lambda view: view.limits_for(user, queue_path))
