@@ -13,7 +13,7 @@ from typing import TypeVar
 from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition.audit import AuditReport, Running, audit, truth_of
+from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
@@ -110,15 +110,14 @@ class Upkeep(Calls):
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Do what `ugm.Partition.reconcile` does, each difference by itself."""
-        if not isinstance(report, AuditReport):
-            raise RequestError("report", report, "expected an AuditReport")
+        differences = differences_of(report)
         repaired: list[AuditReport] = []
-        for told in report.differences:
+        for told in differences:
             usage = Resource() if told.truth is None else bounded(told.truth.usage)
 
             sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
             need = Need(sides, (told.allocation_id,), checks=False)
-            repaired.append(self._counting(need, partial(_mended, AuditReport((told,)), usage), usage))
+            repaired.append(self._counting(need, partial(_mended, told, usage), usage))
         return AuditReport(tuple(one for part in repaired for one in part.differences))
 
 
@@ -127,6 +126,6 @@ def _offered(name: str, offers: Resource) -> None:
     amounts_of("offers", resource_of("offers", offers))
 
 
-def _mended(report: AuditReport, usage: Resource, tools: Tools) -> AuditReport:
+def _mended(told: Difference, usage: Resource, tools: Tools) -> AuditReport:
     require_counted(tools, usage)
-    return reconcile(tools.books, tools.admission, report)
+    return reconcile(tools.books, tools.admission, [told])
