@@ -25,7 +25,6 @@ listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 60
 shared_buffers = 64MB
-fsync = off
 log_min_messages = fatal
 log_min_error_statement = fatal
 """
@@ -56,13 +55,28 @@ class Server:
         """Return the name of a schema that nobody has used."""
         return f"ugm_{os.getpid()}_{next(self._names)}"
 
-    def initialise(self) -> None:
-        """Make the data folder."""
+    def initialise(self, *, durable: bool) -> None:
+        """Make the data folder; a server that is not *durable* does not wait for the disk."""
         if os.geteuid() == 0:
             shutil.chown(self.folder, "postgres", "postgres")
-        self._run("initdb", "--auth=trust", "--username=ugm", "--encoding=UTF8", "--pgdata", str(self.data))
+        self.execute("initdb", "--auth=trust", "--username=ugm", "--encoding=UTF8", "--pgdata", str(self.data))
         with (self.data / "postgresql.conf").open("a") as settings:
-            settings.write(f"{_SETTINGS}port = {self.port}\n")
+            settings.write(f"{_SETTINGS}port = {self.port}\nfsync = {'on' if durable else 'off'}\n")
+
+    def follower(self, folder: Path) -> Server:
+        """Return a server that is to follow this one, with a copy of its data."""
+        made = Server(folder, self.binaries)
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres", "postgres")
+        made.execute("pg_basebackup", "--dbname", self.conninfo, "--checkpoint=fast", "--write-recovery-conf",
+            "--pgdata", str(made.data))  # fmt: skip
+        with (made.data / "postgresql.conf").open("a") as settings:
+            settings.write(f"port = {made.port}\n")
+        return made
+
+    def promote(self) -> None:
+        """Follow nobody any more, and take changes."""
+        self._control("promote")
 
     def start(self) -> None:
         """Start, and wait until connections are taken."""
@@ -73,9 +87,10 @@ class Server:
         self._control("stop", "--mode", mode)
 
     def _control(self, action: str, *options: str) -> None:
-        self._run("pg_ctl", action, "--wait", "--silent", "--pgdata", str(self.data), *options)
+        self.execute("pg_ctl", action, "--wait", "--silent", "--pgdata", str(self.data), *options)
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def execute(self, program: str, *arguments: str) -> None:
+        """Run a program of PostgreSQL's."""
         # PostgreSQL refuses to run as root.
         user = "postgres" if os.geteuid() == 0 else None
         command = [str(self.binaries / program), *arguments]
@@ -89,7 +104,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def server_here() -> Iterator[Server]:
+def server_here(*, durable: bool = False) -> Iterator[Server]:
     """Run a server for as long as the block lasts."""
     pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
     binaries = _binaries()
@@ -97,7 +112,7 @@ def server_here() -> Iterator[Server]:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     with tempfile.TemporaryDirectory(prefix="ugm-postgres-") as folder:
         server = Server(Path(folder), binaries)
-        server.initialise()
+        server.initialise(durable=durable)
         server.start()
         try:
             yield server

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from postgres import Server, shared_server
-from ugm import Ask, RequestError, Resource, UserGroup, Violation, parse_config
+from ugm import Ask, Decision, RequestError, Resource, UserGroup, Violation, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -20,6 +20,13 @@ from ugm.shared import RegistrationLost, SharedPartition, UnavailableError
 __all__ = ["shared_server"]
 
 SUE = UserGroup("sue")
+
+#: Has the server say what it says where a disk is full.
+FULL = """CREATE FUNCTION SCHEMA.full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full';
+    END $$;
+    CREATE TRIGGER full_line BEFORE INSERT ON SCHEMA.line EXECUTE FUNCTION SCHEMA.full();
+    CREATE TRIGGER full_node BEFORE INSERT ON SCHEMA.node EXECUTE FUNCTION SCHEMA.full()"""
 
 
 def config(most: int) -> object:
@@ -95,8 +102,9 @@ def test_a_change_is_made_once(pair: Pair) -> None:
     pair.one.allocate("c", "app", Resource(memory=1))
     engine = pair.one._engine
     engine.number -= 1
-    again = engine.send("SELECT status, version FROM {schema}.step(%s::bigint, %s::bigint, %s::bigint,"
-        " 'app', 5, 'd', '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')", ())  # fmt: skip
+    step = engine.database.text("SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, 'app', 5, 'd',"
+        " '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')")  # fmt: skip
+    again = engine.send(step, ())
 
     assert again == 0
     assert [one.allocation_id for one in pair.two.allocations()] == ["a", "b", "c"]
@@ -143,6 +151,35 @@ def test_who_is_presumed_dead_gets_nothing(pair: Pair, known: int) -> None:
     assert [one.violations[0].kind for one in denied] == ["registration", "registration"]
     assert pair.told == [RegistrationLost(pair.one.token, "one")]
     assert [pair.one.release(f"k-{number}") for number in range(known)] == [True] * known
+
+
+@pytest.mark.parametrize("spend", [
+    lambda one: one.allocate("x", "app", Resource(memory=1)),
+    lambda one: one.allocate("x", "app", Resource(memory=1), priority=7),
+    lambda one: one.allocate_all([Ask("x", "app", Resource(memory=1))]),
+    lambda one: one.resize("held", Resource(memory=2)),
+    lambda one: one.replace("place", "x", Resource(memory=1)),
+])  # fmt: skip
+def test_no_way_of_spending_is_left(pair: Pair, spend: Callable[[SharedPartition], Decision]) -> None:
+    """Whatever way a fenced process would take something, it is denied, and nothing has changed."""
+    pair.one.allocate("place", "app", Resource(memory=1), placeholder=True)
+    pair.one.allocate("held", "app", Resource(memory=1))
+    before = pair.two.allocations()
+    pair.two.fence(pair.one.token)
+
+    assert [one.kind for one in spend(pair.one).violations] == ["registration"]
+    assert pair.two.allocations() == before
+
+
+def test_what_takes_nothing_is_still_done(pair: Pair) -> None:
+    """A fenced process may let things shrink, submit, and change the configuration."""
+    pair.one.allocate("x", "app", Resource(memory=3))
+    pair.two.fence(pair.one.token)
+
+    assert pair.one.resize("x", Resource(memory=1))
+    pair.one.submit("new", SUE, "root.prod")
+    pair.one.configure(config(2))  # type: ignore[arg-type]  # it is one
+    assert pair.two.headroom("new") == Resource(memory=1)
 
 
 def test_what_is_no_decision_is_refused(pair: Pair) -> None:
@@ -211,7 +248,7 @@ def test_nobody_answers() -> None:
     with pytest.raises(UnavailableError) as caught:
         SharedPartition("host=127.0.0.1 port=1", patience=0)
 
-    assert str(caught.value).startswith("the database did not answer for 0 seconds: ")
+    assert str(caught.value).startswith("the database did not do it within 0 seconds: ")
 
 
 def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,6 +259,96 @@ def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFix
     exec(example, {"CONNINFO": shared_server.conninfo})  # noqa: S102 - our own
 
     assert capsys.readouterr().out.startswith("denied, waiting can help:\n  queue root.prod: 2Gi memory requested")
+
+
+def unwilling(pair: Pair) -> SharedPartition:
+    """Return a third process, one with little patience."""
+    return SharedPartition(pair.conninfo, schema=pair.schema, name="three", patience=0.2)
+
+
+def test_a_full_database_refuses_growth(pair: Pair) -> None:
+    """What finds no room is an error after the patience of the caller, and nothing of it stays; the rest goes on."""
+    pair.one.allocate("x", "app", Resource(memory=1))
+    with psycopg.connect(pair.conninfo, autocommit=True) as connection, unwilling(pair) as three:
+        connection.execute(FULL.replace("SCHEMA", pair.schema))
+
+        with pytest.raises(UnavailableError, match="could not extend file"):
+            three.allocate("y", "app", Resource(memory=1))
+        with pytest.raises(UnavailableError, match="could not extend file"):
+            three.add_node("n", Resource(memory=100))
+        assert three.release("x")
+        assert three.headroom("app") == Resource(memory=10)
+        three.verify()
+
+
+def only_read(pair: Pair, setting: str) -> None:
+    """Change what the database does by default, for all who connect from now on, which all do."""
+    with psycopg.connect(pair.conninfo, autocommit=True, options="-c default_transaction_read_only=off") as connection:
+        connection.execute(f"ALTER DATABASE postgres {setting}")
+    pair.cut()
+
+
+def test_a_database_that_only_reads_answers(pair: Pair) -> None:
+    """It is asked as ever; changes are an error until it takes them again."""
+    with unwilling(pair) as three:
+        try:
+            only_read(pair, "SET default_transaction_read_only = on")
+            with pytest.raises(UnavailableError, match="read-only transaction"):
+                three.allocate("x", "app", Resource(memory=1))
+            with pytest.raises(UnavailableError, match="read-only transaction"):
+                three.configure(config(5))  # type: ignore[arg-type]  # it is one
+            assert three.headroom("app") == Resource(memory=10)
+        finally:
+            only_read(pair, "RESET default_transaction_read_only")
+
+        assert three.allocate("x", "app", Resource(memory=1))
+
+
+def test_who_is_told_cannot_make_a_call_fail(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    """Losing a registration is an event; what its receiver raises is logged."""
+
+    def fail(lost: RegistrationLost) -> None:
+        raise ValueError(lost.name)
+
+    with SharedPartition(pair.conninfo, schema=pair.schema, name="three", on_lost=fail) as three:
+        pair.two.fence(three.token)
+
+        assert three.allocate("x", "app", Resource(memory=1)).violations[0].kind == "registration"
+    assert "who was told that the registration of 'three' is lost failed" in caplog.text
+
+
+def test_who_is_forgotten_learns_it(pair: Pair) -> None:
+    """A process that others have forgotten, because it had nothing, gets nothing more until it registers again."""
+    assert pair.two.forget(pair.one.token)
+
+    assert not pair.one.allocate("x", "app", Resource(memory=1))
+    assert pair.told == [RegistrationLost(pair.one.token, "one")]
+
+
+def test_who_is_forgotten_cannot_give_back_what_others_have(pair: Pair) -> None:
+    """What was taken over from a process that was then forgotten is released by whom it is of."""
+    for name in "xyz":
+        assert pair.one.allocate(name, "app", Resource(memory=1))
+    pair.two.take_over(pair.one.token)
+    assert pair.two.forget(pair.one.token)
+
+    with pytest.raises(RequestError, match="has to register again"):
+        pair.one.release("z")
+    pair.one.register()
+    assert pair.one.release("y")
+
+
+def test_an_answer_lost_before_a_new_configuration(pair: Pair) -> None:
+    """A change that was made is answered as made, even if it was compiled from what is no longer in force."""
+    for name in "abc":
+        pair.one.allocate(name, "app", Resource(memory=1))
+    engine = pair.one._engine
+    pair.two.configure(config(3))  # type: ignore[arg-type]  # it is one
+    engine.number -= 1
+    step = engine.database.text("SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, 'app', 5, 'c',"
+        " '{{}}', NULL, '{{}}', 1, 1, '{{}}', '{{}}')")  # fmt: skip
+
+    assert engine.send(step, ()) > 0
 
 
 def test_all_agree_on_group_limits(pair: Pair) -> None:

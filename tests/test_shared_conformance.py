@@ -6,11 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from conformance import vectors
 from postgres import Server, shared_server
 from queue_quotas import QuotaReplay
-from test_conformance_yunikorn import DIFFERENCES
-from tracked import IN_THE_ROOT, PartitionReplay
+from tracked import PartitionReplay, agreeing, traces
 from ugm import Partition
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
@@ -22,43 +20,31 @@ __all__ = ["shared_server"]
 #: One trace in so many is replayed by default, and all of them in a long run.
 SAMPLE: Final = 50
 
-
-def traces(*names: str) -> list[Any]:
-    """Return the traces of some files, each with its name as its id; most of them are deep."""
-    found = [trace for name in names for trace in vectors(f"yunikorn/{name}") if trace["name"] not in IN_THE_ROOT]
-    return [
-        pytest.param(trace, id=trace["name"], marks=() if number % SAMPLE == 0 else pytest.mark.deep)
-        for number, trace in enumerate(found)
-    ]
+USERS_AND_GROUPS: Final = traces(SAMPLE, "enforcement", "enforcement_corners", "config_updates")
 
 
-def differs(trace: dict[str, Any]) -> int:
-    """Return how many steps of a trace are to agree."""
-    return DIFFERENCES.get(trace["name"], (len(trace["steps"]), ""))[0]
-
-
-@pytest.mark.parametrize("trace", traces("enforcement", "enforcement_corners", "config_updates"))
+@pytest.mark.parametrize("trace", USERS_AND_GROUPS)
 def test_users_and_groups(trace: dict[str, Any], shared_server: Server) -> None:
     """Limits of users and groups allow and deny what they do in the peer."""
     with SharedPartition(shared_server.conninfo, schema=shared_server.fresh_schema()) as partition:
         replay = PartitionReplay(trace, partition)
-        for number, step in enumerate(trace["steps"][: differs(trace)]):
+        for number, step in enumerate(trace["steps"][: agreeing(trace)]):
             answer = replay.answer(step)
 
             assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"
 
 
-@pytest.mark.parametrize("trace", traces("enforcement", "enforcement_corners", "config_updates"))
+@pytest.mark.parametrize("trace", USERS_AND_GROUPS)
 def test_users_and_groups_in_memory(trace: dict[str, Any]) -> None:
     """The harness itself changes nothing: an embedded partition answers it as the peer does."""
     replay = PartitionReplay(trace, Partition())
-    for number, step in enumerate(trace["steps"][: differs(trace)]):
+    for number, step in enumerate(trace["steps"][: agreeing(trace)]):
         answer = replay.answer(step)
 
         assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"
 
 
-@pytest.mark.parametrize("trace", traces("queue_quota"))
+@pytest.mark.parametrize("trace", traces(SAMPLE, "queue_quota"))
 def test_queue_quotas(trace: dict[str, Any], shared_server: Server) -> None:
     """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
     with SharedPartition(shared_server.conninfo, schema=shared_server.fresh_schema()) as partition:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
+from conformance import vectors
+from test_conformance_yunikorn import DIFFERENCES
 from ugm import Partition, Resource, UserGroup
 from ugm.partition import PartitionSettings
 from yunikorn import Answer, partition, queues_of
@@ -12,10 +16,31 @@ from yunikorn import Answer, partition, queues_of
 if TYPE_CHECKING:
     from ugm.shared import SharedPartition
 
-__all__ = ["IN_THE_ROOT", "PartitionReplay"]
+__all__ = ["PartitionReplay", "agreeing", "traces"]
 
-#: Traces that no partition can be taken through: they run applications in the root, where nothing is ever placed.
-IN_THE_ROOT: Final = frozenset({"enforce-054", "enforce-148", "enforce-196", "corner-headroom-is-minimum-per-type"})
+#: From which step on an application is in the root itself. A `Manager` charges any path; a partition knows its queues,
+#: and places nothing in the root.
+_IN_THE_ROOT: Final = {
+    "corner-headroom-is-minimum-per-type": 4,
+    "enforce-054": 0,
+    "enforce-148": 0,
+    "enforce-196": 0,
+}
+
+
+def traces(sample: int, *names: str) -> list[Any]:
+    """Return the traces of some files, each with its name as its id; all but one in *sample* are deep."""
+    found = [trace for name in names for trace in vectors(f"yunikorn/{name}") if _IN_THE_ROOT.get(trace["name"]) != 0]
+    return [
+        pytest.param(trace, id=trace["name"], marks=() if number % sample == 0 else pytest.mark.deep)
+        for number, trace in enumerate(found)
+    ]
+
+
+def agreeing(trace: Mapping[str, Any]) -> int:
+    """Return how many steps of a trace a partition is to answer as recorded."""
+    steps, _ = DIFFERENCES.get(trace["name"], (len(trace["steps"]), ""))
+    return min(steps, _IN_THE_ROOT.get(trace["name"], steps))
 
 
 class PartitionReplay:

@@ -22,7 +22,7 @@ __all__ = ["CHANGE", "Change", "change_of"]
 
 #: How a change is made; see ``tables.sql``.
 CHANGE: Final = (
-    "SELECT status, version FROM {schema}.change(%s::bigint, %s::bigint, %s::bigint, %s,"
+    "SELECT {schema}.change(%s::bigint, %s::bigint, %s::bigint, %s,"
     " %s::text[], %s::bigint[], %s::integer[], %s::integer[], %s::text[], %s::bigint[], %s::bigint[], %s::boolean[],"
     " %s::boolean[], %s::jsonb, %s::text[], %s::bigint[], %s::jsonb,"
     " %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::jsonb, %s::bigint[], %s::bigint[])"

@@ -13,10 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
-from time import sleep
+from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, TypeVar, final
-
-import psycopg
 
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
@@ -24,12 +22,12 @@ from ugm.partition.compiled import Compiled
 from ugm.partition.life import LifeCycle
 from ugm.partition.others import OtherModels
 from ugm.shared.changes import CHANGE, Change, change_of
-from ugm.shared.database import Database, Moved, Short
+from ugm.shared.database import UNWILLING, Database, Moved, Short, Stale
 from ugm.shared.recount import recount
-from ugm.shared.slices import FACTS, Held, Place, Slice
+from ugm.shared.slices import EVERYTHING, FACTS, Held, Place, Slice
 from ugm.shared.structure import Structure
 
-__all__ = ["Engine", "Fenced", "Need", "Tools"]
+__all__ = ["Engine", "Need", "Tools"]
 
 #: After so many refusals everybody else is kept out.
 _PATIENT: Final = 10
@@ -43,10 +41,6 @@ _FIND: Final = """SELECT c.kind, c.name, c.path, c.id FROM {schema}.counter c
 _NOTHING: Final[tuple[Any, ...]] = ([], [], [], [], [], None, [], [])
 
 T = TypeVar("T")
-
-
-class Fenced(Exception):  # noqa: N818 - a turn of events inside, which no caller sees
-    """The process is presumed dead."""
 
 
 class Tools(NamedTuple):
@@ -132,7 +126,7 @@ class Engine:
         """Do an operation, and return its answer."""
         self.number += 1
         answers: list[T] = []
-        attempts = 0
+        attempts, start = 0, monotonic()
         alone = need.structural
         while True:
             attempts += 1
@@ -142,9 +136,10 @@ class Engine:
             except (Moved, Short):
                 alone = alone or attempts >= _PATIENT
                 sleep(random.random() * 0.001 * attempts)  # noqa: S311 - who waits how long is no secret
-            except psycopg.OperationalError:
-                # The connection was lost in a transaction; what became of it is found out there.
+            except UNWILLING as error:
+                # It was interrupted in a transaction; what became of that is found out in another.
                 alone = True
+                self.database.give_up_after(start, error)
             else:
                 return answers[-1]
 
@@ -182,9 +177,8 @@ class Engine:
     def _do_alone(self, need: Need, operation: Callable[[Tools], T], answers: list[T]) -> None:
         loaded, structure = self._load(need, reads=False), self.structure
         structure.occupy(self.database, loaded.applications)
-        if need.structural:
-            structure.name_what_is_held(self.database)
         answers.append(operation(self.tools()))
+        structure.count_what_is_held(self.database)
         recounts = structure.counts_otherwise()
         change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
         self._make(change, counts=not recounts)
@@ -215,11 +209,11 @@ class Engine:
         """
         positions = self.structure.books.in_force.epoch.layout.positions
         counters = change.counted(self._ids, positions) if counts else _NOTHING
-        self._say(CHANGE, (change.spends, *change.ledger, *counters))
+        self._say(self.database.text(CHANGE), (change.spends, *change.ledger, *counters))
         return True
 
     def send(self, statement: str, arguments: Sequence[object]) -> int:
-        """Have one more change made; return the version that the application has now.
+        """Have one more change made by a statement of this schema; return the version that the application has now.
 
         Raises:
             Moved: something is not as it was loaded, the structure included.
@@ -227,17 +221,15 @@ class Engine:
             Fenced: the process is presumed dead, and the change takes something.
         """
         self.number += 1
-        return self._say(statement, arguments)
+        return self._say(statement, arguments) or 0
 
-    def _say(self, statement: str, arguments: Sequence[object]) -> int:
+    def _say(self, statement: str, arguments: Sequence[object]) -> Any:  # noqa: ANN401 - what it returns
         values = (str(self.token), str(self.number), str(self.structure.epoch), *arguments)
-        status, version = self.database.run(self.database.text(statement), values)[0]
-        if status == "stale":
+        try:
+            return self.database.run(statement, values)[0][0]
+        except Stale:
             self._structure = None
-            raise Moved
-        if status == "fenced":
-            raise Fenced
-        return version or 0
+            raise
 
     # Loading
 
@@ -278,9 +270,8 @@ class Engine:
         values = {
             "applications": list(need.applications),
             "lines": list(need.lines),
-            "whole": need.whole,
+            "lines_of": list(need.applications) if need.whole else [],
             "counters": list(wanted),
-            "everything": False,
         }
         return self.database.run(self.database.text(FACTS), values)[0]
 
@@ -324,8 +315,7 @@ class Engine:
         """Return what an operation finds that reads everything; it gets the books, and all counters as they are."""
         while True:
             structure = self.structure
-            values = {"applications": [], "lines": [], "whole": False, "counters": [], "everything": True}
-            epoch, applications, lines, counters = self.database.run(self.database.text(FACTS), values)[0]
+            epoch, applications, lines, counters = self.database.run(self.database.text(EVERYTHING))[0]
             if epoch == structure.epoch:
                 break
             self.reload()

@@ -10,7 +10,7 @@ __all__ = ["UnavailableError"]
 
 
 class UnavailableError(UgmError, ConnectionError):
-    """The database did not answer for as long as the caller was willing to wait.
+    """The database did not do it for as long as the caller was willing to wait: it is away, full, or only reads.
 
     A change may or may not have been made. The same call once more is answered as the first would have been, except
     that giving back and what ends applications then say what is left to do.
@@ -26,4 +26,4 @@ class UnavailableError(UgmError, ConnectionError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"the database did not answer for {self.seconds:g} seconds: {self.reason}"
+        return f"the database did not do it within {self.seconds:g} seconds: {self.reason}"

@@ -28,7 +28,7 @@ _BOTH: Final = {VCORE, MEMORY}
 
 #: How a step is made; see ``tables.sql``.
 _STEP: Final = (
-    "SELECT status, version FROM {schema}.step(%s::bigint, %s::bigint, %s::bigint, %s, %s::integer, %s, %s, %s::bigint,"
+    "SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, %s, %s::integer, %s, %s, %s::bigint,"
     " %s::bigint[], %s::bigint, %s::bigint, %s::bigint[], %s::bigint[])"
 )
 
@@ -81,17 +81,20 @@ def _array(values: list[int]) -> str:
 class Express:
     """What one process knows of applications that are running, and of allocations that it was granted."""
 
-    __slots__ = ("_applications", "_engine", "_epoch", "_lines")
+    __slots__ = ("_applications", "_engine", "_epoch", "_lines", "_step")
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
+        self._step: Final = engine.database.text(_STEP)
         self._epoch = 0
         self._applications: dict[str, _Known] = {}
         #: Allocation id to application, usage and mark.
         self._lines: dict[str, tuple[str, Resource, int]] = {}
 
-    def allocate(self, allocation_id: str, application_id: str, usage: object) -> bool:
+    def allocate(self, allocation_id: object, application_id: object, usage: object) -> bool:
         """Grant an allocation, and return whether that was possible here."""
+        if not (type(application_id) is str and type(allocation_id) is str and allocation_id):
+            return False
         if type(usage) is not Resource or allocation_id in self._lines:
             return False
         known = self._known(application_id)
@@ -123,7 +126,7 @@ class Express:
     def _sent(self, known: _Known, step: tuple[Any, ...], more: int) -> int | None:
         """Make a step, and return the mark of its line; None if it was not possible."""
         try:
-            mark = self._engine.send(_STEP, step)
+            mark = self._engine.send(self._step, step)
         except (Moved, Short):
             # It is loaded anew when it is needed next.
             self._applications.pop(step[0], None)

@@ -106,7 +106,9 @@ def fence(database: Database, token: int) -> bool:
 
 def take_over(database: Database, token: int, heir: int) -> int:
     """Let a process have what another one has, and return how many allocations that were."""
-    statement = """WITH taken AS (UPDATE {schema}.line SET owner = %s WHERE owner = %s RETURNING 1)
+    # Alone, so that no change of several lines waits for this one, which waits for it.
+    statement = """WITH taken AS (UPDATE {schema}.line SET owner = %s
+            FROM (SELECT pg_advisory_xact_lock({lock})) AS alone WHERE owner = %s RETURNING 1)
         SELECT count(*) FROM taken"""
     return int(database.run(database.text(statement), [heir, token])[0][0])
 

@@ -21,23 +21,33 @@ from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import QuotaNode
 from ugm.tracking.user_tracker import UserTracker
 
-__all__ = ["FACTS", "Held", "Place", "Slice", "is_limiting", "place_of", "stage_of", "written_submission"]
+__all__ = ["EVERYTHING", "FACTS", "Held", "Place", "Slice", "is_limiting", "place_of", "stage_of", "written_submission"]
 
 #: One statement, and so one moment: the epoch, applications, lines of the ledger and counters.
-FACTS: Final = """SELECT epoch,
+EVERYTHING: Final = """SELECT epoch,
     (SELECT coalesce(json_agg(json_build_array(id, submission, queue, grp, stage, held, pending, version)), '[]')
-        FROM {schema}.application a
-        WHERE id = ANY (%(applications)s::text[]) OR %(everything)s
-            OR id IN (SELECT application FROM {schema}.line WHERE id = ANY (%(lines)s::text[]))),
+        FROM {schema}.application),
     (SELECT coalesce(json_agg(json_build_array(
             id, application, usage, state, placeholder, priority, preemptible, mark)), '[]')
-        FROM {schema}.line
-        WHERE id = ANY (%(lines)s::text[]) OR %(everything)s
-            OR (%(whole)s AND application = ANY (%(applications)s::text[]))),
+        FROM {schema}.line),
     (SELECT coalesce(json_agg(json_build_array(kind, name, path, vcore, memory, others, running)), '[]')
-        FROM {schema}.counter
-        WHERE id = ANY (%(counters)s::bigint[]) OR %(everything)s)
+        FROM {schema}.counter)
     FROM {schema}.structure"""
+
+#: The same of some of them, each found by an index: applications, lines with their applications, all lines of some
+#: applications, counters.
+FACTS: Final = (
+    EVERYTHING.replace(
+        "{schema}.application)",
+        "{schema}.application WHERE id = ANY (%(applications)s::text[]"
+        " || ARRAY(SELECT application FROM {schema}.line WHERE id = ANY (%(lines)s::text[]))))",
+    )
+    .replace(
+        "{schema}.line)",
+        "{schema}.line WHERE id = ANY (%(lines)s::text[]) OR application = ANY (%(lines_of)s::text[]))",
+    )
+    .replace("{schema}.counter)", "{schema}.counter WHERE id = ANY (%(counters)s::bigint[]))")
+)
 
 #: Where something is counted: kind, name, queue path.
 Place = tuple[str, str, str]

@@ -14,7 +14,6 @@ from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
-from ugm.partition.entry import PLAIN, Entry
 from ugm.partition.events import Configured, Event, QuotaGiven
 from ugm.partition.settings import read_settings, written_settings
 from ugm.queues import Acl, QueueSpec, Quota, Submission
@@ -109,13 +108,14 @@ class Structure:
             somebody = Application(Submission(name, UserGroup("somebody")), queue, GangStyle.SOFT)
             self.books.applications[name] = queue.applications[name] = somebody
 
-    def name_what_is_held(self, database: Database) -> None:
-        """Let the books know which resources somebody holds."""
-        rows = database.run(
-            database.text("SELECT DISTINCT jsonb_object_keys(usage) FROM {schema}.line WHERE state <> 'pending'")
-        )
-        nobody = Application(Submission(_NOBODY, UserGroup("nobody")), self.books.tree.root, GangStyle.SOFT)
-        self.books.entries.write(_NOBODY, Entry(nobody, Resource({name: 1 for (name,) in rows}), PLAIN))
+    def count_what_is_held(self, database: Database) -> None:
+        """Count all that somebody holds if a cluster has become known, which allows nothing that it does not offer."""
+        if not self.books.in_force.epoch.layout.closed or self._before[1]:
+            return
+        held = """SELECT DISTINCT key FROM {schema}.line, jsonb_each_text(usage)
+            WHERE state <> 'pending' AND value <> '0'"""
+        rows = database.run(database.text(held))
+        self.books.count(tuple(name for (name,) in rows))
 
     def write(self, database: Database) -> None:
         """Write everything, as the next epoch."""

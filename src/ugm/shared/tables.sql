@@ -2,7 +2,12 @@
 --
 -- Functions lock, compare with what they are given, and change rows. They know no limit, no group and no queue: what to
 -- charge, and what it must not exceed, is worked out by the caller. Locks are always taken in this order: the advisory
--- lock of the schema, the row of the process, applications by id, counters by id. So no two calls wait for each other.
+-- lock of the schema, the row of the process, applications by id, lines by id, counters by id. So no two calls wait for
+-- each other; and counters, which many share, are locked for the shortest time.
+--
+-- What is not to be made raises an error, so that nothing of it stays:
+--   UG001  moved: the ledger is not as expected     UG002  short: a counter would exceed what it must not exceed
+--   UG003  stale: the epoch is over                 UG004  fenced: the process is presumed dead, and takes something
 
 CREATE TABLE {schema}.structure (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
@@ -94,10 +99,25 @@ BEGIN
         JOIN {schema}.counter c ON (c.kind, c.name, c.path) = (t.k, t.n, t.p));
 END $$;
 
--- Makes one change, all of it or none, and says what came of it:
---   ok      it is made                       done    it was made before
---   stale   the epoch is over                fenced  the process is presumed dead, and the change takes something
---   moved   the ledger is not as expected    short   a counter would exceed what it must not exceed
+-- Begins a change: returns whether it is to be made, which it is not if its number was made before.
+CREATE FUNCTION {schema}.begins(p_token bigint, p_number bigint, p_epoch bigint, p_spends boolean)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({lock});
+    UPDATE {schema}.process SET last = p_number, renewed_at = clock_timestamp()
+        WHERE token = p_token AND last < p_number AND NOT (p_spends AND fenced_at IS NOT NULL)
+            AND p_epoch = (SELECT epoch FROM {schema}.structure);
+    IF FOUND THEN
+        RETURN true;
+    ELSIF EXISTS (SELECT FROM {schema}.process WHERE token = p_token AND last >= p_number) THEN
+        RETURN false;
+    ELSIF p_epoch IS DISTINCT FROM (SELECT epoch FROM {schema}.structure) THEN
+        RAISE EXCEPTION 'stale' USING ERRCODE = 'UG003';
+    END IF;
+    RAISE EXCEPTION 'fenced' USING ERRCODE = 'UG004';
+END $$;
+
+-- Makes one change, all of it or none.
 CREATE FUNCTION {schema}.change(
     p_token bigint, p_number bigint, p_epoch bigint, p_spends boolean,
     -- Applications, sorted by id: what they have to be (a version of NULL is any), and what they become.
@@ -108,28 +128,14 @@ CREATE FUNCTION {schema}.change(
     p_gone text[], p_gone_mark bigint[], p_put jsonb,
     -- Counters: what is added, and the most there may be then; NULL is without limit.
     p_id bigint[], p_vcore bigint[], p_most_vcore bigint[], p_memory bigint[], p_most_memory bigint[],
-    p_others jsonb, p_running bigint[], p_most_running bigint[],
-    OUT status text, OUT version bigint
-) LANGUAGE plpgsql AS $$
+    p_others jsonb, p_running bigint[], p_most_running bigint[]
+) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    v_fenced timestamptz;
     v_short boolean;
     v_count bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared({lock});
-    IF p_epoch IS DISTINCT FROM (SELECT epoch FROM {schema}.structure) THEN
-        status := 'stale';
-        RETURN;
-    END IF;
-    UPDATE {schema}.process SET last = p_number, renewed_at = clock_timestamp()
-        WHERE token = p_token AND last < p_number RETURNING fenced_at INTO v_fenced;
-    IF NOT FOUND THEN
-        status := CASE WHEN EXISTS (SELECT FROM {schema}.process WHERE token = p_token) THEN 'done' ELSE 'fenced' END;
-        RETURN;
-    END IF;
-    IF v_fenced IS NOT NULL AND p_spends THEN
-        status := 'fenced';
+    IF NOT {schema}.begins(p_token, p_number, p_epoch, p_spends) THEN
         RETURN;
     END IF;
     IF p_new IS NOT NULL THEN
@@ -144,34 +150,7 @@ BEGIN
         JOIN unnest(p_app, p_version, p_before, p_held, p_pending, p_empty) AS t(id, v, before, h, p, empty)
             ON t.id = a.id;
     IF v_count <> cardinality(p_app) THEN
-        status := 'moved';
         RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
-    END IF;
-    IF cardinality(p_id) > 0 THEN
-        SELECT coalesce(bool_or(c.vcore + t.v > t.mv OR c.memory + t.m > t.mm OR c.running + t.r > t.mr), false)
-            INTO v_short
-            FROM (SELECT * FROM {schema}.counter c WHERE c.id = ANY (p_id) ORDER BY c.id FOR UPDATE) c
-            JOIN unnest(p_id, p_vcore, p_most_vcore, p_memory, p_most_memory, p_running, p_most_running)
-                AS t(id, v, mv, m, mm, r, mr) ON t.id = c.id;
-        IF NOT v_short AND p_others IS NOT NULL THEN
-            SELECT coalesce(bool_or(c.others[o.at] + o.more > o.most), false) INTO v_short
-                FROM jsonb_to_recordset(p_others) AS o(id bigint, at integer, more bigint, most bigint)
-                JOIN {schema}.counter c ON c.id = o.id;
-        END IF;
-        IF v_short THEN
-            RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
-        END IF;
-        UPDATE {schema}.counter c
-            SET vcore = c.vcore + t.v, memory = c.memory + t.m, running = c.running + t.r
-            FROM unnest(p_id, p_vcore, p_memory, p_running) AS t(id, v, m, r) WHERE c.id = t.id;
-        IF p_others IS NOT NULL THEN
-            UPDATE {schema}.counter c SET others = (
-                    SELECT array_agg(u.amount + coalesce(o.more, 0) ORDER BY u.at)
-                    FROM unnest(c.others) WITH ORDINALITY AS u(amount, at)
-                    LEFT JOIN jsonb_to_recordset(p_others) AS o(id bigint, at integer, more bigint)
-                        ON o.id = c.id AND o.at = u.at)
-                WHERE c.id IN (SELECT id FROM jsonb_to_recordset(p_others) AS o(id bigint));
-        END IF;
     END IF;
     UPDATE {schema}.application a
         SET stage = t.after, grp = t.grp, held = a.held + t.h, pending = a.pending + t.p, version = a.version + 1
@@ -206,61 +185,69 @@ BEGIN
     IF true = ANY (p_end) THEN
         DELETE FROM {schema}.application a USING unnest(p_app, p_end) AS t(id, ends) WHERE a.id = t.id AND t.ends;
     END IF;
-    status := 'ok';
+    IF cardinality(p_id) > 0 THEN
+        SELECT coalesce(bool_or(c.vcore + t.v > t.mv OR c.memory + t.m > t.mm OR c.running + t.r > t.mr), false)
+            INTO v_short
+            FROM (SELECT * FROM {schema}.counter c WHERE c.id = ANY (p_id) ORDER BY c.id FOR UPDATE) c
+            JOIN unnest(p_id, p_vcore, p_most_vcore, p_memory, p_most_memory, p_running, p_most_running)
+                AS t(id, v, mv, m, mm, r, mr) ON t.id = c.id;
+        IF NOT v_short AND p_others IS NOT NULL THEN
+            SELECT coalesce(bool_or(c.others[o.at] + o.more > o.most), false) INTO v_short
+                FROM jsonb_to_recordset(p_others) AS o(id bigint, at integer, more bigint, most bigint)
+                JOIN {schema}.counter c ON c.id = o.id;
+        END IF;
+        IF v_short THEN
+            RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
+        END IF;
+        UPDATE {schema}.counter c
+            SET vcore = c.vcore + t.v, memory = c.memory + t.m, running = c.running + t.r
+            FROM unnest(p_id, p_vcore, p_memory, p_running) AS t(id, v, m, r) WHERE c.id = t.id;
+        IF p_others IS NOT NULL THEN
+            UPDATE {schema}.counter c SET others = (
+                    SELECT array_agg(u.amount + coalesce(o.more, 0) ORDER BY u.at)
+                    FROM unnest(c.others) WITH ORDINALITY AS u(amount, at)
+                    LEFT JOIN jsonb_to_recordset(p_others) AS o(id bigint, at integer, more bigint)
+                        ON o.id = c.id AND o.at = u.at)
+                WHERE c.id IN (SELECT id FROM jsonb_to_recordset(p_others) AS o(id bigint));
+        END IF;
+    END IF;
 END $$;
 
 -- The same for the most usual of all changes: one line of a running application more, or, with a mark, less. Every
--- counter gets the same.
+-- counter gets the same; they are sorted by id. Returns the mark of the line.
 CREATE FUNCTION {schema}.step(
     p_token bigint, p_number bigint, p_epoch bigint, p_app text, p_stage integer,
     p_line text, p_usage text, p_mark bigint,
-    p_id bigint[], p_vcore bigint, p_memory bigint, p_most_vcore bigint[], p_most_memory bigint[],
-    OUT status text, OUT version bigint
-) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
+    p_id bigint[], p_vcore bigint, p_memory bigint, p_most_vcore bigint[], p_most_memory bigint[]
+) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
-    v_fenced timestamptz;
     v_more integer := CASE WHEN p_mark IS NULL THEN 1 ELSE -1 END;
-    v_count bigint;
+    v_mark bigint;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared({lock});
-    IF p_epoch IS DISTINCT FROM (SELECT epoch FROM {schema}.structure) THEN
-        status := 'stale';
-        RETURN;
+    IF NOT {schema}.begins(p_token, p_number, p_epoch, p_mark IS NULL) THEN
+        RETURN (SELECT mark FROM {schema}.line WHERE id = p_line);
     END IF;
-    UPDATE {schema}.process SET last = p_number, renewed_at = clock_timestamp()
-        WHERE token = p_token AND last < p_number RETURNING fenced_at INTO v_fenced;
-    IF NOT FOUND THEN
-        status := CASE WHEN EXISTS (SELECT FROM {schema}.process WHERE token = p_token) THEN 'done' ELSE 'fenced' END;
-        version := (SELECT mark FROM {schema}.line WHERE id = p_line);
-        RETURN;
-    END IF;
-    IF v_fenced IS NOT NULL AND p_mark IS NULL THEN
-        status := 'fenced';
-        RETURN;
-    END IF;
-    UPDATE {schema}.application AS a SET held = a.held + v_more, version = a.version + 1
-        WHERE a.id = p_app AND a.stage = p_stage AND a.held + a.pending + v_more > 0 RETURNING a.version INTO version;
+    UPDATE {schema}.application SET held = held + v_more, version = version + 1
+        WHERE id = p_app AND stage = p_stage AND held + pending + v_more > 0 RETURNING version INTO v_mark;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
     END IF;
     IF p_mark IS NULL THEN
-        SELECT count(*) INTO v_count
-            FROM (SELECT * FROM {schema}.counter WHERE id = ANY (p_id) ORDER BY id FOR UPDATE) c
-            WHERE (p_most_vcore[array_position(p_id, c.id)] < c.vcore + p_vcore) IS NOT TRUE
-                AND (p_most_memory[array_position(p_id, c.id)] < c.memory + p_memory) IS NOT TRUE;
-        IF v_count <> cardinality(p_id) THEN
-            RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
-        END IF;
         INSERT INTO {schema}.line (id, application, usage, state, placeholder, priority, preemptible, mark, owner)
-            VALUES (p_line, p_app, p_usage::jsonb, 'held', false, 0, true, step.version, p_token);
+            VALUES (p_line, p_app, p_usage::jsonb, 'held', false, 0, true, v_mark, p_token);
     ELSE
         DELETE FROM {schema}.line WHERE id = p_line AND mark = p_mark;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
         END IF;
-        PERFORM FROM {schema}.counter WHERE id = ANY (p_id) ORDER BY id FOR UPDATE;
     END IF;
-    UPDATE {schema}.counter AS c SET vcore = c.vcore + p_vcore, memory = c.memory + p_memory WHERE c.id = ANY (p_id);
-    status := 'ok';
+    FOR i IN 1 .. cardinality(p_id) LOOP
+        UPDATE {schema}.counter SET vcore = vcore + p_vcore, memory = memory + p_memory
+            WHERE id = p_id[i] AND (vcore + p_vcore > p_most_vcore[i]) IS NOT TRUE
+                AND (memory + p_memory > p_most_memory[i]) IS NOT TRUE;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
+        END IF;
+    END LOOP;
+    RETURN v_mark;
 END $$;

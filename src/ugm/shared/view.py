@@ -7,8 +7,8 @@ as of one moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any
 
 from ugm.arguments import name_of
 from ugm.decision import Decision, Violation
@@ -23,40 +23,25 @@ from ugm.partition.others import OtherModels
 from ugm.partition.view import PartitionView
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.shared.engine import Engine, Need
+from ugm.shared.engine import Need
 from ugm.shared.slices import is_limiting, place_of
+from ugm.shared.survey import SharedSurvey
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 
 __all__ = ["SharedView"]
 
-T = TypeVar("T")
 
-
-class SharedView:
+class SharedView(SharedSurvey):
     """The read-only face of a `ugm.shared.SharedPartition`; every answer is that of a `ugm.PartitionView`."""
 
-    __slots__ = ("_reader",)
-
-    def __init__(self, reader: Engine) -> None:
-        self._reader: Final = reader
-
-    def _one(self, application_id: object, question: Callable[[PartitionView], T], *, whole: bool = False) -> T:
-        known = (application_id,) if isinstance(application_id, str) else ()
-        with self._reader.lock:
-            return self._reader.ask(
-                Need(applications=known, whole=whole),
-                lambda tools: question(PartitionView(tools.books, OtherModels(()))),
-            )
-
-    def _all(self, question: Callable[[PartitionView], T]) -> T:
-        with self._reader.lock:
-            return self._reader.everything(lambda books, _: question(PartitionView(books, OtherModels(()))))
+    __slots__ = ()
 
     # What would be
 
-    def check(self, application_id: str, usage: Resource) -> Decision:
+    def check(self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
         """Do what `ugm.PartitionView.check` does."""
-        return self._one(application_id, lambda view: view.check(application_id, usage))
+        asked = partial(PartitionView.check, priority=priority, preemptible=preemptible)
+        return self._one(application_id, lambda view: asked(view, application_id, usage))
 
     def headroom(self, application_id: str) -> Resource | None:
         """Do what `ugm.PartitionView.headroom` does."""
@@ -66,9 +51,12 @@ class SharedView:
         """Do what `ugm.PartitionView.effective_limits` does."""
         return self._one(application_id, lambda view: view.effective_limits(application_id))
 
-    def explain(self, application_id: str, usage: Resource, *, most: int = 3) -> Explanation:
+    def explain(
+        self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+    ) -> Explanation:
         """Do what `ugm.PartitionView.explain` does."""
-        return self._all(lambda view: view.explain(application_id, usage, most=most))
+        asked = partial(PartitionView.explain, priority=priority, preemptible=preemptible, most=most)
+        return self._all(lambda view: asked(view, application_id, usage))
 
     # Applications and allocations
 

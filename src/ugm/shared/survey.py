@@ -1,0 +1,130 @@
+"""Questions of those who watch a shared partition, and of those who have no application in it yet.
+
+They are those of an embedded partition. All that ask who uses what read the whole partition, whatever they ask about:
+here they are not the small pieces that they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from ugm.decision import Decision
+from ugm.identity import UserGroup
+from ugm.partition.compiled import PartitionSettings
+from ugm.partition.explanation import Explanation
+from ugm.partition.others import OtherModels
+from ugm.partition.survey import Standing
+from ugm.partition.view import PartitionView
+from ugm.queues import Placement, QueueState
+from ugm.resources import Resource
+from ugm.shared.engine import Engine, Need
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+
+__all__ = ["SharedSurvey"]
+
+T = TypeVar("T")
+
+
+class SharedSurvey:
+    """What a `ugm.shared.SharedView` can be asked besides; see there."""
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: Engine) -> None:
+        self._reader: Final = reader
+
+    def _one(self, application_id: object, question: Callable[[PartitionView], T], *, whole: bool = False) -> T:
+        known = (application_id,) if isinstance(application_id, str) else ()
+        with self._reader.lock:
+            return self._reader.ask(
+                Need(applications=known, whole=whole),
+                lambda tools: question(PartitionView(tools.books, OtherModels(()))),
+            )
+
+    def _all(self, question: Callable[[PartitionView], T]) -> T:
+        with self._reader.lock:
+            return self._reader.everything(lambda books, _: question(PartitionView(books, OtherModels(()))))
+
+    @property
+    def config(self) -> PartitionSettings | None:
+        """The configuration in force; None for none."""
+        return self._one(None, lambda view: view.config)
+
+    # Names
+
+    def user_names(self) -> tuple[str, ...]:
+        """Do what `ugm.partition.survey.Survey.user_names` does."""
+        return self._all(lambda view: view.user_names())
+
+    def group_names(self) -> tuple[str, ...]:
+        """Do what `ugm.partition.survey.Survey.group_names` does."""
+        return self._all(lambda view: view.group_names())
+
+    def application_ids(self) -> tuple[str, ...]:
+        """Do what `ugm.partition.survey.Survey.application_ids` does."""
+        return self._all(lambda view: view.application_ids())
+
+    def allocation_ids(self) -> tuple[str, ...]:
+        """Do what `ugm.partition.survey.Survey.allocation_ids` does."""
+        return self._all(lambda view: view.allocation_ids())
+
+    def queue_paths(self) -> tuple[str, ...]:
+        """Do what `ugm.partition.survey.Survey.queue_paths` does."""
+        return self._all(lambda view: view.queue_paths())
+
+    # Pieces
+
+    def user(self, name: str) -> UserUsage | None:
+        """Do what `ugm.partition.survey.Survey.user` does."""
+        return self._all(lambda view: view.user(name))
+
+    def group(self, name: str) -> GroupUsage | None:
+        """Do what `ugm.partition.survey.Survey.group` does."""
+        return self._all(lambda view: view.group(name))
+
+    def user_standing(self, name: str) -> Standing | None:
+        """Do what `ugm.partition.survey.Survey.user_standing` does."""
+        return self._all(lambda view: view.user_standing(name))
+
+    def group_standing(self, name: str) -> Standing | None:
+        """Do what `ugm.partition.survey.Survey.group_standing` does."""
+        return self._all(lambda view: view.group_standing(name))
+
+    def user_share(self, name: str) -> float | None:
+        """Do what `ugm.partition.survey.Survey.user_share` does."""
+        return self._all(lambda view: view.user_share(name))
+
+    def group_share(self, name: str) -> float | None:
+        """Do what `ugm.partition.survey.Survey.group_share` does."""
+        return self._all(lambda view: view.group_share(name))
+
+    def queue_alone(self, queue_path: str) -> QueueState | None:
+        """Do what `ugm.partition.survey.Survey.queue_alone` does."""
+        return self._all(lambda view: view.queue_alone(queue_path))
+
+    def pending(self, queue_path: str) -> tuple[int, Resource]:
+        """Do what `ugm.partition.survey.Survey.pending` does."""
+        return self._all(lambda view: view.pending(queue_path))
+
+    # Somebody without an application
+
+    def placement_for(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
+        """Do what `ugm.partition.survey.Survey.placement_for` does."""
+        return self._all(lambda view: view.placement_for(user, queue, tags))
+
+    def check_for(
+        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
+    ) -> Decision:
+        """Do what `ugm.partition.survey.Survey.check_for` does."""
+        return self._all(lambda view: view.check_for(user, queue_path, usage, tags))
+
+    def explain_for(
+        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None, *, most: int = 3
+    ) -> Explanation:
+        """Do what `ugm.partition.survey.Survey.explain_for` does."""
+        return self._all(lambda view: view.explain_for(user, queue_path, usage, tags, most=most))
+
+    def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
+        """Do what `ugm.partition.survey.Survey.limits_for` does."""
+        return self._all(lambda view: view.limits_for(user, queue_path))

@@ -1,0 +1,131 @@
+"""What whoever runs a shared partition changes: quotas, nodes and the configuration; and the ledger, by the truth.
+
+A change of what decisions are compiled from keeps all others out for as long as it takes, and is in force for all
+processes at the same moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from ugm.arguments import amounts_of, name_of, resource_of
+from ugm.errors import RequestError
+from ugm.identity import canonical_path
+from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
+from ugm.partition.compiled import Compiled, PartitionSettings
+from ugm.partition.plan import Plan, Snapshot, make_plan
+from ugm.partition.reconcile import reconcile
+from ugm.partition.settings import settings_of
+from ugm.resources import Resource
+from ugm.shared.calls import Calls, bounded, require_counted
+from ugm.shared.engine import Need, Tools
+
+__all__ = ["Upkeep"]
+
+T = TypeVar("T")
+
+
+class Upkeep(Calls):
+    """The operations of whoever runs it; see `ugm.shared.SharedPartition`."""
+
+    __slots__ = ()
+
+    # Queues and the cluster
+
+    def give_quota(self, queue_path: str, quota: Resource) -> None:
+        """Do what `ugm.Partition.give_quota` does."""
+        most, path = amounts_of("quota", quota), canonical_path(queue_path)
+        if most is None:
+            raise RequestError("quota", quota, "expected a Resource that names something")
+
+        def given(tools: Tools) -> None:
+            queue = tools.books.tree.queues.get(path)
+            if queue is None:
+                raise RequestError("queue_path", queue_path, "there is no such queue")
+            if queue.managed:
+                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
+            tools.life.give_quota(queue, most)
+
+        self._do(Need(structural=True), given)
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Do what `ugm.Partition.add_node` does."""
+        _offered(name, offers)
+        self._node(name, lambda tools: tools.books.cluster.add(name, offers))
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Do what `ugm.Partition.update_node` does."""
+        _offered(name, offers)
+        self._node(name, lambda tools: tools.books.cluster.update(name, offers))
+
+    def remove_node(self, name: str) -> bool:
+        """Do what `ugm.Partition.remove_node` does."""
+        return self._node(name_of("node", name), lambda tools: tools.books.cluster.remove(name))
+
+    def _node(self, name: str, operation: Callable[[Tools], T]) -> T:
+        def changed(tools: Tools) -> T:
+            before = tools.books.cluster.nodes.get(name)
+            answer = operation(tools)
+            tools.books.follow_node(name, before)
+            return answer
+
+        return self._do(Need(structural=True), changed)
+
+    # The configuration
+
+    def plan(self, config: PartitionSettings | None) -> Plan:
+        """Do what `ugm.Partition.plan` does."""
+        compiled = Compiled.of(settings_of(config))
+        with self._engine.lock:
+            return self._engine.everything(lambda books, _counters: make_plan(Snapshot(books), compiled))
+
+    def apply(self, plan: Plan) -> None:
+        """Do what `ugm.Partition.apply` does, with a plan that this process has made."""
+        if not isinstance(plan, Plan):
+            raise RequestError("plan", plan, "expected a Plan")
+
+        def applied(tools: Tools) -> None:
+            if plan.compiled is tools.books.compiled:
+                return
+            if plan.base is not tools.books.compiled:
+                raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
+            tools.books.swap(plan.compiled)
+
+        self._do(Need(structural=True), applied)
+
+    def configure(self, config: PartitionSettings | None) -> None:
+        """Put another configuration in force, for all processes at the same moment; see `ugm.Partition.configure`."""
+        compiled = Compiled.of(settings_of(config))
+        self._do(Need(structural=True), lambda tools: tools.books.swap(compiled))
+
+    # The truth
+
+    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
+        """Do what `ugm.Partition.audit` does."""
+        truth = truth_of(running)
+        with self._engine.lock:
+            return self._engine.everything(lambda books, _counters: audit(books, truth))
+
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        """Do what `ugm.Partition.reconcile` does, each difference by itself."""
+        differences = differences_of(report)
+        repaired: list[AuditReport] = []
+        for told in differences:
+            usage = Resource() if told.truth is None else bounded(told.truth.usage)
+
+            sides = [side.application_id for side in (told.ledger, told.truth) if side is not None]
+            need = Need(sides, (told.allocation_id,), checks=False)
+            repaired.append(self._counting(need, partial(_mended, told, usage), usage))
+        return AuditReport(tuple(one for part in repaired for one in part.differences))
+
+
+def _offered(name: str, offers: Resource) -> None:
+    name_of("node", name)
+    amounts_of("offers", resource_of("offers", offers))
+
+
+def _mended(told: Difference, usage: Resource, tools: Tools) -> AuditReport:
+    require_counted(tools, usage)
+    return reconcile(tools.books, tools.admission, [told])
