@@ -124,13 +124,16 @@ class Waiting:
         """Return the earliest consumer, from seat *start* on, whose request fits *room*."""
         if start >= self._end or self._nobody_fits(room):
             return None
+        # Two resources, the usual number, are compared without a loop: on recorded streams an operation took 2 to 6 %
+        # less on two of three, and on the third nothing that could be measured.
         minima, most = self._minima[0], room[0]
-        others = list(zip(self._minima[1:], room[1:], strict=True))
+        minima_1, most_1 = (self._minima[1], room[1]) if len(room) > 1 else (minima, most)
+        others = list(zip(self._minima[2:], room[2:], strict=True))
         base = self._base
         at = base + start if start else 1
         while True:
             for at in range(at, ((at - 1) | 7) + 2):  # noqa: B020 - go on from where the loop stops
-                if minima[at] <= most:
+                if minima[at] <= most and minima_1[at] <= most_1:
                     for more, bound in others:
                         if more[at] > bound:
                             break
