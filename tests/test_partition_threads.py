@@ -18,6 +18,9 @@ from ugm.testing import AmountsSpec, PartitionSpec, QueueSpec
 
 USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
 
+#: How often the last unit is raced for.
+ROUNDS: Final = 10_000
+
 #: The most that may be used of memory under every one of `CONFIGS`.
 MOST: Final = 40
 
@@ -70,15 +73,8 @@ class Race:
             self.round += 1
 
 
-@pytest.mark.parametrize(
-    ("where", "rounds"),
-    [
-        ("queue", 10_000),
-        *((where, 1000) for where in ("user", "group", "cluster")),
-        *(pytest.param(where, 10_000, marks=pytest.mark.deep) for where in ("user", "group", "cluster")),
-    ],
-)
-def test_one_of_eight_gets_the_last_unit(where: str, rounds: int) -> None:
+@pytest.mark.parametrize("where", ["user", "group", "queue", "cluster"])
+def test_one_of_eight_gets_the_last_unit(where: str) -> None:
     """Of eight threads that ask for the last unit at once, exactly one gets it, in every round."""
     limits = {"user": (user("ana", memory=1),), "group": (group("dev", memory=1),)}.get(where, ())
     queue = QueueSpec("a", resources=AmountsSpec(ONE if where == "queue" else None))
@@ -87,7 +83,7 @@ def test_one_of_eight_gets_the_last_unit(where: str, rounds: int) -> None:
     )
     for number in range(THREADS):
         partition.submit(f"app-{number}", USERS[0], "root.a")
-    race = Race(partition, rounds)
+    race = Race(partition, ROUNDS)
     run(race.enter)
 
     assert {len(winners) for winners in race.winners} == {1}
