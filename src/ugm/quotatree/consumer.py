@@ -17,7 +17,8 @@ from ugm.identity import is_text
 from ugm.resources import MAX_QUANTITY, Resource
 
 if TYPE_CHECKING:
-    from ugm.quotatree.node import TreeNode
+    from ugm.quotatree.node import Held, TreeNode
+    from ugm.quotatree.waiting import Waiting
 
 __all__ = ["Amounts", "Consumer", "ConsumerInfo", "Rank", "TreeRequest", "amounts_of"]
 
@@ -150,7 +151,7 @@ def amounts_of(request: Mapping[str, int], resources: tuple[str, ...], *, all_de
 class Consumer:
     """One consumer in one tree."""
 
-    __slots__ = ("amounts", "entry", "id", "info", "leaf", "node", "rank", "sequence", "slot")
+    __slots__ = ("amounts", "entry", "held", "id", "info", "leaf", "node", "rank", "sequence", "slot", "waiting")
 
     info: ConsumerInfo
     #: The entry for this tree. Its group changes with the names of the tree.
@@ -162,6 +163,10 @@ class Consumer:
     leaf: TreeNode | None
     #: Where it is held; None before it is allocated and after it is gone.
     node: TreeNode | None
+    #: Those of its rank who are held with it.
+    held: Held
+    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at its group.
+    waiting: Waiting | None
     #: Its place in the order of arrival at its node: lower came earlier.
     sequence: int
     #: Its place among those who wait above a node for room in it.

@@ -11,7 +11,6 @@ some ranks are enough before any of them is looked at.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
@@ -43,18 +42,35 @@ def fits(amounts: Amounts, room: Sequence[int]) -> bool:
 class Held:
     """The consumers of one rank at one node."""
 
-    __slots__ = ("members", "rank", "total")
+    __slots__ = ("gone", "members", "rank", "total")
 
     rank: Rank
-    #: By arrival. An ordered dictionary, because a plain one takes ever longer to find its first after many have gone.
-    members: OrderedDict[Consumer, None]
+    #: By arrival.
+    members: dict[Consumer, None]
+    #: How many have left the dictionary. It finds its first behind the gaps that they leave.
+    gone: int
     #: The most that they can free, by position of the resource: what they request together, negative requests apart.
     total: list[int]
 
     def __init__(self, rank: Rank, width: int) -> None:
         self.rank = rank
-        self.members = OrderedDict()
+        self.members = {}
+        self.gone = 0
         self.total = [0] * width
+
+    def in_order(self) -> dict[Consumer, None]:
+        """Return the consumers by arrival, with no more gaps than consumers.
+
+        An ordered dictionary has no gaps, but takes longer to append and remove.
+        """
+        if self.gone > len(self.members):
+            self.list_anew(self.members)
+        return self.members
+
+    def list_anew(self, members: Iterable[Consumer]) -> None:
+        """List consumers without gaps."""
+        self.members = dict.fromkeys(members)
+        self.gone = 0
 
 
 @final
@@ -128,19 +144,24 @@ class TreeNode:
         held = self.held.get(rank)
         if held is None:
             held = self.held[rank] = Held(rank, len(self.quota))
+        consumer.held = held
         held.members[consumer] = None
         total = held.total
         for index, amount in consumer.amounts:
             if amount > 0:
                 total[index] += amount
         leaf = consumer.leaf
-        if leaf is not None and leaf is not self:
-            leaf.path[leaf.depth - self.depth - 1].waiting.append(consumer)
+        if leaf is None or leaf is self:
+            consumer.waiting = None
+        else:
+            waiting = consumer.waiting = leaf.path[leaf.depth - self.depth - 1].waiting
+            waiting.append(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer from the list. Does not refund it."""
-        held = self.held[consumer.rank]
+        held = consumer.held
         del held.members[consumer]
+        held.gone += 1
         if held.members or len(self.held) <= _FEW_RANKS:
             total = held.total
             for index, amount in consumer.amounts:
@@ -148,21 +169,20 @@ class TreeNode:
                     total[index] -= amount
         else:
             del self.held[consumer.rank]
-        leaf = consumer.leaf
-        if leaf is not None and leaf is not self:
-            leaf.path[leaf.depth - self.depth - 1].waiting.remove(consumer)
+        if consumer.waiting is not None:
+            consumer.waiting.remove(consumer)
 
     def sort(self) -> None:
         """Put the lists in the order of arrival, after somebody has come back to an earlier place."""
         for held in self.held.values():
-            held.members = OrderedDict.fromkeys(sorted(held.members, key=_by_arrival))
+            held.list_anew(sorted(held.members, key=_by_arrival))
         for child in self.children:
             child.waiting.rebuild()
 
 
 def in_order(ranks: Iterable[Held]) -> Iterator[Consumer]:
     """Yield the consumers of some ranks of a node in the order of their arrival."""
-    lists = [held.members for held in ranks]
+    lists = [held.in_order() for held in ranks]
     if len(lists) == 1:
         return iter(lists[0])
     if sum(map(len, lists)) <= _FEW:
