@@ -15,7 +15,7 @@ from tracked import PartitionReplay, agreeing, traces
 from ugm.journal import open_partition
 
 #: One trace in so many is replayed by default, and all of them in a long run.
-SAMPLE: Final = 10
+SAMPLE: Final = 25
 
 Replay: TypeAlias = PartitionReplay | QuotaReplay
 

@@ -48,7 +48,7 @@ def settle(race: Race, *, restarts: bool) -> None:
 
 def test_nothing_is_over_counted_twice_or_lost(race: Callable[[float], Race]) -> None:
     """Whoever is killed, cut off or reconfigured, no limit is exceeded and the counters are the ledger."""
-    settle(race(5), restarts=False)
+    settle(race(4), restarts=False)
 
 
 @pytest.mark.deep
@@ -59,7 +59,7 @@ def test_for_two_minutes(race: Callable[[float], Race]) -> None:
 
 def test_a_restart_in_the_middle(race: Callable[[float], Race]) -> None:
     """A database that crashes and comes back loses nothing that was acknowledged, and nobody has to care."""
-    settle(race(4), restarts=True)
+    settle(race(3), restarts=True)
 
 
 @pytest.mark.deep
