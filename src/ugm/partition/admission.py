@@ -15,12 +15,14 @@ from ugm.arguments import application_of, name_of, row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import RequestError
 from ugm.hierarchy import Row
+from ugm.identity import canonical_path
 from ugm.model import Claim
 from ugm.partition.application import Application
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
 from ugm.partition.events import Denied
 from ugm.partition.others import OtherModels
+from ugm.queues import Queue
 from ugm.resources import Resource
 
 __all__ = ["Admission"]
@@ -51,6 +53,17 @@ class Admission:
         found = self._books.applications.get(application_of(application_id))
         if found is None:
             raise RequestError("application_id", application_id, "there is no such application")
+        return found
+
+    def queue(self, queue_path: str) -> Queue:
+        """Return a queue.
+
+        Raises:
+            RequestError: there is none of that path.
+        """
+        found = self._books.tree.queues.get(canonical_path(queue_path))
+        if found is None:
+            raise RequestError("queue_path", queue_path, "there is no such queue")
         return found
 
     def entry(self, ask: Ask, state: AllocationState) -> Entry:

@@ -7,17 +7,31 @@ by one, each after those before it have been charged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 
 from ugm.decision import ALLOWED, Decision, Violation
+from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
 from ugm.partition.others import OtherModels
+from ugm.resources import Resource
 from ugm.tracking.batch import Demand
 
-__all__ = ["allocate_all"]
+__all__ = ["allocate_all", "asks_of"]
+
+
+def asks_of(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
+    """Return what is asked for together.
+
+    Raises:
+        RequestError: something among it is no Ask, and no tuple of its parts.
+    """
+    try:
+        return [Ask(*ask) for ask in asks]
+    except TypeError as error:
+        raise RequestError("asks", asks, "expected Asks, or tuples of their parts") from error
 
 
 def allocate_all(books: Books, others: OtherModels, admission: Admission, asks: Sequence[Ask]) -> Decision:

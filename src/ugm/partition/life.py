@@ -75,6 +75,17 @@ class LifeCycle:
         if quota is not None and not queue.managed and queue.annotated != quota:
             self._books.annotate(queue, quota)
 
+    def change_quota(self, queue_path: str, quota: Resource) -> None:
+        """Do what `give_quota` does for a queue that has to be there.
+
+        Raises:
+            RequestError: there is no such queue, or the configuration names it.
+        """
+        queue = self._admission.queue(queue_path)
+        if queue.managed:
+            raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
+        self.give_quota(queue, quota)
+
     def _enter(self, application: Application) -> None:
         application.is_plain = not self._others and self._books.tell is None
         self._books.enter(application)

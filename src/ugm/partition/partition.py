@@ -26,7 +26,7 @@ from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import USUAL, Ask
 from ugm.partition.events import Subscriber
 from ugm.partition.feed import Feed, TellingLock
-from ugm.partition.gang import allocate_all
+from ugm.partition.gang import allocate_all, asks_of
 from ugm.partition.others import OtherModels
 from ugm.resources import Resource
 
@@ -209,7 +209,7 @@ class Partition(Applications):
             RequestError: as for `allocate`, for any of them; nothing has changed.
         """
         # Whatever makes the asks is foreign code, and done with before the lock is taken.
-        batch = _asks(asks)
+        batch = asks_of(asks)
         with self._growing:
             return allocate_all(self._books, self._others, self._admission, batch)
 
@@ -292,10 +292,3 @@ class Partition(Applications):
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
         with self._growing:
             return self._admission.adopt(ask)
-
-
-def _asks(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
-    try:
-        return [Ask(*ask) for ask in asks]
-    except TypeError as error:
-        raise RequestError("asks", asks, "expected Asks, or tuples of their parts") from error

@@ -32,7 +32,7 @@ from ugm.tracking.holding import Holding, QuotaNode
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["Standing", "Survey", "effective"]
+__all__ = ["Standing", "Survey", "effective", "is_limiting"]
 
 #: The id of an application that is only asked about, where an id is asked for.
 _NAMELESS: Final = "?"
@@ -250,11 +250,13 @@ class _Quotas(NamedTuple):
 
 def effective(nodes: Sequence[QuotaNode]) -> tuple[EffectiveLimit, ...]:
     """Return the limits of some counters, without those that are there for a guarantee alone."""
-    return tuple(
-        EffectiveLimit.of(node)
-        for node in nodes
-        if node.limit.resources or node.limit.applications or node.limit.closed
-    )
+    return tuple(EffectiveLimit.of(node) for node in nodes if is_limiting(node))
+
+
+def is_limiting(node: Node[Any]) -> bool:
+    """Return whether a counter limits anything."""
+    limit = node.limit
+    return bool(limit.resources or limit.applications or limit.closed)
 
 
 def _standing(tracker: QueueTracker) -> Standing:

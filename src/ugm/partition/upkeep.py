@@ -22,7 +22,7 @@ from ugm.partition.reconcile import reconcile
 from ugm.partition.view import PartitionView
 from ugm.resources import Resource
 
-__all__ = ["Upkeep"]
+__all__ = ["Upkeep", "require_offer"]
 
 
 class Upkeep(PartitionView):
@@ -59,10 +59,7 @@ class Upkeep(PartitionView):
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
         with self._growing:
-            queue = self._queue(queue_path)
-            if queue.managed:
-                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
-            self._life.give_quota(queue, most)
+            self._life.change_quota(queue_path, most)
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node: the root may use that much more.
@@ -73,8 +70,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
-        name_of("node", name)
-        amounts_of("offers", resource_of("offers", offers))
+        require_offer(name, offers)
         with self._growing:
             before = self._books.cluster.nodes.get(name)
             self._books.cluster.add(name, offers)
@@ -86,8 +82,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: there is no such node, or an argument cannot be used.
         """
-        name_of("node", name)
-        amounts_of("offers", resource_of("offers", offers))
+        require_offer(name, offers)
         with self._growing:
             before = self._books.cluster.nodes.get(name)
             self._books.cluster.update(name, offers)
@@ -178,3 +173,13 @@ class Upkeep(PartitionView):
         differences = differences_of(report)
         with self._growing:
             return reconcile(self._books, self._admission, differences)
+
+
+def require_offer(name: str, offers: Resource) -> None:
+    """Make sure that a node can be registered with what it offers.
+
+    Raises:
+        RequestError: it cannot.
+    """
+    name_of("node", name)
+    amounts_of("offers", resource_of("offers", offers))

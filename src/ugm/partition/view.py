@@ -9,7 +9,6 @@ from typing import Final
 
 from ugm.arguments import name_of, row_of
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import RequestError
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.partition.application import ApplicationInfo
@@ -19,7 +18,7 @@ from ugm.partition.entry import USUAL, Allocation, Ask
 from ugm.partition.explanation import Explanation, charged, explain, number_of
 from ugm.partition.others import OtherModels
 from ugm.partition.survey import Survey, effective
-from ugm.queues import Queue, QueueState, queue_state
+from ugm.queues import QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding
@@ -118,7 +117,7 @@ class PartitionView(Survey):
             if queue_path is None:
                 found = self._applications
             else:
-                below = self._queue(queue_path).below()
+                below = self._admission.queue(queue_path).below()
                 found = {name: self._applications[name] for queue in below for name in queue.applications}
             return tuple(found[name].shown() for name in sorted(found))
 
@@ -172,7 +171,7 @@ class PartitionView(Survey):
             RequestError: there is no such queue.
         """
         with self._lock:
-            return self._books.tree.headroom(self._queue(queue_path).queue_path, cluster=cluster)
+            return self._books.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return the most that could ever be used in a queue: the least that any queue from there up allows.
@@ -181,7 +180,7 @@ class PartitionView(Survey):
             RequestError: there is no such queue.
         """
         with self._lock:
-            return self._books.tree.most(self._queue(queue_path).queue_path)
+            return self._books.tree.most(self._admission.queue(queue_path).queue_path)
 
     def users(self) -> tuple[UserUsage, ...]:
         """Return what every user uses in which queues, with the limits there, sorted by name."""
@@ -204,7 +203,7 @@ class PartitionView(Survey):
             RequestError: there is no such queue, or the user is none.
         """
         with self._lock:
-            return _limits(self._would_be(user, self._queue(queue_path).queue_path))
+            return _limits(self._would_be(user, self._admission.queue(queue_path).queue_path))
 
     def nodes(self) -> dict[str, Resource]:
         """Return what every registered node offers, by name."""
@@ -224,12 +223,6 @@ class PartitionView(Survey):
         """
         with self._lock:
             verify(self._books)
-
-    def _queue(self, queue_path: str) -> Queue:
-        found = self._books.tree.queues.get(canonical_path(queue_path))
-        if found is None:
-            raise RequestError("queue_path", queue_path, "there is no such queue")
-        return found
 
 
 def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:

@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import RequestError
 from ugm.partition.entry import AllocationState, Ask
-from ugm.partition.gang import allocate_all
+from ugm.partition.gang import allocate_all, asks_of
 from ugm.partition.others import OtherModels
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts
@@ -63,10 +62,7 @@ class Allocations(Calls):
 
     def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
         """Do what `ugm.Partition.allocate_all` does."""
-        try:
-            batch = [Ask(*ask) for ask in asks]
-        except TypeError as error:
-            raise RequestError("asks", asks, "expected Asks, or tuples of their parts") from error
+        batch = asks_of(asks)
         for ask in batch:
             bounded(ask.usage)
         return self._decide(

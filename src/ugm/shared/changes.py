@@ -15,8 +15,9 @@ from ugm.identity import TrackingType
 from ugm.partition.books import Books
 from ugm.partition.entry import Allocation, AllocationState
 from ugm.partition.events import Allocated, Asked, Ended, Event, Preempted, Released, Resized, Submitted, Withdrawn
+from ugm.partition.survey import is_limiting
 from ugm.resources import MEMORY, VCORE
-from ugm.shared.slices import Place, Slice, is_limiting, place_of, stage_of, written_submission
+from ugm.shared.slices import Place, Slice, place_of, stage_of, written_submission
 
 __all__ = ["CHANGE", "Change", "change_of"]
 

@@ -153,7 +153,9 @@ class Engine:
             change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
         finally:
             self._leave(loaded)
-        return change.is_empty or self._is_made(change)
+        if not change.is_empty:
+            self._make(change, counts=True)
+        return True
 
     def _leave(self, loaded: Slice) -> None:
         structure = self.structure
@@ -195,11 +197,7 @@ class Engine:
 
     # Changes
 
-    def _is_made(self, change: Change) -> bool:
-        """Make a change, and return True."""
-        return self._make(change, counts=True)
-
-    def _make(self, change: Change, *, counts: bool) -> bool:
+    def _make(self, change: Change, *, counts: bool) -> None:
         """Make a change.
 
         Raises:
@@ -210,7 +208,6 @@ class Engine:
         positions = self.structure.books.in_force.epoch.layout.positions
         counters = change.counted(self._ids, positions) if counts else _NOTHING
         self._say(self.database.text(CHANGE), (change.spends, *change.ledger, *counters))
-        return True
 
     def send(self, statement: str, arguments: Sequence[object]) -> int:
         """Have one more change made by a statement of this schema; return the version that the application has now.

@@ -12,10 +12,11 @@ from typing import Any, Final, final
 
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
+from ugm.partition.survey import is_limiting
 from ugm.resources import MAX_QUANTITY, MEMORY, VCORE, Resource
 from ugm.shared.database import Moved, Short
 from ugm.shared.engine import Engine, Need, Tools
-from ugm.shared.slices import is_limiting, place_of
+from ugm.shared.slices import place_of
 
 __all__ = ["Express"]
 

@@ -9,9 +9,10 @@ from typing import Any, Final
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.partition.books import Books
+from ugm.partition.survey import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.database import Database
-from ugm.shared.slices import Place, is_limiting, place_of
+from ugm.shared.slices import Place, place_of
 
 __all__ = ["recount"]
 

@@ -15,13 +15,14 @@ from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.entry import PLAIN, AllocationState, Ask, Entry, shared_traits, traits_of
+from ugm.partition.survey import is_limiting
 from ugm.queues import Submission
 from ugm.resources import Resource
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import QuotaNode
 from ugm.tracking.user_tracker import UserTracker
 
-__all__ = ["EVERYTHING", "FACTS", "Held", "Place", "Slice", "is_limiting", "place_of", "stage_of", "written_submission"]
+__all__ = ["EVERYTHING", "FACTS", "Held", "Place", "Slice", "place_of", "stage_of", "written_submission"]
 
 #: One statement, and so one moment: the epoch, applications, lines of the ledger and counters.
 EVERYTHING: Final = """SELECT epoch,
@@ -146,7 +147,10 @@ class Slice:
             books.started(application, holding)
 
     def places(self) -> set[Place]:
-        """Return where something is counted that concerns the applications."""
+        """Return where something is counted that concerns the applications.
+
+        That is where something is limited: whoever shares a counter waits for others.
+        """
         return {place_of(node) for chain, _ in self.chains.values() for node in chain if is_limiting(node)}
 
     def count(self, used: Mapping[Place, Used]) -> None:
@@ -169,12 +173,6 @@ class Slice:
         for listed in (books.applications, books.entries, books.ledger.holdings, books.ledger.users):
             listed.clear()
         books.ledger.groups.clear()
-
-
-def is_limiting(node: Node[Any]) -> bool:
-    """Return whether a node limits anything; only then it has a counter, because who shares one waits for others."""
-    limit = node.limit
-    return bool(limit.resources or limit.applications or limit.closed)
 
 
 def place_of(node: Node[Any]) -> Place:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from ugm.arguments import amounts_of, name_of, resource_of
+from ugm.arguments import amounts_of, name_of
 from ugm.errors import RequestError
-from ugm.identity import canonical_path
 from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.settings import settings_of
+from ugm.partition.upkeep import require_offer
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted
 from ugm.shared.engine import Need, Tools
@@ -36,28 +36,19 @@ class Upkeep(Calls):
 
     def give_quota(self, queue_path: str, quota: Resource) -> None:
         """Do what `ugm.Partition.give_quota` does."""
-        most, path = amounts_of("quota", quota), canonical_path(queue_path)
+        most = amounts_of("quota", quota)
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
-
-        def given(tools: Tools) -> None:
-            queue = tools.books.tree.queues.get(path)
-            if queue is None:
-                raise RequestError("queue_path", queue_path, "there is no such queue")
-            if queue.managed:
-                raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
-            tools.life.give_quota(queue, most)
-
-        self._do(Need(structural=True), given)
+        self._do(Need(structural=True), lambda tools: tools.life.change_quota(queue_path, most))
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.add_node` does."""
-        _offered(name, offers)
+        require_offer(name, offers)
         self._node(name, lambda tools: tools.books.cluster.add(name, offers))
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.update_node` does."""
-        _offered(name, offers)
+        require_offer(name, offers)
         self._node(name, lambda tools: tools.books.cluster.update(name, offers))
 
     def remove_node(self, name: str) -> bool:
@@ -119,11 +110,6 @@ class Upkeep(Calls):
             need = Need(sides, (told.allocation_id,), checks=False)
             repaired.append(self._counting(need, partial(_mended, told, usage), usage))
         return AuditReport(tuple(one for part in repaired for one in part.differences))
-
-
-def _offered(name: str, offers: Resource) -> None:
-    name_of("node", name)
-    amounts_of("offers", resource_of("offers", offers))
 
 
 def _mended(told: Difference, usage: Resource, tools: Tools) -> AuditReport:

@@ -20,11 +20,12 @@ from ugm.partition.books import Books
 from ugm.partition.entry import Allocation
 from ugm.partition.explanation import Explanation
 from ugm.partition.others import OtherModels
+from ugm.partition.survey import is_limiting
 from ugm.partition.view import PartitionView
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource
 from ugm.shared.engine import Need
-from ugm.shared.slices import is_limiting, place_of
+from ugm.shared.slices import place_of
 from ugm.shared.survey import SharedSurvey
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 
