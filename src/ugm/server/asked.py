@@ -5,7 +5,7 @@ Nothing here changes a partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from ugm.resources import parse_quantity
 from ugm.server.errors import problem_dict, unknown
 from ugm.server.seen import told_allocation
 from ugm.server.site import Question
+from ugm.tracking import EffectiveLimit
 
 __all__ = ["application", "check", "explain", "limits", "plan", "validate"]
 
@@ -100,15 +101,14 @@ def _explanation_dict(explanation: Explanation, queue_path: str, placement: Plac
 
 
 def _limits_of(partition: Partition, application_id: str) -> dict[str, Any]:
-    headroom = partition.headroom(application_id)
-    return {
-        "limits": [limit.to_dict() for limit in partition.effective_limits(application_id)],
-        "headroom": None if headroom is None else dict(headroom),
-    }
+    return _limits_dict(partition.effective_limits(application_id), partition.headroom(application_id))
 
 
 def _limits_for(partition: Partition, user: UserGroup, queue_path: str) -> dict[str, Any]:
-    found, headroom = partition.limits_for(user, queue_path)
+    return _limits_dict(*partition.limits_for(user, queue_path))
+
+
+def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, Any]:
     return {
         "limits": [limit.to_dict() for limit in found],
         "headroom": None if headroom is None else dict(headroom),

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ugm.errors import RequestError
-from ugm.identity import ancestors, canonical_path
+from ugm.identity import ancestors, canonical_path, is_below
 from ugm.partition import Allocation, ApplicationInfo, Partition, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
@@ -141,7 +141,7 @@ def _tree(partition: Partition, top: str) -> dict[str, Any] | None:
     """Return a queue with all below it; usage is summed up outside the lock, so that it always adds up."""
     nodes: dict[str, dict[str, Any]] = {}
     totals: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
-    inside = [path for path in partition.queue_paths() if path == top or path.startswith(f"{top}.")]
+    inside = [path for path in partition.queue_paths() if is_below(path, top)]
     # A path sorts before every path below it, so going backward meets children before their parents.
     for path in paced(reversed(inside)):
         state = partition.queue_alone(path)
@@ -242,7 +242,7 @@ def applications(asked: Question) -> object:
 
 
 def _fits(told: ApplicationInfo, query: Any) -> bool:  # noqa: ANN401 - checked against the description
-    if "queue" in query and not f"{told.queue_path}.".startswith(f"{query['queue'].lower()}."):
+    if "queue" in query and not is_below(told.queue_path, query["queue"].lower()):
         return False
     asked = (("user", told.user.name), ("group", told.group), ("state", told.state))
     return all(query.get(name, value) == value for name, value in asked)
