@@ -105,7 +105,7 @@ class Database:
     def _create(self, *, user_limits_win: bool) -> None:
         script = files("ugm.shared").joinpath("tables.sql").read_text(encoding="utf-8")
         with self.transaction():
-            self.run(f"SELECT pg_advisory_xact_lock({self._lock})")
+            self.lock()
             if self.run("SELECT to_regclass(%s)", [f"{self.schema}.structure"])[0][0] is None:
                 self.run(self.text("CREATE SCHEMA IF NOT EXISTS {schema}"))
                 self.run(self.text(script))
