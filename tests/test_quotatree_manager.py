@@ -197,15 +197,15 @@ def test_damage_is_found(scene: Scene) -> None:
     """The self-check names every counter and list that does not follow from the consumers."""
     tree = scene.manager._trees["T"].tree
     node = tree.nodes["A"]
-    node.free[0] += 1
-    (held,) = node.held.values()
-    held.total[0] = 7
+    node.room += 1
+    (rank,) = node.totals
+    node.totals[rank] += 6
     with pytest.raises(InvariantError) as caught:
         scene.manager.verify()
 
     assert caught.value.findings == (
         "node 'A' of tree 'T' counts 0 cpu, but its consumers hold 1",
-        "node 'A' of tree 'T' sums up a rank to [7], but it can free [1]",
+        "node 'A' of tree 'T' sums up Rank(0, 0, False) to (7,), but it can free (1,)",
     )
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest, fewest, first_found
-from ugm.quotatree.consumer import Consumer, amounts_of
+from ugm.quotatree.consumer import Consumer, Rank
+from ugm.quotatree.packing import Packing
 
 RESOURCES = ("cpu", "memory")
 
@@ -17,7 +18,7 @@ RESOURCES = ("cpu", "memory")
 def candidate(number: int, cpu: int, memory: int, priority: int = 0) -> Consumer:
     """Return a consumer that is held somewhere."""
     entry = TreeRequest("T", "L", Resource(cpu=cpu, memory=memory), priority)
-    return Consumer(ConsumerInfo(f"c{number}", [entry]), entry, amounts_of(entry.request, RESOURCES), None)
+    return Consumer(ConsumerInfo(f"c{number}", [entry]), entry, Packing(RESOURCES), Rank(*entry[3:]), None)
 
 
 candidates = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=7).map(
@@ -40,7 +41,7 @@ def test_fewest_and_lowest(listed: list[Consumer], amounts: tuple[tuple[int, int
     sets = [c for size in range(1, len(listed) + 1) for c in combinations(listed, size) if suffices(c, amounts)]
 
     def cost(victims: tuple[Consumer, ...]) -> tuple[int, list[int]]:
-        return len(victims), sorted((victim.rank[0] for victim in victims), reverse=True)
+        return len(victims), sorted((victim.rank.priority for victim in victims), reverse=True)
 
     assert (chosen is None) == (not sets)
     assert chosen is None or cost(tuple(chosen)) == min(map(cost, sets))
@@ -61,7 +62,7 @@ def test_many_candidates_of_one_resource() -> None:
     chosen = fewest(listed, ((0, 30),), [0, 0]) or []
 
     assert len(chosen) == 10
-    assert [victim.rank[0] for victim in chosen] == [0] * 10
+    assert [victim.rank.priority for victim in chosen] == [0] * 10
 
 
 def test_many_candidates_that_do_not_suffice() -> None:

@@ -36,22 +36,20 @@ def _counters(where: str, node: TreeNode, below: list[Consumer], resources: tupl
 
 
 def _lists(where: str, node: TreeNode, here: list[Consumer]) -> Iterator[str]:
-    listed = node.consumers()
+    listed = list(node.consumers())
     if [c.id for c in listed] != [c.id for c in sorted(here, key=lambda c: c.sequence)]:
         yield f"{where} does not list those whom it holds in the order of their arrival"
-    for held in node.held.values():
-        if any(consumer.rank != held.rank for consumer in held.members):
-            yield f"{where} lists a consumer under another rank"
-        due = [0] * len(node.quota)
-        for consumer in held.members:
-            for index, amount in consumer.amounts:
-                due[index] += max(amount, 0)
-        if held.total != due:
-            yield f"{where} sums up a rank to {held.total}, but it can free {due}"
+    for rank in {*node.totals, *(consumer.rank for consumer in here)}:
+        due = sum(consumer.most for consumer in here if consumer.rank is rank)
+        counted = node.totals.get(rank, 0)
+        if counted != due:
+            left = node.packing.left
+            told, free = left(node.packing.signs + counted), left(node.packing.signs + due)
+            yield f"{where} sums up {rank} to {told}, but it can free {free}"
 
 
 def _waiting(where: str, node: TreeNode, above: list[Consumer]) -> Iterator[str]:
     listed = list(node.waiting)
-    if listed != sorted(above, key=lambda consumer: consumer.sequence) or node.waiting.count != len(above):
+    if listed != sorted(above, key=lambda consumer: consumer.sequence):
         yield f"{where} does not know who waits above it"
     yield from (f"{where}: {told}" for told in node.waiting.findings())

@@ -22,7 +22,9 @@ from ugm.quotatree.documents import (
     tree_from_text,
     tree_info_from_text,
 )
+from ugm.quotatree.lanes import Layouts
 from ugm.quotatree.node import TreeNode
+from ugm.quotatree.packing import Packing
 from ugm.quotatree.tree import QuotaTree
 from ugm.quotatree.view import TreeView, view_of
 
@@ -270,16 +272,18 @@ class TreeCache:
         children: dict[str, list[str]] = {}
         for name, node in self._nodes.items():
             children.setdefault(node.parent or "", []).append(name)
-        root = self._node(top, None, resources)
+        layouts = Layouts(Packing(resources))
+        root = self._node(top, None, layouts)
         growing = [root]
         while growing:
             parent = growing.pop()
-            growing += [self._node(name, parent, resources) for name in sorted(children.get(parent.name, ()))]
+            growing += [self._node(name, parent, layouts) for name in sorted(children.get(parent.name, ()))]
         return root
 
-    def _node(self, name: str, parent: TreeNode | None, resources: tuple[str, ...]) -> TreeNode:
+    def _node(self, name: str, parent: TreeNode | None, layouts: Layouts) -> TreeNode:
         spec = self._nodes[name]
-        return TreeNode(name, parent, tuple(spec.quota.get(resource, 0) for resource in resources), hard=spec.hard)
+        quota = tuple(spec.quota.get(resource, 0) for resource in layouts.packing.resources)
+        return TreeNode(name, parent, quota, layouts, hard=spec.hard)
 
     def settle_names(self) -> Mapping[str, str]:
         """Return the nodes of the tree in force that have another name now, and begin anew. The lock is held."""

@@ -33,9 +33,8 @@ class ChargingManager(TreeManager):
             RequestError: the consumer is allocated there, there is no such tree, or the group is not in it.
         """
         with self._lock:
-            managed, _, entry = self._request(tree_name, info)
+            managed, consumer = self._asking(tree_name, info)
             tree = managed.tree
-            consumer = tree.consumer(info, entry)
             with noted((managed,)) as trials:
                 fits = self._mode is Mode.NORMAL and not isinstance(tree.allocate(consumer, nobody), Rejection)
                 answer = () if fits else tree.force(consumer)

@@ -9,24 +9,19 @@ Whoever has preempted a consumer is remembered with its information (see `barred
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import WeakSet
 
 from ugm.errors import RequestError
 from ugm.identity import is_text
+from ugm.quotatree.packing import Amounts, Packing
 from ugm.resources import MAX_QUANTITY, Resource
 
 if TYPE_CHECKING:
-    from ugm.quotatree.node import Held, TreeNode
+    from ugm.quotatree.node import TreeNode
     from ugm.quotatree.waiting import Waiting
 
-__all__ = ["Amounts", "Consumer", "ConsumerInfo", "Rank", "TreeRequest", "amounts_of"]
-
-#: What is requested: the position of a resource in the tree, and how much of it. Only what is listed can deny.
-Amounts: TypeAlias = tuple[tuple[int, int], ...]
-
-#: Priority, type, and whether it is safe from preemption: all that the choice of victims looks at.
-Rank: TypeAlias = tuple[int, int, bool]
+__all__ = ["Consumer", "ConsumerInfo", "Rank", "TreeRequest"]
 
 
 class TreeRequest(NamedTuple):
@@ -134,49 +129,82 @@ def _checked(entry: object) -> TreeRequest:
     return entry
 
 
-def amounts_of(request: Mapping[str, int], resources: tuple[str, ...], *, all_deny: bool = False) -> Amounts:
-    """Return a request by the positions of a tree's resources; what the tree does not count is left out.
+@final
+class Rank:
+    """All that the choice of victims looks at. Compared by identity: a tree makes one object for all of a rank."""
 
-    Args:
-        request: by name.
-        resources: of the tree.
-        all_deny: whether what is not asked for is listed with 0, and so denies where less than nothing is left.
-    """
-    if all_deny:
-        return tuple((index, request.get(name, 0)) for index, name in enumerate(resources))
-    return tuple([(index, amount) for index, name in enumerate(resources) if (amount := request.get(name))])
+    __slots__ = ("priority", "type", "unpreemptable")
+
+    priority: int
+    type: int
+    #: Whether it is safe from preemption.
+    unpreemptable: bool
+
+    def __init__(self, priority: int, type: int, unpreemptable: bool) -> None:  # noqa: A002, FBT001 - as in `TreeRequest`
+        self.priority = priority
+        self.type = type
+        self.unpreemptable = unpreemptable
+
+    def __repr__(self) -> str:
+        return f"Rank({self.priority}, {self.type}, {self.unpreemptable})"
 
 
 @final
 class Consumer:
     """One consumer in one tree."""
 
-    __slots__ = ("amounts", "entry", "held", "id", "info", "leaf", "node", "rank", "sequence", "slot", "waiting")
+    __slots__ = (
+        "amount",
+        "asked",
+        "entry",
+        "info",
+        "leaf",
+        "most",
+        "node",
+        "packing",
+        "rank",
+        "sequence",
+        "slot",
+        "waiting",
+    )
 
     info: ConsumerInfo
     #: The entry for this tree. Its group changes with the names of the tree.
     entry: TreeRequest
-    id: str
     rank: Rank
-    amounts: Amounts
+    #: What it asks for, packed; of which fields; and the most that is free when it goes.
+    amount: int
+    asked: int
+    most: int
+    packing: Packing
     #: The group, if that is a leaf of the tree.
     leaf: TreeNode | None
     #: Where it is held; None before it is allocated and after it is gone.
     node: TreeNode | None
-    #: Those of its rank who are held with it.
-    held: Held
-    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at its group.
-    waiting: Waiting | None
     #: Its place in the order of arrival at its node: lower came earlier.
     sequence: int
-    #: Its place among those who wait above a node for room in it.
+    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at its group.
+    waiting: Waiting | None
+    #: Its place there, where many wait.
     slot: int
 
-    def __init__(self, info: ConsumerInfo, entry: TreeRequest, amounts: Amounts, leaf: TreeNode | None) -> None:
+    def __init__(
+        self, info: ConsumerInfo, entry: TreeRequest, packing: Packing, rank: Rank, leaf: TreeNode | None
+    ) -> None:
         self.info = info
         self.entry = entry
-        self.id = info.consumer_id
-        self.rank = entry[3:]
-        self.amounts = amounts
+        self.rank = rank
+        self.amount, self.asked, self.most = packing.request(entry.request.amounts)
+        self.packing = packing
         self.leaf = leaf
         self.node = None
+
+    @property
+    def id(self) -> str:
+        """Its name, unique within a manager."""
+        return self.info.consumer_id
+
+    @property
+    def amounts(self) -> Amounts:
+        """What it asks for, by the position of the resource in the tree."""
+        return self.packing.amounts(self.amount, self.asked)

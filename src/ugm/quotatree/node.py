@@ -3,74 +3,34 @@
 What is charged to a node is what is held at it and at all nodes below. A consumer is charged to the node that holds it
 and to everything above, and not to the nodes between its group and that node.
 
-The consumers of a node have an order, that of their arrival; it decides who is moved or preempted first. They are kept
-by rank (priority, type, preemptible or not) with the sum of each rank, so that it is known whether the consumers of
-some ranks are enough before any of them is looked at.
+The consumers of a node have an order, that of their arrival; it decides who is moved or preempted first. Of each rank
+(priority, type, preemptible or not) the sum is known, so that it is known whether the consumers of some ranks are
+enough before any of them is looked at.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections import OrderedDict
+from collections.abc import Container, Iterable, Iterator
 from operator import attrgetter
 from typing import Final, final
 
-from ugm.quotatree.consumer import Amounts, Consumer, Rank
+from ugm.quotatree.consumer import Consumer, Rank
+from ugm.quotatree.lanes import Layouts
+from ugm.quotatree.packing import Packing
 from ugm.quotatree.waiting import Waiting
 
-__all__ = ["Held", "TreeNode", "fits", "in_order"]
+__all__ = ["TreeNode"]
 
 _by_arrival = attrgetter("sequence")
 
-#: So many consumers are sorted sooner than their lists are merged.
-_FEW: Final = 16
+#: Among so many consumers those of some ranks are picked out; more are listed by rank.
+_FEW: Final = 64
 
-#: So many ranks stay listed at a node when nobody of them is left: they soon come again.
-_FEW_RANKS: Final = 8
-
-
-def fits(amounts: Amounts, room: Sequence[int]) -> bool:
-    """Return whether a request fits a room."""
-    for index, amount in amounts:  # noqa: SIM110 - `all` takes twice the time
-        if room[index] < amount:
-            return False
-    return True
-
-
-@final
-class Held:
-    """The consumers of one rank at one node."""
-
-    __slots__ = ("gone", "members", "rank", "total")
-
-    rank: Rank
-    #: By arrival.
-    members: dict[Consumer, None]
-    #: How many have left the dictionary. It finds its first behind the gaps that they leave.
-    gone: int
-    #: The most that they can free, by position of the resource: what they request together, negative requests apart.
-    total: list[int]
-
-    def __init__(self, rank: Rank, width: int) -> None:
-        self.rank = rank
-        self.members = {}
-        self.gone = 0
-        self.total = [0] * width
-
-    def in_order(self) -> dict[Consumer, None]:
-        """Return the consumers by arrival, with no more gaps than consumers.
-
-        An ordered dictionary has no gaps, but takes longer to append and remove.
-        """
-        if self.gone > len(self.members):
-            self.list_anew(self.members)
-        return self.members
-
-    def list_anew(self, members: Iterable[Consumer]) -> None:
-        """List consumers without gaps."""
-        self.members = dict.fromkeys(members)
-        self.gone = 0
+#: A dictionary finds its first behind the gaps that others have left. It closes them as it grows, and then takes less
+#: than 150 bytes for each; one that takes much more has shrunk, and is made anew.
+_GAPPY: Final = 400
 
 
 @final
@@ -82,49 +42,82 @@ class TreeNode:
         parent: None for the root.
         hard: whether no request from here may go on to the parent. The root is hard by nature.
         quota: by position of the resource.
+        layouts: of the lanes of the tree.
     """
 
-    __slots__ = ("children", "depth", "free", "hard", "held", "name", "parent", "path", "quota", "waiting")
+    __slots__ = (
+        "_members",
+        "_ranked",
+        "_unused",
+        "children",
+        "depth",
+        "hard",
+        "name",
+        "packing",
+        "parent",
+        "path",
+        "quota",
+        "room",
+        "totals",
+        "toward",
+        "waiting",
+    )
 
     name: str
     parent: TreeNode | None
     children: list[TreeNode]
     hard: bool
     quota: tuple[int, ...]
-    #: What is left of the quota. Below 0 after forced allocations, or when the quota was lowered.
-    free: list[int]
+    packing: Packing
+    #: What is left of the quota, packed. Below 0 after forced allocations, or when the quota was lowered.
+    room: int
     #: The node itself and everything above it, up to the root.
     path: tuple[TreeNode, ...]
     #: 0 for the root.
     depth: int
-    held: dict[Rank, Held]
+    #: The sum of what the consumers of each rank can free, and of how many they are, packed.
+    totals: dict[Rank, int]
     #: Those who are held at the parent and belong to a leaf in or below this node.
     waiting: Waiting
+    #: For each leaf below the node with which those of it wait who are held here.
+    toward: dict[TreeNode | None, Waiting]
+    #: By arrival. An ordered dictionary has no gaps, but takes longer to append and remove.
+    _members: dict[Consumer, None]
+    #: By rank and arrival, as long as somebody asks for it: how often the consumers have changed since.
+    _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
+    _unused: int
 
-    def __init__(self, name: str, parent: TreeNode | None, quota: tuple[int, ...], *, hard: bool) -> None:
+    def __init__(
+        self, name: str, parent: TreeNode | None, quota: tuple[int, ...], layouts: Layouts, *, hard: bool
+    ) -> None:
         self.name = name
         self.parent = parent
         self.children = []
         self.hard = hard
         self.quota = quota
-        self.free = list(quota)
+        self.packing = layouts.packing
+        self.room = layouts.packing.room(quota)
         self.path = (self, *parent.path) if parent else (self,)
         self.depth = len(self.path) - 1
-        self.held = {}
-        self.waiting = Waiting(len(quota))
+        self.totals = {}
+        self.waiting = Waiting(layouts)
+        self.toward = {}
+        self._members = {}
+        self._ranked = None
+        self._unused = 0
         if parent:
             parent.children.append(self)
 
     def __repr__(self) -> str:
         return f"<TreeNode {self.name!r}>"
 
-    def consumers(self) -> list[Consumer]:
-        """Return all who are held here, in the order of their arrival."""
-        return list(in_order(self.held.values()))
+    def left(self) -> tuple[int, ...]:
+        """Return what is left of the quota, by position of the resource."""
+        return self.packing.left(self.room)
 
     def allocated(self) -> tuple[int, ...]:
         """Return what is charged, by position of the resource."""
-        return tuple(quota - free for quota, free in zip(self.quota, self.free, strict=True))
+        return tuple(quota - left for quota, left in zip(self.quota, self.left(), strict=True))
 
     def walk(self) -> Iterator[TreeNode]:
         """Yield the node and everything below it, parents first, children by name."""
@@ -134,76 +127,68 @@ class TreeNode:
             yield node
             waiting += sorted(node.children, key=attrgetter("name"), reverse=True)
 
+    def consumers(self) -> Iterable[Consumer]:
+        """Return all who are held here, in the order of their arrival."""
+        members = self._members
+        if members.__sizeof__() > _GAPPY * (len(members) + 1):
+            members = self._members = dict.fromkeys(members)
+        return members
+
+    def of_ranks(self, ranks: Container[Rank]) -> Iterable[Consumer]:
+        """Return the consumers of some ranks, in the order of their arrival."""
+        if len(self._members) <= _FEW:
+            return (consumer for consumer in self.consumers() if consumer.rank in ranks)
+        ranked = self._ranked
+        if ranked is None:
+            ranked = self._ranked = {}
+            for consumer in self._members:
+                ranked.setdefault(consumer.rank, OrderedDict())[consumer] = None
+        self._unused = 0
+        return heapq.merge(*(members for rank, members in ranked.items() if rank in ranks), key=_by_arrival)
+
     # Changes. Whoever calls keeps the amounts in line.
 
     def append(self, consumer: Consumer, sequence: int) -> None:
         """List a consumer behind all others. Does not charge it."""
         consumer.node = self
         consumer.sequence = sequence
-        rank = consumer.rank
-        held = self.held.get(rank)
-        if held is None:
-            held = self.held[rank] = Held(rank, len(self.quota))
-        consumer.held = held
-        held.members[consumer] = None
-        total = held.total
-        for index, amount in consumer.amounts:
-            if amount > 0:
-                total[index] += amount
-        leaf = consumer.leaf
-        if leaf is None or leaf is self:
-            consumer.waiting = None
-        else:
-            waiting = consumer.waiting = leaf.path[leaf.depth - self.depth - 1].waiting
+        self._members[consumer] = None
+        rank, totals = consumer.rank, self.totals
+        totals[rank] = totals.get(rank, 0) + consumer.most
+        if self._ranked is not None:
+            self._ranked.setdefault(rank, OrderedDict())[consumer] = None
+        waiting = consumer.waiting = self.toward.get(consumer.leaf)
+        if waiting is not None:
             waiting.append(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """Take a consumer from the list. Does not refund it."""
-        held = consumer.held
-        del held.members[consumer]
-        held.gone += 1
-        if held.members or len(self.held) <= _FEW_RANKS:
-            total = held.total
-            for index, amount in consumer.amounts:
-                if amount > 0:
-                    total[index] -= amount
+        del self._members[consumer]
+        rank, totals = consumer.rank, self.totals
+        total = totals[rank] - consumer.most
+        if total:
+            totals[rank] = total
         else:
-            del self.held[consumer.rank]
-        if consumer.waiting is not None:
-            consumer.waiting.remove(consumer)
+            del totals[rank]
+        if self._ranked is not None:
+            self._unrank(consumer)
+        waiting = consumer.waiting
+        if waiting is not None:
+            waiting.remove(consumer)
+
+    def _unrank(self, consumer: Consumer) -> None:
+        ranked = self._ranked
+        if ranked is not None:
+            del ranked[consumer.rank][consumer]
+            if not ranked[consumer.rank]:
+                del ranked[consumer.rank]
+            self._unused += 1
+            if 4 * self._unused > len(self._members):
+                self._ranked = None
 
     def sort(self) -> None:
         """Put the lists in the order of arrival, after somebody has come back to an earlier place."""
-        for held in self.held.values():
-            held.list_anew(sorted(held.members, key=_by_arrival))
+        self._members = dict.fromkeys(sorted(self._members, key=_by_arrival))
+        self._ranked = None
         for child in self.children:
-            child.waiting.rebuild()
-
-
-def in_order(ranks: Iterable[Held]) -> Iterator[Consumer]:
-    """Yield the consumers of some ranks of a node in the order of their arrival."""
-    lists = [held.in_order() for held in ranks]
-    if len(lists) == 1:
-        return iter(lists[0])
-    if sum(map(len, lists)) <= _FEW:
-        return iter(sorted(chain.from_iterable(lists), key=_by_arrival))
-    return _merged(lists)
-
-
-def _merged(lists: Iterable[Iterable[Consumer]]) -> Iterator[Consumer]:
-    """Yield what `heapq.merge` does; most who ask take one or two, and the first takes less time so."""
-    heads = []
-    for others in map(iter, lists):
-        for first in others:
-            heads.append((first.sequence, first, others))
-            break
-    # Every arrival has its own number, so nothing behind it is compared.
-    heads.sort()
-    while heads:
-        _, consumer, others = heads[0]
-        yield consumer
-        for following in others:
-            heapq.heapreplace(heads, (following.sequence, following, others))
-            break
-        else:
-            heapq.heappop(heads)
+            child.waiting.sort()

@@ -8,7 +8,7 @@ from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.managed import Attempt, ManagedTree, noted
 from ugm.quotatree.rejection import Rejection
-from ugm.quotatree.search import Found
+from ugm.quotatree.search import Search
 from ugm.quotatree.tree import Trial
 from ugm.quotatree.victims import VictimPolicy
 
@@ -41,16 +41,18 @@ def tree_plan(
     return plan
 
 
-def _plan(managed: ManagedTree, consumer: Consumer, found: Found) -> AllocationPlan:
+def _plan(managed: ManagedTree, consumer: Consumer, found: Search) -> AllocationPlan:
     moves = _moves(found)
     preempted = tuple(move.consumer_id for move in moves if move.target is None)
-    return AllocationPlan(consumer.id, (TreePlan(managed.name, found.home.name, moves),), preempted)
+    home = found.home.name if found.home else None
+    return AllocationPlan(consumer.id, (TreePlan(managed.name, home, moves),), preempted)
 
 
-def _moves(found: Found) -> tuple[Move, ...]:
-    moves = {victim.id: Move(victim.id, victim.node.name, None) for victim in found.preempted if victim.node}
+def _moves(found: Search) -> tuple[Move, ...]:
+    moves = {victim.id: Move(victim.id, victim.node.name, None) for victim in found.victims if victim.node}
     leaving: dict[str, Move] = {}
-    for node, slid in found.slides:
+    for level, slid in found.slid.items():
+        node = found.path[level]
         for consumer in slid:
             source = consumer.node.name if consumer.node else node.name
             if node.parent is None:

@@ -10,7 +10,8 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ugm.decision import Violation
-from ugm.quotatree.consumer import Amounts, Consumer
+from ugm.quotatree.consumer import Consumer
+from ugm.quotatree.packing import Amounts
 from ugm.resources import format_amount
 
 __all__ = ["Reason", "Rejection", "Room"]
@@ -111,7 +112,7 @@ def no_room(
     """Return the rejection of a request whose search has given up."""
     leaf = consumer.leaf
     rooms = [
-        Room(node.name, node.hard and node.parent is not None, node.quota, tuple(node.free))
+        Room(node.name, node.hard and node.parent is not None, node.quota, node.left())
         for node in (leaf.path[: reached + 1] if leaf else ())
     ]
     return Rejection(
@@ -122,6 +123,6 @@ def no_room(
         tuple(rooms),
         resources,
         consumer.amounts,
-        consumer.rank[0],
+        consumer.rank.priority,
         lacking,
     )

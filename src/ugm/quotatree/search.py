@@ -17,29 +17,18 @@ node's list in the order in which they were moved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
-from ugm.quotatree.consumer import Amounts, Consumer, ConsumerInfo, Rank
-from ugm.quotatree.node import Held, TreeNode, fits, in_order
-from ugm.quotatree.victims import VictimPolicy, first_found
+from ugm.quotatree.consumer import Consumer, ConsumerInfo, Rank
+from ugm.quotatree.node import TreeNode
+from ugm.quotatree.packing import Amounts
+from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["Found", "Search"]
+__all__ = ["Search"]
 
 _NOBODY: Final = frozenset[ConsumerInfo]()
-
-
-class Found(NamedTuple):
-    """The result of a search that succeeded."""
-
-    home: TreeNode
-    #: Who goes to the end of its node's list, in this order; nobody if the first walk succeeded.
-    requeued: list[Consumer]
-    #: Who is preempted for room, in this order.
-    preempted: list[Consumer]
-    #: For each node from the home up, who is slid out of it: to the parent, or from the root out of the tree.
-    slides: list[tuple[TreeNode, list[Consumer]]]
 
 
 @final
@@ -53,180 +42,211 @@ class Search:
     """
 
     __slots__ = (
-        "_barred",
         "_consumer",
-        "_path",
+        "_freed",
         "_policy",
-        "_requeued",
-        "_rooms",
-        "_slid",
+        "home",
         "lacking",
+        "path",
         "reached",
+        "requeued",
+        "slid",
         "victims",
     )
 
     _consumer: Consumer
-    _path: tuple[TreeNode, ...]
     _policy: VictimPolicy
-    #: Whom the consumer may not preempt.
-    _barred: frozenset[ConsumerInfo]
-    #: What is left at each level, the victims gone.
-    _rooms: list[Sequence[int]]
-    #: Who has gone to the end of its list in this search, in order.
-    _requeued: dict[Consumer, None]
-    #: Who has been slid out of a level in this walk.
-    _slid: dict[int, list[Consumer]]
+    #: What the victims free at each level.
+    _freed: dict[int, int]
+    #: From the group of the consumer to the root.
+    path: tuple[TreeNode, ...]
+    #: Who is slid out of a level, from the home up: to the parent, or from the root out of the tree.
+    slid: dict[int, list[Consumer]]
+    #: Where the consumer would live; None if it finds no home.
+    home: TreeNode | None
     #: What is missing at the node that was visited last even without anybody who may be preempted, by resource; None if
     #: the consumer may preempt nobody.
     lacking: Amounts | None
-    #: Who has been preempted for room, in order.
-    victims: dict[Consumer, None]
     #: The level of the node that was visited last.
     reached: int
+    #: Who goes to the end of its node's list, in this order; nobody if the first walk succeeds.
+    requeued: dict[Consumer, None]
+    #: Who is preempted for room, in this order.
+    victims: dict[Consumer, None]
 
     def __init__(self, consumer: Consumer, path: tuple[TreeNode, ...], policy: VictimPolicy) -> None:
         self._consumer = consumer
-        self._path = path
+        self.path = path
         self._policy = policy
-        self._barred = consumer.info.barred_from() if consumer.info.preempted_by else _NOBODY
-        self._rooms = [node.free for node in path]
-        self._requeued = {}
-        self._slid = {}
+        self._freed = {}
+        self.slid = {}
         self.lacking = None
+        self.requeued = {}
         self.victims = {}
-        self.reached = 0
 
-    def run(self, *, thorough: bool = False) -> Found | None:
-        """Return where the consumer would live, or None.
+    def run(self, fits_below: int = 0, *, thorough: bool = False) -> TreeNode | None:
+        """Look for a home, and return it, if there is one.
 
         Args:
+            fits_below: of which level it is known that the consumer fits everywhere below it.
             thorough: go through the victims even if it is known that they are not enough.
         """
-        home = self._walk()
-        while home is None:
-            if not self._preempt(thorough=thorough):
-                return None
+        home = self._walk(fits_below)
+        while home is None and self._preempt(thorough=thorough):
             home = self._walk()
-        slides = [(self._path[level], slid) for level, slid in self._slid.items()]
-        return Found(self._path[home], list(self._requeued), list(self.victims), slides)
+        self.home = home
+        return home
 
     def moved(self) -> list[Consumer]:
         """Return whom the original, having given up, has put at the end of their lists."""
-        return [*(consumer for consumer in self._requeued if consumer not in self.victims), *self.victims]
+        return [*(consumer for consumer in self.requeued if consumer not in self.victims), *self.victims]
 
     # The walk
 
-    def _walk(self) -> int | None:
-        """Return the level of the home that the consumer finds, if any."""
-        amounts = self._consumer.amounts
-        home = None
-        hit_hard = False
-        for level, node in enumerate(self._path):
+    def _walk(self, fits_below: int = 0) -> TreeNode | None:
+        """Return the home that the consumer finds, if any."""
+        consumer, freed = self._consumer, self._freed
+        amount, asked = consumer.amount, consumer.asked
+        path = self.path
+        home = path[0] if fits_below else None
+        hit_hard = any([node.hard for node in path[:fits_below]])  # noqa: C419 - a generator takes twice the time
+        for level in range(fits_below, len(path)):
+            node = path[level]
+            room = node.room
+            if freed:
+                room += freed.get(level, 0)
+            if node.hard:
+                hit_hard = True
+            if room - amount & asked == asked or self._slide(node, level, room, home is not None):
+                if home is None:
+                    home = node
+                continue
             self.reached = level
-            hit_hard = hit_hard or node.hard
             if home is None:
-                if fits(amounts, self._rooms[level]) or self._slide_up(level, any_priority=False):
-                    home = level
-                elif node.hard:
+                if node.hard:
                     break
-            elif not fits(amounts, self._rooms[level]) and not self._slide_up(level, any_priority=True):
+            else:
                 self._move_back()
                 home = None
                 if hit_hard:
                     break
         return home
 
-    def _slide_up(self, level: int, *, any_priority: bool) -> bool:
+    def _slide(self, node: TreeNode, level: int, room: int, any_priority: bool) -> bool:  # noqa: FBT001 - a hot call
         """Slide consumers out of a node until the consumer fits; if all together are not enough, none."""
-        node = self._path[level]
-        is_root = node.parent is None
-        if node.hard and not is_root:
+        if node.parent is None:
+            return self._put_out(node, level, room, any_priority)
+        if node.hard:
             return False
-        amounts, priority = self._consumer.amounts, self._consumer.rank[0]
-        # The priority first: it is at hand, and who is listed may be far away in memory.
-        ranks = [h for h in node.held.values() if (any_priority or h.rank[0] < priority) and h.members]
-        arrived: Sequence[Consumer] = self._slid.get(level - 1, ())
-        if is_root:
-            ranks = [held for held in ranks if self._preempts(held.rank)]
-            arrived = [c for c in arrived if self._preempts(c.rank) and c.info not in self._barred]
-        if not (ranks or arrived) or self._missing(level, ranks, arrived):
+        consumer = self._consumer
+        amount, asked = consumer.amount, consumer.asked
+        ranks: list[Rank] | None = None
+        arrived: Sequence[Consumer] = ()
+        if any_priority:
+            arrived = self.slid.get(level - 1, ())
+            most = sum(node.totals.values(), room)
+            if arrived:
+                most += sum([other.most for other in arrived])
+        else:
+            most, ranks = room, []
+            priority = consumer.rank.priority
+            for rank, total in node.totals.items():
+                if rank.priority < priority:
+                    most += total
+                    ranks.append(rank)
+        if most - amount & asked != asked:
             return False
-        candidates = self._listed(level, ranks, leaving=is_root)
-        choose = self._policy if is_root else first_found
-        chosen = choose(chain(candidates, arrived) if arrived else candidates, amounts, self._rooms[level])
+        candidates = self._listed(node, ranks)
+        chosen = []
+        for candidate in chain(candidates, arrived) if arrived else candidates:
+            chosen.append(candidate)
+            room += candidate.amount
+            if room - amount & asked == asked:
+                self.slid[level] = chosen
+                return True
+        return False
+
+    def _put_out(self, root: TreeNode, level: int, room: int, any_priority: bool) -> bool:  # noqa: FBT001 - as above
+        """Do at the root what is done below it: who is slid out there is preempted."""
+        consumer, barred = self._consumer, self._barred()
+        priority = consumer.rank.priority
+        ranks = [r for r in root.totals if (any_priority or r.priority < priority) and self._preempts(r)]
+        arrived = [c for c in self.slid.get(level - 1, ()) if self._preempts(c.rank) and c.info not in barred]
+        most = room + sum(root.totals[rank] for rank in ranks) + sum(other.most for other in arrived)
+        if most - consumer.amount & consumer.asked != consumer.asked:
+            return False
+        chosen = self._choose(chain(self._listed(root, ranks, barred), arrived), room)
         if chosen is None:
             return False
-        self._slid[level] = chosen
+        self.slid[level] = chosen
         return True
 
     def _preempts(self, rank: Rank) -> bool:
         """Return whether consumers of a rank may be put out of the tree, their priority apart."""
-        return rank[1] == self._consumer.rank[1] and not rank[2]
+        return rank.type == self._consumer.rank.type and not rank.unpreemptable
+
+    def _barred(self) -> frozenset[ConsumerInfo]:
+        """Return whom the consumer may not preempt."""
+        info = self._consumer.info
+        return info.barred_from() if info.preempted_by else _NOBODY
+
+    def _choose(self, candidates: Iterable[Consumer], room: int) -> list[Consumer] | None:
+        consumer = self._consumer
+        return self._policy(candidates, consumer.amounts, consumer.packing.left(room))
 
     def _move_back(self) -> None:
         """Put those who were slid in this walk back, at the end of where they were first."""
-        for slid in self._slid.values():
+        for slid in self.slid.values():
             for consumer in slid:
-                self._requeued.pop(consumer, None)
-                self._requeued[consumer] = None
-        self._slid = {}
+                self.requeued.pop(consumer, None)
+                self.requeued[consumer] = None
+        self.slid = {}
 
     # Preemption for room
 
     def _preempt(self, *, thorough: bool) -> bool:
         """Take victims until the consumer fits the node that was visited last; if all are not enough, none."""
-        priority = self._consumer.rank[0]
+        consumer, path, reached = self._consumer, self.path, self.reached
+        priority = consumer.rank.priority
         if priority <= 0:
             return False
+        visited = path[: reached + 1]
         ranks = [
-            [h for h in node.held.values() if h.members and h.rank[0] < priority and self._preempts(h.rank)]
-            for node in self._path[: self.reached + 1]
+            [rank for rank in node.totals if rank.priority < priority and self._preempts(rank)] for node in visited
         ]
-        self.lacking = self._missing(self.reached, list(chain.from_iterable(ranks)))
+        room = path[reached].room + self._freed.get(reached, 0)
+        most = room + sum(node.totals[rank] for node, some in zip(visited, ranks, strict=True) for rank in some)
+        left = consumer.packing.left(most)
+        # What is negative is not counted, so that in fact more may be missing.
+        self.lacking = tuple((at, amount - left[at]) for at, amount in consumer.amounts if amount > left[at])
         if self.lacking and not thorough:
             return False
-        levels = range(self.reached, -1, -1)
-        candidates = [victim for level in levels for victim in self._listed(level, ranks[level], leaving=True)]
-        victims = self._policy(candidates, self._consumer.amounts, self._rooms[self.reached])
+        barred = self._barred()
+        candidates = [
+            victim for level in range(reached, -1, -1) for victim in self._listed(path[level], ranks[level], barred)
+        ]
+        victims = self._choose(candidates, room)
         for victim in candidates if victims is None else victims:
             self._take(victim)
         return victims is not None
 
     def _take(self, victim: Consumer) -> None:
         self.victims[victim] = None
-        leaf, node = self._path[0], victim.node
-        for level in range(leaf.depth - node.depth if node else 0, len(self._path)):
-            free = list(self._rooms[level])
-            for index, amount in victim.amounts:
-                free[index] += amount
-            self._rooms[level] = free
+        leaf, node = self.path[0], victim.node
+        for level in range(leaf.depth - node.depth if node else 0, len(self.path)):
+            self._freed[level] = self._freed.get(level, 0) + victim.amount
 
     # Both
 
-    def _missing(self, level: int, ranks: Sequence[Held], others: Sequence[Consumer] = ()) -> Amounts:
-        """Return what is missing at a level if all of some ranks, and some others, go; in fact it may be more."""
-        room = self._rooms[level]
-        missing = []
-        for index, amount in self._consumer.amounts:
-            short = amount - room[index]
-            if short > 0:
-                for held in ranks:
-                    short -= held.total[index]
-                if short > 0 and others:
-                    short -= sum(more for other in others for at, more in other.amounts if at == index and more > 0)
-                if short > 0:
-                    missing.append((index, short))
-        return tuple(missing)
-
-    def _listed(self, level: int, ranks: Sequence[Held], *, leaving: bool) -> Iterable[Consumer]:
-        """Return the consumers of some ranks at a level, in the order they have in this search."""
-        barred = self._barred if leaving else _NOBODY
-        if not (self.victims or self._requeued or barred):
-            return in_order(ranks)
-        node = self._path[level]
-        wanted = {held.rank for held in ranks}
-        stayed = (consumer for consumer in in_order(ranks) if consumer not in self._requeued)
-        requeued = (consumer for consumer in self._requeued if consumer.node is node and consumer.rank in wanted)
+    def _listed(
+        self, node: TreeNode, ranks: Container[Rank] | None, barred: frozenset[ConsumerInfo] = _NOBODY
+    ) -> Iterable[Consumer]:
+        """Return the consumers of a node, or those of some ranks, in the order they have in this search."""
+        members = node.consumers() if ranks is None else node.of_ranks(ranks)
+        if not (self.victims or self.requeued or barred):
+            return members
+        stayed = (consumer for consumer in members if consumer not in self.requeued)
+        requeued = (c for c in self.requeued if c.node is node and (ranks is None or c.rank in ranks))
         return (
             consumer
             for consumer in chain(stayed, requeued)

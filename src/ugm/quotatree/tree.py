@@ -10,16 +10,20 @@ A `Trial` notes where everybody was who has been touched since it began, and tak
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from itertools import pairwise
+from typing import Final, final
 from weakref import WeakSet
 
-from ugm.quotatree.consumer import Consumer, ConsumerInfo, TreeRequest, amounts_of
-from ugm.quotatree.node import TreeNode, fits
+from ugm.quotatree.consumer import Consumer, ConsumerInfo, Rank, TreeRequest
+from ugm.quotatree.node import TreeNode
+from ugm.quotatree.packing import Packing
 from ugm.quotatree.rejection import Reason, Rejection, no_room
-from ugm.quotatree.search import Found, Search
+from ugm.quotatree.search import Search
 from ugm.quotatree.victims import VictimPolicy, first_found
 
 __all__ = ["QuotaTree", "Trial"]
+
+_MANY_RANKS: Final = 1024
 
 
 @final
@@ -54,6 +58,8 @@ class QuotaTree:
 
     __slots__ = (
         "_leaves",
+        "_packing",
+        "_ranks",
         "as_original",
         "consumers",
         "name",
@@ -70,6 +76,9 @@ class QuotaTree:
     root: TreeNode | None
     nodes: Mapping[str, TreeNode]
     _leaves: Mapping[str, TreeNode]
+    _packing: Packing
+    #: By what they are told as, as long as they are not too many.
+    _ranks: dict[tuple[int, int, bool], Rank]
     #: Who is allocated, by id.
     consumers: dict[str, Consumer]
     #: How often somebody has been put on a list, so that every arrival has its own number.
@@ -93,6 +102,11 @@ class QuotaTree:
         self.root = root
         self.nodes = {node.name: node for node in root.walk()} if root else {}
         self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
+        for leaf in self._leaves.values():
+            for below, above in pairwise(leaf.path):
+                above.toward[leaf] = below.waiting
+        self._packing = root.packing if root else Packing(resources)
+        self._ranks = {}
         self.consumers = {}
         self.sequence = 0
         self.policy = policy
@@ -101,8 +115,19 @@ class QuotaTree:
 
     def consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
         """Return a consumer of this tree, which nobody knows of yet."""
-        amounts = amounts_of(entry.request.amounts, self.resources, all_deny=self.as_original)
-        return Consumer(info, entry, amounts, self._leaves.get(entry.group))
+        told = entry[3:]
+        rank = self._ranks.get(told) or self._new_rank(told)
+        consumer = Consumer(info, entry, self._packing, rank, self._leaves.get(entry.group))
+        if self.as_original:
+            consumer.asked = self._packing.signs
+        return consumer
+
+    def _new_rank(self, told: tuple[int, int, bool]) -> Rank:
+        if len(self._ranks) >= _MANY_RANKS:
+            # Two objects of one rank are harmless: they are summed up apart.
+            self._ranks.clear()
+        rank = self._ranks[told] = Rank(*told)
+        return rank
 
     def homeless(self, consumer: Consumer) -> Rejection:
         """Return the rejection of a consumer whose group is no leaf."""
@@ -112,13 +137,16 @@ class QuotaTree:
 
     # Asking
 
-    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Found | Rejection:
+    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Search | Rejection:
         """Return what `allocate` would do, without doing it; under another policy, if one is given."""
         leaf = consumer.leaf
         if leaf is None:
             return self.homeless(consumer)
         search = Search(consumer, leaf.path, policy or self.policy)
-        return search.run() or no_room(self.name, consumer, self.resources, search.reached, search.lacking)
+        return search if search.run() is not None else self._no_room(consumer, search)
+
+    def _no_room(self, consumer: Consumer, search: Search) -> Rejection:
+        return no_room(self.name, consumer, self.resources, search.reached, search.lacking)
 
     # Changing
 
@@ -131,21 +159,21 @@ class QuotaTree:
         leaf = consumer.leaf
         if leaf is None:
             return self.homeless(consumer)
-        amounts = consumer.amounts
+        amount, asked = consumer.amount, consumer.asked
         path = leaf.path
-        for node in path:
-            if not fits(amounts, node.free):
+        for level, node in enumerate(path):  # noqa: B007 - how far it got
+            if node.room - amount & asked != asked:
                 break
         else:
             self._settle(consumer, leaf)
             return ()
         search = Search(consumer, path, policy or self.policy)
-        found = search.run(thorough=self.as_original)
-        if found is not None:
-            return self._carry_out(consumer, found)
+        home = search.run(level, thorough=self.as_original)
+        if home is not None:
+            return self._carry_out(consumer, search, home)
         if self.as_original:
             self._requeue(search.moved())
-        return no_room(self.name, consumer, self.resources, search.reached, search.lacking)
+        return self._no_room(consumer, search)
 
     def force(self, consumer: Consumer) -> tuple[str, ...] | Rejection:
         """Allocate a consumer at its group, which may be any node, whatever the quotas."""
@@ -167,36 +195,28 @@ class QuotaTree:
         node = consumer.node
         self._lift(consumer, node)
         consumer.node = None
-        amounts = consumer.amounts
+        amount = consumer.amount
         for above in node.path:
-            free = above.free
-            for index, amount in amounts:
-                free[index] += amount
-            if above.waiting.count and above.parent:
-                self._let_down(above, above.parent)
+            above.room += amount
+            waiting = above.waiting
+            if waiting.few or waiting.rows:
+                self._let_down(above)
         return True
 
-    def _let_down(self, node: TreeNode, above: TreeNode) -> None:
+    def _let_down(self, node: TreeNode) -> None:
         """Move those down into a node who wait above it and fit, in order."""
-        waiting, free = node.waiting, node.free
-        consumer = waiting.first_that_fits(free)
-        while consumer is not None:
-            slot = consumer.slot
-            for index, amount in consumer.amounts:
-                free[index] -= amount
-            self._move(consumer, above, node)
-            consumer = waiting.first_that_fits(free, slot + 1)
+        for consumer in node.waiting.fitting(node.room):
+            node.room -= consumer.amount
+            self._move(consumer, node)
 
     # Moves
 
     def _settle(self, consumer: Consumer, node: TreeNode) -> None:
         if self.trial is not None:
             self.trial.before.setdefault(consumer, (None, 0))
-        amounts = consumer.amounts
+        amount = consumer.amount
         for above in node.path:
-            free = above.free
-            for index, amount in amounts:
-                free[index] -= amount
+            above.room -= amount
         self.sequence += 1
         node.append(consumer, self.sequence)
         self.consumers[consumer.id] = consumer
@@ -206,38 +226,37 @@ class QuotaTree:
             self.trial.before.setdefault(consumer, (node, consumer.sequence))
         node.remove(consumer)
 
-    def _carry_out(self, consumer: Consumer, found: Found) -> tuple[str, ...]:
+    def _carry_out(self, consumer: Consumer, search: Search, home: TreeNode) -> tuple[str, ...]:
         """Do what a search has found, in its order."""
-        _, requeued, preempted, slides = found
-        if requeued:
-            self._requeue(requeued)
+        if search.requeued:
+            self._requeue(search.requeued)
+        preempted = list(search.victims)
         for victim in preempted:
             self._evict(victim)
-        for node, slid in slides:
-            if node.parent is not None:
-                for other in slid:
-                    self._slide(other, node, node.parent)
-            else:
+        for level, slid in search.slid.items():
+            node = search.path[level]
+            parent = node.parent
+            if parent is None:
                 for other in slid:
                     self._evict(other)
-                preempted = preempted + slid
-        self._settle(consumer, found.home)
+                preempted += slid
+            else:
+                for other in slid:
+                    node.room += other.amount
+                    self._move(other, parent)
+        self._settle(consumer, home)
         for victim in preempted:
             self._note_preemption(victim.info, consumer.info)
         return tuple(victim.id for victim in preempted) if preempted else ()
 
-    def _slide(self, consumer: Consumer, node: TreeNode, parent: TreeNode) -> None:
-        free = node.free
-        for index, amount in consumer.amounts:
-            free[index] += amount
-        self._move(consumer, node, parent)
-
-    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
-        if self.trial is not None:
-            self.trial.before.setdefault(consumer, (source, consumer.sequence))
-        source.remove(consumer)
-        self.sequence += 1
-        target.append(consumer, self.sequence)
+    def _move(self, consumer: Consumer, target: TreeNode) -> None:
+        source = consumer.node
+        if source is not None:
+            if self.trial is not None:
+                self.trial.before.setdefault(consumer, (source, consumer.sequence))
+            source.remove(consumer)
+            self.sequence += 1
+            target.append(consumer, self.sequence)
 
     def _evict(self, consumer: Consumer) -> None:
         if consumer.node is not None:
@@ -250,7 +269,7 @@ class QuotaTree:
         for consumer in consumers:
             node = consumer.node
             if node is not None:
-                self._move(consumer, node, node)
+                self._move(consumer, node)
 
     def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by
@@ -289,5 +308,4 @@ class QuotaTree:
     @staticmethod
     def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
         for above in node.path:
-            for index, amount in consumer.amounts:
-                above.free[index] -= times * amount
+            above.room -= times * consumer.amount

@@ -15,7 +15,7 @@ from ugm.identity import is_text
 from ugm.quotatree import audit
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.cache import Blueprint, TreeCache
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
 from ugm.quotatree.managed import Attempt, ManagedTree, noted
 from ugm.quotatree.planning import forced_plan, tree_plan
@@ -115,10 +115,10 @@ class TreeManager:
             return tuple(sorted(self._infos))
 
     def _info(self, consumer_id: str) -> ConsumerInfo:
-        info = found(self._infos, consumer_id)
-        if info is None:
-            raise RequestError("consumer_id", consumer_id, "there is no such consumer")
-        return info
+        try:
+            return self._infos[consumer_id]
+        except (KeyError, TypeError):
+            raise RequestError("consumer_id", consumer_id, "there is no such consumer") from None
 
     # Trees
 
@@ -179,10 +179,10 @@ class TreeManager:
             del self._trees[tree_name]
 
     def _managed(self, tree_name: str) -> ManagedTree:
-        managed = found(self._trees, tree_name)
-        if managed is None:
-            raise RequestError("tree_name", tree_name, "there is no such tree")
-        return managed
+        try:
+            return self._trees[tree_name]
+        except (KeyError, TypeError):
+            raise RequestError("tree_name", tree_name, "there is no such tree") from None
 
     # Allocation on a tree
 
@@ -193,23 +193,23 @@ class TreeManager:
             RequestError: tree or consumer are unknown, or the consumer does not name the tree, or is allocated there.
         """
         with self._lock:
-            managed, info, entry = self._request(tree_name, consumer_id)
+            managed, consumer = self._asking(tree_name, consumer_id)
             managed.attempt = None
-            return respond(consumer_id, self._allocate(managed.tree, info, entry))
+            return respond(consumer_id, self._allocate(managed.tree, consumer))
 
-    def _request(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, ConsumerInfo, TreeRequest]:
+    def _asking(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, Consumer]:
+        """Return who asks, as the tree is to hold it."""
         managed = self._managed(tree_name)
         info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
-        consumer_id = info.consumer_id
+        consumer_id, tree = info.consumer_id, managed.tree
         entry = info.on.get(tree_name)
         if entry is None:
             raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {tree_name!r}")
-        if consumer_id in managed.tree.consumers:
+        if consumer_id in tree.consumers:
             raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on tree {tree_name!r} already")
-        return managed, info, entry
+        return managed, tree.consumer(info, entry)
 
-    def _allocate(self, tree: QuotaTree, info: ConsumerInfo, entry: TreeRequest) -> tuple[str, ...] | Rejection:
-        consumer = tree.consumer(info, entry)
+    def _allocate(self, tree: QuotaTree, consumer: Consumer) -> tuple[str, ...] | Rejection:
         return tree.allocate(consumer) if self._mode is Mode.NORMAL else tree.force(consumer)
 
     def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
@@ -219,9 +219,9 @@ class TreeManager:
             RequestError: as for `allocate`.
         """
         with self._lock:
-            managed, info, entry = self._request(tree_name, consumer_id)
+            managed, consumer = self._asking(tree_name, consumer_id)
             managed.attempt = None
-            return respond(consumer_id, managed.tree.force(managed.tree.consumer(info, entry)))
+            return respond(consumer_id, managed.tree.force(consumer))
 
     def plan_allocate(
         self,
@@ -243,8 +243,7 @@ class TreeManager:
             RequestError: as for `allocate`.
         """
         with self._lock:
-            managed, info, entry = self._request(tree_name, consumer)
-            asking = managed.tree.consumer(info, entry)
+            managed, asking = self._asking(tree_name, consumer)
             if self._mode is not Mode.NORMAL:
                 return forced_plan(managed, asking)
             return tree_plan(managed, asking, without, None if preempting else nobody)
@@ -271,11 +270,11 @@ class TreeManager:
             RequestError: as for `allocate`, or the mode is not normal.
         """
         with self._lock:
-            managed, info, entry = self._request(tree_name, consumer_id)
+            managed, consumer = self._asking(tree_name, consumer_id)
             if self._mode is not Mode.NORMAL:
                 raise RequestError("mode", str(self._mode), "a try is possible in normal mode only")
             with noted((managed,)) as trials:
-                answer = self._allocate(managed.tree, info, entry)
+                answer = self._allocate(managed.tree, consumer)
             managed.attempt = Attempt(consumer_id, trials, {})
             return respond(consumer_id, answer)
 

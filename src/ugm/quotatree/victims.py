@@ -12,7 +12,8 @@ from itertools import combinations
 from math import comb
 from typing import Final, Protocol
 
-from ugm.quotatree.consumer import Amounts, Consumer
+from ugm.quotatree.consumer import Consumer
+from ugm.quotatree.packing import Amounts
 
 __all__ = ["VictimPolicy", "fewest", "first_found", "nobody"]
 
@@ -69,7 +70,7 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]
     ]
     # A stable sort of the reversed list: the lowest priority first, of these who came last.
     order = sorted(  # noqa: C414 - the sort is stable, so the order before it matters
-        reversed(useful if missing else listed), key=lambda candidate: candidate.rank[0]
+        reversed(useful if missing else listed), key=lambda candidate: candidate.rank.priority
     )
     if not missing:
         return order[:1] or None
@@ -84,7 +85,7 @@ def _smallest(order: list[Consumer], missing: dict[int, int]) -> Sequence[Consum
         enough = [chosen for chosen in combinations(order, count) if _cover(chosen, missing)]
         if enough:
             # The first of several equal ones, which is made of those who came last.
-            return min(enough, key=lambda chosen: sorted((c.rank[0] for c in chosen), reverse=True))
+            return min(enough, key=lambda chosen: sorted((c.rank.priority for c in chosen), reverse=True))
     return None
 
 
@@ -101,9 +102,9 @@ def _put_together(order: list[Consumer], missing: dict[int, int]) -> list[Consum
         for index, amount in most.amounts:
             if index in left:
                 left[index] -= amount
-    for candidate in sorted(chosen, key=lambda candidate: -candidate.rank[0]):
+    for candidate in sorted(chosen, key=lambda candidate: -candidate.rank.priority):
         rest = [other for other in chosen if other is not candidate]
-        cheaper = [[other] for other in order if other.rank[0] < candidate.rank[0] and other not in chosen]
+        cheaper = [[other] for other in order if other.rank.priority < candidate.rank.priority and other not in chosen]
         chosen = next(([*rest, *more] for more in ([], *cheaper) if _cover([*rest, *more], missing)), chosen)
     return chosen
 

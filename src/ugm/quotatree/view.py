@@ -71,7 +71,9 @@ def _node(tree: QuotaTree, node: TreeNode, borrowed: list[int]) -> NodeView:
     def named(amounts: tuple[int, ...] | list[int]) -> Resource:
         return Resource(dict(zip(tree.resources, amounts, strict=True)))
 
-    consumers = tuple(ConsumerView(c.id, c.entry.group, node.name, c.entry.request, *c.rank) for c in node.consumers())
+    consumers = tuple(
+        ConsumerView(consumer.id, consumer.entry.group, node.name, *consumer.entry[2:]) for consumer in node.consumers()
+    )
     parent = node.parent.name if node.parent else ""
     quota, allocated = named(node.quota), named(node.allocated())
     return NodeView(node.name, parent, node.depth, node.hard, quota, allocated, named(borrowed), consumers)

@@ -1,0 +1,203 @@
+"""Many consumers in their order, found by what fits a room.
+
+They stand in rows of 64, and a row is compared with a room at once (see `ugm.quotatree.lanes`). Of every 64 rows, of
+every 64 such blocks and so on, the least requests are compared in the same way, so that a search passes by all rows in
+which nobody is small enough. It looks along a row in vain only where one consumer is small in this and another in that.
+
+Who leaves is not missed at once: what is known of a row as the least may be too small until the row has been looked
+along in vain after some have left it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, final
+
+from ugm.quotatree.consumer import Consumer
+from ugm.quotatree.lanes import LANES, Lanes, Layouts
+
+__all__ = ["Rows"]
+
+#: So many leave a row before the least is taken anew.
+_MANY: Final = 8
+
+_LAST: Final = LANES - 1
+
+
+@final
+class Rows:
+    """Consumers by arrival, with those at hand who fit a given room.
+
+    Args:
+        layouts: of the tree.
+        consumers: by arrival.
+    """
+
+    __slots__ = ("_gone", "_lanes", "_layouts", "_levels", "_members", "count")
+
+    _layouts: Layouts
+    _lanes: Lanes
+    #: By arrival; None where somebody has left.
+    _members: list[Consumer | None]
+    #: The rows; what is the least in each of them, in rows; and so on up to a single row. The last of each level is
+    #: still being filled, and counts above as if it held anybody.
+    _levels: list[list[int]]
+    #: How many have left each row since its least was taken.
+    _gone: list[list[int]]
+    #: How many wait.
+    count: int
+
+    def __init__(self, layouts: Layouts, consumers: Iterable[Consumer]) -> None:
+        self._layouts = layouts
+        self._line_up(list(consumers))
+
+    def _line_up(self, consumers: Sequence[Consumer]) -> None:
+        """Line consumers up anew, in lanes that are made for them."""
+        self._lanes = self._layouts.of(consumer.amount for consumer in consumers)
+        self._members = []
+        self._levels = [[self._lanes.empty]]
+        self._gone = [[0]]
+        self.count = 0
+        for consumer in consumers:
+            self.append(consumer)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        return (consumer for consumer in self._members if consumer is not None)
+
+    def append(self, consumer: Consumer) -> None:
+        """Put a consumer behind all others."""
+        slot = len(self._members)
+        if slot and not slot & _LAST:
+            slot = self._open()
+        lanes, amount = self._lanes, consumer.amount
+        if amount & lanes.outside and not lanes.are_made_for(amount):
+            self._line_up([*self, consumer])
+            return
+        consumer.slot = slot
+        self._members.append(consumer)
+        self.count += 1
+        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & _LAST]
+
+    def _open(self) -> int:
+        """Open a row behind the last, which is full, and return the slot that comes next."""
+        if 3 * self.count < len(self._members):
+            self._line_up(list(self))
+        slot = len(self._members)
+        if slot and not slot % LANES:
+            self._add(0)
+        return slot
+
+    def _add(self, level: int) -> None:
+        """Add a row to a level."""
+        levels, lanes = self._levels, self._lanes
+        row = len(levels[level])
+        levels[level].append(lanes.empty)
+        self._gone[level].append(0)
+        if row == 1:
+            levels.append([lanes.empty])
+            self._gone.append([0])
+        self._tell(level, row - 1)
+        if not row % LANES:
+            self._add(level + 1)
+        levels[level + 1][-1] -= lanes.nobody << lanes.places[row % LANES]
+
+    def _tell(self, level: int, row: int) -> None:
+        """Put what is the least in a row into the level above."""
+        lanes = self._lanes
+        above, at, place = self._levels[level + 1], row // LANES, lanes.places[row % LANES]
+        gap = lanes.nobody - lanes.least(self._levels[level][row])
+        above[at] = (above[at] | lanes.nobody << place) - (gap << place)
+        self._gone[level][row] = 0
+        self._gone[level + 1][at] += 1
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let a consumer go."""
+        slot = consumer.slot
+        row = slot // LANES
+        self._members[slot] = None
+        self._levels[0][row] |= self._lanes.nobodies[slot & _LAST]
+        self._gone[0][row] += 1
+        self.count -= 1
+
+    def fitting(self, room: int) -> list[Consumer]:
+        """Return who fits into a room, one after the other while it shrinks, in order."""
+        lanes, levels = self._lanes, self._levels
+        spread = lanes.spread(room)
+        top = len(levels) - 1
+        fit = lanes.fitting(spread, levels[top][0])
+        found: list[Consumer] = []
+        if not fit:
+            return found
+        if top:
+            self._look_below(top, 0, fit, room, spread, found)
+        else:
+            self._look(0, fit, room, found)
+        return found
+
+    def _look_below(self, level: int, row: int, fit: int, room: int, spread: int, found: list[Consumer]) -> int:
+        """Look along the rows below a row that may hold somebody who fits, and return what is left of the room.
+
+        Args:
+            level: of the row, above the rows of consumers.
+            row: its number.
+            fit: the highest bit of the first field of each lane that fits.
+            room: the room.
+            spread: the same in all lanes.
+            found: is added to.
+        """
+        lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
+        ends, others, width = lanes.ends, lanes.others, lanes.width
+        while fit:
+            first = fit & -fit
+            at = row * LANES + (first.bit_length() - 1) // width
+            # What `Lanes.fitting` does: most rows that are looked along are looked along here.
+            fits = spread - rows[at]
+            fit_below = fits & ends
+            for place in others:
+                fit_below &= fits >> place
+            if fit_below:
+                if level == 1:
+                    left = self._look(at, fit_below, room, found)
+                else:
+                    left = self._look_below(level - 1, at, fit_below, room, spread, found)
+                if left is not room:
+                    room = left
+                    spread = lanes.spread(room)
+                    # Nobody before those who were found: a request may be negative, so that the room has grown.
+                    fit = lanes.fitting(spread, self._levels[level][row]) & -(first << 1)
+                    continue
+            fit ^= first
+            if gone[at] >= _MANY and at + 1 < len(rows):
+                self._tell(level - 1, at)
+        return room
+
+    def _look(self, row: int, fit: int, room: int, found: list[Consumer]) -> int:
+        """Look along a row of consumers in the same way."""
+        lanes = self._lanes
+        while fit:
+            first = fit & -fit
+            consumer = self._members[row * LANES + (first.bit_length() - 1) // lanes.width]
+            if consumer is not None and room - consumer.amount & consumer.asked == consumer.asked:
+                found.append(consumer)
+                room -= consumer.amount
+                fit = lanes.fitting(lanes.spread(room), self._levels[0][row]) & -(first << 1)
+            else:
+                fit ^= first
+        return room
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is not as it has to be."""
+        lanes, levels = self._lanes, self._levels
+        if self.count != len(list(self)):
+            yield f"{self.count} are counted who wait"
+        for slot, consumer in enumerate(self._members):
+            due = 0 if consumer is None else lanes.gap(consumer.amount, consumer.asked)
+            at = lanes.at(levels[0][slot // LANES], slot % LANES)
+            if at != lanes.nobody - due or (consumer and consumer.slot != slot):
+                yield f"slot {slot} is not that of whoever waits there"
+        for level, rows in enumerate(levels[:-1]):
+            for row, requests in enumerate(rows):
+                told = lanes.at(levels[level + 1][row // LANES], row % LANES)
+                due = lanes.least(requests) if row + 1 < len(rows) else 0
+                if told != due and not (self._gone[level][row] and lanes.are_ordered(told, due)):
+                    yield f"{told} is not the least of row {row} on level {level}, but {due}"
