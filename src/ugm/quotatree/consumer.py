@@ -64,12 +64,10 @@ class ConsumerInfo:
     'team-a'
     """
 
-    __slots__ = ("__weakref__", "consumer_id", "on", "preempted_by", "trees")
+    __slots__ = ("__weakref__", "consumer_id", "preempted_by", "trees")
 
     consumer_id: str
     trees: tuple[TreeRequest, ...]
-    #: The entry for each tree, the first if there are several.
-    on: Mapping[str, TreeRequest]
     #: Who has preempted it since it was made; None stands for nobody, which most are preempted by. Whoever is known and
     #: held no more can be no victim, and need not be remembered.
     preempted_by: WeakSet[ConsumerInfo] | None
@@ -79,8 +77,19 @@ class ConsumerInfo:
             raise RequestError("consumer_id", consumer_id, "an id is a text of at least one character")
         self.consumer_id = consumer_id
         self.trees = tuple(map(_checked, trees))
-        self.on = {entry.tree_name: entry for entry in reversed(self.trees)}
         self.preempted_by = None
+
+    @property
+    def on(self) -> Mapping[str, TreeRequest]:
+        """The entry for each tree, the first if there are several."""
+        return {entry.tree_name: entry for entry in reversed(self.trees)}
+
+    def entry(self, tree_name: str) -> TreeRequest | None:
+        """Return the entry for a tree, if there is one; the first if there are several."""
+        for entry in self.trees:
+            if entry.tree_name == tree_name:
+                return entry
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return a consumer document, which `ugm.quotatree.parse_consumer` reads."""

@@ -46,9 +46,8 @@ class Lanes:
         "_ones",
         "_packing",
         "_raised",
-        "_shifts",
         "_signs",
-        "_usual_gap",
+        "asked",
         "empty",
         "ends",
         "nobodies",
@@ -56,6 +55,8 @@ class Lanes:
         "others",
         "outside",
         "places",
+        "shifts",
+        "usual_gap",
         "width",
     )
 
@@ -70,8 +71,12 @@ class Lanes:
     #: The highest bit of the first field of each lane, and how far it is to the other fields.
     ends: int
     others: tuple[int, ...]
-    #: What is packed is usual if it has none of these bits.
+    #: The usual request and the usual room are neither negative nor too wide: they have none of the bits *outside*. All
+    #: that has to be done is to move their fields together. The usual request asks for everything.
     outside: int
+    asked: int
+    shifts: tuple[tuple[int, int], ...]
+    usual_gap: int
 
     def __init__(self, packing: Packing, bits: int) -> None:
         self._packing = packing
@@ -92,12 +97,11 @@ class Lanes:
         self.empty = self._ones * self.nobody
         self._offset = _SIGN - beyond
         self._highest = 2 * beyond - 1
-        # The usual request and the usual room are neither negative nor beyond, and all that has to be done is to move
-        # their fields together.
-        self._shifts = tuple((place - lane, (beyond - 1) << lane) for place, lane in self._fields)
+        self.asked = packing.signs
+        self.shifts = tuple((place - lane, (beyond - 1) << lane) for place, lane in self._fields)
         self.outside = sum((_MASK + 1 - beyond) << place for place, _ in self._fields)
         raised = sum(beyond << place for _, place in self._fields)
-        self._usual_gap = self.nobody - raised
+        self.usual_gap = self.nobody - raised
         self._raised = self._signs + self._ones * raised
         self._folds = tuple(
             (self.width * half, (1 << self.width * half) - 1, self._signs & ((1 << self.width * half) - 1))
@@ -114,17 +118,11 @@ class Lanes:
 
         What is not asked for fits where there is less than nothing, too.
         """
-        signs = self._packing.signs
-        if amount & self.outside or asked != signs:
-            key = self._key(amount + signs)
-            for field, place in self._fields:
-                if not asked & _SIGN << field:
-                    key &= ~(self._highest << place)
-            return self.nobody - key
-        gap = self._usual_gap
-        for shift, mask in self._shifts:
-            gap -= amount >> shift & mask
-        return gap
+        key = self._key(amount + self._packing.signs)
+        for field, place in self._fields:
+            if not asked & _SIGN << field:
+                key &= ~(self._highest << place)
+        return self.nobody - key
 
     def _key(self, room: int) -> int:
         """Return the key of a room, or of a request to which the highest bit of every field was added."""
@@ -136,10 +134,10 @@ class Lanes:
 
     def spread(self, room: int) -> int:
         """Return a room repeated in all lanes, ready to be compared."""
-        if room & self.outside != self._packing.signs:
+        if room & self.outside != self.asked:
             return self._key(room) * self._ones + self._signs
         key = 0
-        for shift, mask in self._shifts:
+        for shift, mask in self.shifts:
             key += room >> shift & mask
         return key * self._ones + self._raised
 

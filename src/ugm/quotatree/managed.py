@@ -116,7 +116,8 @@ class Forest:
 
     def named_by(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
         """Return the trees that a consumer names, with what it is to have there."""
-        return [(managed, info.on[name]) for name, managed in self.trees.items() if name in info.on]
+        entries = info.on
+        return [(managed, entries[name]) for name, managed in self.trees.items() if name in entries]
 
     def is_allocated(self, consumer_id: str) -> bool:
         """Return whether a consumer is held on every tree on which it was allocated, or on all there are."""

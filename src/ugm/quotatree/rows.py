@@ -70,13 +70,19 @@ class Rows:
         if slot and not slot & _LAST:
             slot = self._open()
         lanes, amount = self._lanes, consumer.amount
-        if amount & lanes.outside and not lanes.are_made_for(amount):
+        gap = lanes.usual_gap
+        if not amount & lanes.outside and consumer.asked == lanes.asked:
+            for shift, mask in lanes.shifts:
+                gap -= amount >> shift & mask
+        elif lanes.are_made_for(amount):
+            gap = lanes.gap(amount, consumer.asked)
+        else:
             self._line_up([*self, consumer])
             return
         consumer.slot = slot
         self._members.append(consumer)
         self.count += 1
-        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & _LAST]
+        self._levels[0][-1] -= gap << lanes.places[slot & _LAST]
 
     def _open(self) -> int:
         """Open a row behind the last, which is full, and return the slot that comes next."""
@@ -121,21 +127,19 @@ class Rows:
 
     def fitting(self, room: int) -> list[Consumer]:
         """Return who fits into a room, one after the other while it shrinks, in order."""
+        found: list[Consumer] = []
         lanes, levels = self._lanes, self._levels
         spread = lanes.spread(room)
-        top = len(levels) - 1
-        fit = lanes.fitting(spread, levels[top][0])
-        found: list[Consumer] = []
-        if not fit:
-            return found
-        if top:
-            self._look_below(top, 0, fit, room, spread, found)
-        else:
-            self._look(0, fit, room, found)
+        fit = lanes.fitting(spread, levels[-1][0])
+        if fit:
+            look = self._look_below if len(levels) > 1 else self._look_along
+            look(len(levels) - 1, 0, fit, room, spread, found)
         return found
 
-    def _look_below(self, level: int, row: int, fit: int, room: int, spread: int, found: list[Consumer]) -> int:
-        """Look along the rows below a row that may hold somebody who fits, and return what is left of the room.
+    def _look_below(
+        self, level: int, row: int, fit: int, room: int, spread: int, found: list[Consumer]
+    ) -> tuple[int, int]:
+        """Look along the rows below a row that may hold somebody who fits.
 
         Args:
             level: of the row, above the rows of consumers.
@@ -144,9 +148,13 @@ class Rows:
             room: the room.
             spread: the same in all lanes.
             found: is added to.
+
+        Returns:
+            What is left of the room, and the same in all lanes.
         """
         lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
         ends, others, width = lanes.ends, lanes.others, lanes.width
+        look = self._look_along if level == 1 else self._look_below
         while fit:
             first = fit & -fit
             at = row * LANES + (first.bit_length() - 1) // width
@@ -156,34 +164,33 @@ class Rows:
             for place in others:
                 fit_below &= fits >> place
             if fit_below:
-                if level == 1:
-                    left = self._look(at, fit_below, room, found)
-                else:
-                    left = self._look_below(level - 1, at, fit_below, room, spread, found)
+                left, spread = look(level - 1, at, fit_below, room, spread, found)
                 if left is not room:
                     room = left
-                    spread = lanes.spread(room)
                     # Nobody before those who were found: a request may be negative, so that the room has grown.
                     fit = lanes.fitting(spread, self._levels[level][row]) & -(first << 1)
                     continue
             fit ^= first
             if gone[at] >= _MANY and at + 1 < len(rows):
                 self._tell(level - 1, at)
-        return room
+        return room, spread
 
-    def _look(self, row: int, fit: int, room: int, found: list[Consumer]) -> int:
+    def _look_along(
+        self, level: int, row: int, fit: int, room: int, spread: int, found: list[Consumer]
+    ) -> tuple[int, int]:
         """Look along a row of consumers in the same way."""
-        lanes = self._lanes
+        lanes, requests = self._lanes, self._levels[level][row]
         while fit:
             first = fit & -fit
             consumer = self._members[row * LANES + (first.bit_length() - 1) // lanes.width]
             if consumer is not None and room - consumer.amount & consumer.asked == consumer.asked:
                 found.append(consumer)
                 room -= consumer.amount
-                fit = lanes.fitting(lanes.spread(room), self._levels[0][row]) & -(first << 1)
+                spread = lanes.spread(room)
+                fit = lanes.fitting(spread, requests) & -(first << 1)
             else:
                 fit ^= first
-        return room
+        return room, spread
 
     def findings(self) -> Iterator[str]:
         """Yield what is not as it has to be."""

@@ -9,8 +9,8 @@ A `Trial` notes where everybody was who has been touched since it began, and tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count, pairwise
 from typing import Final, final
 from weakref import WeakSet
 
@@ -57,6 +57,7 @@ class QuotaTree:
     """
 
     __slots__ = (
+        "_arrivals",
         "_leaves",
         "_packing",
         "_ranks",
@@ -67,7 +68,6 @@ class QuotaTree:
         "policy",
         "resources",
         "root",
-        "sequence",
         "trial",
     )
 
@@ -81,8 +81,8 @@ class QuotaTree:
     _ranks: dict[tuple[int, int, bool], Rank]
     #: Who is allocated, by id.
     consumers: dict[str, Consumer]
-    #: How often somebody has been put on a list, so that every arrival has its own number.
-    sequence: int
+    #: The number of every arrival on a list.
+    _arrivals: Iterator[int]
     policy: VictimPolicy
     as_original: bool
     #: What is to be noted now; None if nothing is.
@@ -108,7 +108,7 @@ class QuotaTree:
         self._packing = root.packing if root else Packing(resources)
         self._ranks = {}
         self.consumers = {}
-        self.sequence = 0
+        self._arrivals = count(1)
         self.policy = policy
         self.as_original = as_original
         self.trial = None
@@ -205,9 +205,10 @@ class QuotaTree:
 
     def _let_down(self, node: TreeNode) -> None:
         """Move those down into a node who wait above it and fit, in order."""
+        parent = node.path[1]
         for consumer in node.waiting.fitting(node.room):
             node.room -= consumer.amount
-            self._move(consumer, node)
+            self._move(consumer, parent, node)
 
     # Moves
 
@@ -217,9 +218,8 @@ class QuotaTree:
         amount = consumer.amount
         for above in node.path:
             above.room -= amount
-        self.sequence += 1
-        node.append(consumer, self.sequence)
-        self.consumers[consumer.id] = consumer
+        node.append(consumer, next(self._arrivals))
+        self.consumers[consumer.info.consumer_id] = consumer
 
     def _lift(self, consumer: Consumer, node: TreeNode) -> None:
         if self.trial is not None:
@@ -243,20 +243,17 @@ class QuotaTree:
             else:
                 for other in slid:
                     node.room += other.amount
-                    self._move(other, parent)
+                    self._move(other, node, parent)
         self._settle(consumer, home)
         for victim in preempted:
             self._note_preemption(victim.info, consumer.info)
         return tuple(victim.id for victim in preempted) if preempted else ()
 
-    def _move(self, consumer: Consumer, target: TreeNode) -> None:
-        source = consumer.node
-        if source is not None:
-            if self.trial is not None:
-                self.trial.before.setdefault(consumer, (source, consumer.sequence))
-            source.remove(consumer)
-            self.sequence += 1
-            target.append(consumer, self.sequence)
+    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
+        if self.trial is not None:
+            self.trial.before.setdefault(consumer, (source, consumer.sequence))
+        source.remove(consumer)
+        target.append(consumer, next(self._arrivals))
 
     def _evict(self, consumer: Consumer) -> None:
         if consumer.node is not None:
@@ -269,7 +266,7 @@ class QuotaTree:
         for consumer in consumers:
             node = consumer.node
             if node is not None:
-                self._move(consumer, node)
+                self._move(consumer, node, node)
 
     def _note_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by

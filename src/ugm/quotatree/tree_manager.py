@@ -202,7 +202,7 @@ class TreeManager:
         managed = self._managed(tree_name)
         info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
         consumer_id, tree = info.consumer_id, managed.tree
-        entry = info.on.get(tree_name)
+        entry = info.entry(tree_name)
         if entry is None:
             raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {tree_name!r}")
         if consumer_id in tree.consumers:
