@@ -156,10 +156,7 @@ class Search:
                     ranks.append(rank)
         if most - amount & asked != asked:
             return False
-        if self.victims or self.requeued:
-            candidates = self._listed(node, ranks)
-        else:
-            candidates = node.consumers() if ranks is None else node.of_ranks(ranks)
+        candidates = self._listed(node, ranks)
         chosen = []
         for candidate in chain(candidates, arrived) if arrived else candidates:
             chosen.append(candidate)
@@ -246,6 +243,8 @@ class Search:
     ) -> Iterable[Consumer]:
         """Return the consumers of a node, or those of some ranks, in the order they have in this search."""
         members = node.consumers() if ranks is None else node.of_ranks(ranks)
+        if not (self.victims or self.requeued or barred):
+            return members
         stayed = (consumer for consumer in members if consumer not in self.requeued)
         requeued = (c for c in self.requeued if c.node is node and (ranks is None or c.rank in ranks))
         return (
