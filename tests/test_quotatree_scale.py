@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -61,3 +62,19 @@ def test_growth(operation: str) -> None:
     small, large = (lines_run_by(partial(OPERATIONS[operation], crowded(size))) for size in (SMALL, LARGE))
 
     assert large <= 3 * small, (small, large)
+
+
+def test_the_first_are_at_hand() -> None:
+    """However many have left a node before them, nothing is to be passed by on the way to the first."""
+    manager = crowded(400)
+    node = manager._trees["T"].tree.nodes["root"]
+    everybody = [consumer.id for consumer in node.consumers()]
+    assert [consumer.id for consumer in node.in_order()] == everybody
+    assert isinstance(node._members, OrderedDict)
+
+    for consumer_id in everybody[:-5]:
+        manager.deallocate("T", consumer_id)
+    left = list(node.consumers())
+    assert list(node.in_order()) == left
+    assert node._members.__sizeof__() <= 200 * (len(left) + 4)
+    manager.verify()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from operator import attrgetter
 from typing import Final, final
 
@@ -28,9 +28,9 @@ _by_arrival = attrgetter("sequence")
 #: Among so many consumers those of some ranks are picked out; more are listed by rank.
 _FEW: Final = 64
 
-#: A dictionary finds its first behind the gaps that others have left. It closes them as it grows, and then takes less
-#: than 150 bytes for each; one that takes much more has shrunk, and is made anew.
-_GAPPY: Final = 400
+#: A dictionary of a few closes its gaps as it grows, and takes less than 110 bytes for each then; one that takes much
+#: more has shrunk, and is made anew.
+_GAPPY: Final = 200
 
 
 @final
@@ -81,7 +81,8 @@ class TreeNode:
     waiting: Waiting
     #: For each leaf below the node with which those of it wait who are held here.
     toward: dict[TreeNode | None, Waiting]
-    #: By arrival. An ordered dictionary has no gaps, but takes longer to append and remove.
+    #: By arrival. A dictionary finds its first behind the gaps that others have left; an ordered one has no gaps, but
+    #: takes longer to append and remove. So it is made of many only when somebody asks for the first of them.
     _members: dict[Consumer, None]
     #: By rank and arrival, as long as somebody asks for it: how often the consumers have changed since.
     _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
@@ -127,17 +128,24 @@ class TreeNode:
             yield node
             waiting += sorted(node.children, key=attrgetter("name"), reverse=True)
 
-    def consumers(self) -> Iterable[Consumer]:
+    def consumers(self) -> Collection[Consumer]:
         """Return all who are held here, in the order of their arrival."""
+        return self._members.keys()
+
+    def in_order(self) -> Iterable[Consumer]:
+        """Return the same so that the first are at hand, however many have left before them."""
         members = self._members
-        if members.__sizeof__() > _GAPPY * (len(members) + 1):
+        if len(members) > _FEW:
+            if type(members) is dict:
+                members = self._members = OrderedDict.fromkeys(members)
+        elif members.__sizeof__() > _GAPPY * (len(members) + 4):
             members = self._members = dict.fromkeys(members)
         return members
 
     def of_ranks(self, ranks: Container[Rank]) -> Iterable[Consumer]:
         """Return the consumers of some ranks, in the order of their arrival."""
         if len(self._members) <= _FEW:
-            return (consumer for consumer in self.consumers() if consumer.rank in ranks)
+            return (consumer for consumer in self.in_order() if consumer.rank in ranks)
         ranked = self._ranked
         if ranked is None:
             ranked = self._ranked = {}

@@ -242,7 +242,7 @@ class Search:
         self, node: TreeNode, ranks: Container[Rank] | None, barred: frozenset[ConsumerInfo] = _NOBODY
     ) -> Iterable[Consumer]:
         """Return the consumers of a node, or those of some ranks, in the order they have in this search."""
-        members = node.consumers() if ranks is None else node.of_ranks(ranks)
+        members = node.in_order() if ranks is None else node.of_ranks(ranks)
         if not (self.victims or self.requeued or barred):
             return members
         stayed = (consumer for consumer in members if consumer not in self.requeued)
