@@ -87,7 +87,8 @@ class Lanes:
         # The place of a resource in what is packed, and in a lane.
         self._fields = tuple((FIELD * index, field * index) for index in at)
         self.others = tuple(field * index for index in at[1:])
-        self.width = field * len(at)
+        # One bit more, so that the highest bit of the first field is always below that of the lane.
+        self.width = field * len(at) + 1
         self.places = tuple(self.width * lane for lane in range(LANES))
         self._ones = sum(1 << place for place in self.places)
         self.ends = self._ones << last

@@ -155,9 +155,10 @@ class Rows:
         lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
         ends, others, width = lanes.ends, lanes.others, lanes.width
         look = self._look_along if level == 1 else self._look_below
+        start = row * LANES
         while fit:
             first = fit & -fit
-            at = row * LANES + (first.bit_length() - 1) // width
+            at = start + first.bit_length() // width
             # What `Lanes.fitting` does: most rows that are looked along are looked along here.
             fits = spread - rows[at]
             fit_below = fits & ends
@@ -182,7 +183,7 @@ class Rows:
         lanes, requests = self._lanes, self._levels[level][row]
         while fit:
             first = fit & -fit
-            consumer = self._members[row * LANES + (first.bit_length() - 1) // lanes.width]
+            consumer = self._members[row * LANES + first.bit_length() // lanes.width]
             if consumer is not None and room - consumer.amount & consumer.asked == consumer.asked:
                 found.append(consumer)
                 room -= consumer.amount

@@ -109,27 +109,24 @@ class Search:
         amount, asked = consumer.amount, consumer.asked
         path = self.path
         home = path[0] if fits_below else None
-        hit_hard = any([node.hard for node in path[:fits_below]])  # noqa: C419 - a generator takes twice the time
         for level in range(fits_below, len(path)):
             node = path[level]
             room = node.room
             if freed:
                 room += freed.get(level, 0)
-            if node.hard:
-                hit_hard = True
             if room - amount & asked == asked or self._slide(node, level, room, home is not None):
                 if home is None:
                     home = node
                 continue
             self.reached = level
-            if home is None:
-                if node.hard:
-                    break
-            else:
+            if home is not None:
                 self._move_back()
                 home = None
-                if hit_hard:
+                # Nothing is borrowed above a hard node, so no home is looked for above one that was visited.
+                if any(visited.hard for visited in path[: level + 1]):
                     break
+            elif node.hard:
+                break
         return home
 
     def _slide(self, node: TreeNode, level: int, room: int, any_priority: bool) -> bool:  # noqa: FBT001 - a hot call
