@@ -205,7 +205,7 @@ def test_damage_is_found(scene: Scene) -> None:
 
     assert caught.value.findings == (
         "node 'A' of tree 'T' counts 0 cpu, but its consumers hold 1",
-        "node 'A' of tree 'T' sums up Rank(0, 0, False) to (7,), but it can free (1,)",
+        "node 'A' of tree 'T' counts 1 of Rank(0, 0, False) who give back (7,), but 1 give back (1,)",
     )
 
 

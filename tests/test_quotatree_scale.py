@@ -69,12 +69,12 @@ def test_the_first_are_at_hand() -> None:
     manager = crowded(400)
     node = manager._trees["T"].tree.nodes["root"]
     everybody = [consumer.id for consumer in node.consumers()]
-    assert [consumer.id for consumer in node.in_order()] == everybody
+    assert [consumer.id for consumer in node.first_at_hand()] == everybody
     assert isinstance(node._members, OrderedDict)
 
     for consumer_id in everybody[:-5]:
         manager.deallocate("T", consumer_id)
     left = list(node.consumers())
-    assert list(node.in_order()) == left
+    assert list(node.first_at_hand()) == left
     assert node._members.__sizeof__() <= 200 * (len(left) + 4)
     manager.verify()

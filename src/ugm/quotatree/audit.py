@@ -29,8 +29,8 @@ def findings(tree: QuotaTree) -> Iterator[str]:
 
 
 def _counters(where: str, node: TreeNode, below: list[Consumer], resources: tuple[str, ...]) -> Iterator[str]:
-    for index, (name, counted) in enumerate(zip(resources, node.allocated(), strict=True)):
-        due = sum(dict(consumer.amounts).get(index, 0) for consumer in below)
+    for name, counted in zip(resources, node.allocated(), strict=True):
+        due = sum(consumer.entry.request.get(name, 0) for consumer in below)
         if counted != due:
             yield f"{where} counts {counted} {name}, but its consumers hold {due}"
 
@@ -40,16 +40,21 @@ def _lists(where: str, node: TreeNode, here: list[Consumer]) -> Iterator[str]:
     if [c.id for c in listed] != [c.id for c in sorted(here, key=lambda c: c.sequence)]:
         yield f"{where} does not list those whom it holds in the order of their arrival"
     for rank in {*node.totals, *(consumer.rank for consumer in here)}:
-        due = sum(consumer.most for consumer in here if consumer.rank is rank)
-        counted = node.totals.get(rank, 0)
+        asked = [consumer.entry.request for consumer in here if consumer.rank is rank]
+        due = (
+            tuple(sum(max(0, request.get(name, 0)) for request in asked) for name in node.packing.resources),
+            len(asked),
+        )
+        counted = node.packing.summed(node.totals.get(rank, 0))
         if counted != due:
-            left = node.packing.left
-            told, free = left(node.packing.signs + counted), left(node.packing.signs + due)
-            yield f"{where} sums up {rank} to {told}, but it can free {free}"
+            yield f"{where} counts {counted[1]} of {rank} who give back {counted[0]}, but {due[1]} give back {due[0]}"
+    yield from (f"{where} {told}" for told in node.findings())
 
 
 def _waiting(where: str, node: TreeNode, above: list[Consumer]) -> Iterator[str]:
     listed = list(node.waiting)
     if listed != sorted(above, key=lambda consumer: consumer.sequence):
         yield f"{where} does not know who waits above it"
+    if any(consumer.waiting is not node.waiting for consumer in above):
+        yield f"{where} is not known by somebody who waits above it"
     yield from (f"{where}: {told}" for told in node.waiting.findings())

@@ -112,12 +112,12 @@ class ConsumerInfo:
         again; one of them is preempted by none of the others, stays once it is in, and asks no more.
         """
         found: set[ConsumerInfo] = set()
-        waiting = [self]
-        while waiting:
-            for preemptor in waiting.pop().preempted_by or ():
+        pending = [self]
+        while pending:
+            for preemptor in pending.pop().preempted_by or ():
                 if preemptor not in found:
                     found.add(preemptor)
-                    waiting.append(preemptor)
+                    pending.append(preemptor)
         return frozenset(found)
 
     def __repr__(self) -> str:
@@ -166,9 +166,9 @@ class Consumer:
         "amount",
         "asked",
         "entry",
+        "gives_back",
         "info",
         "leaf",
-        "most",
         "node",
         "packing",
         "rank",
@@ -181,10 +181,10 @@ class Consumer:
     #: The entry for this tree. Its group changes with the names of the tree.
     entry: TreeRequest
     rank: Rank
-    #: What it asks for, packed; of which fields; and the most that is free when it goes.
+    #: What it asks for, packed; the signs of the fields; and the same without what is negative.
     amount: int
     asked: int
-    most: int
+    gives_back: int
     packing: Packing
     #: The group, if that is a leaf of the tree.
     leaf: TreeNode | None
@@ -192,7 +192,8 @@ class Consumer:
     node: TreeNode | None
     #: Its place in the order of arrival at its node: lower came earlier.
     sequence: int
-    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at its group.
+    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at
+    #: its group, or that is no leaf.
     waiting: Waiting | None
     #: Its place there, where many wait.
     slot: int
@@ -203,7 +204,7 @@ class Consumer:
         self.info = info
         self.entry = entry
         self.rank = rank
-        self.amount, self.asked, self.most = packing.request(entry.request.amounts)
+        self.amount, self.asked, self.gives_back = packing.request(entry.request.amounts)
         self.packing = packing
         self.leaf = leaf
         self.node = None

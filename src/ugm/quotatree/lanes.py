@@ -1,11 +1,17 @@
 """Requests side by side in one long integer, so that all of them are compared with a room at once.
 
-The integer has 64 *lanes*, and each holds the *key* of a request: what it asks for, with a field for each resource.
-Subtracted from the key of a room that is repeated in all lanes, they leave the highest bit of a field exactly where
-what is asked for fits. That takes hardly longer than to look at one request.
+The integer, a *row*, has 64 *lanes*, and each holds the *key* of a request: what it asks for, with a field for each
+resource. Subtracted from the key of a room that is repeated in all lanes, they leave the highest bit of a field set
+wherever what is asked for fits. For 64 requests that takes a few times as long as looking at one.
 
-Fields are as wide as the requests need that are compared, so that integers are short. The key of a room that is larger
-than all of them is that of the largest there can be.
+Fields are as wide as the requests in the row need, so that integers are short. Rooms have any size; in a key they are
+brought to the nearest number that a field can hold. That keeps the order, and a request is never wider than its lane,
+so nobody who fits is missed. Where a room is below all numbers somebody may be told who does not fit: whoever is found
+is compared exactly.
+
+A field of a key holds the number plus 2^bits, from 1 to 2^(bits + 1) - 1; 0 where nothing is asked for, which fits any
+room; and 2^(bits + 2) - 1 in a lane that is vacant, which fits none. The bit above is for comparing: it is set in the
+room and not in the requests, so that no field borrows from the next.
 """
 
 from __future__ import annotations
@@ -28,35 +34,32 @@ _MASK: Final = (1 << FIELD) - 1
 class Lanes:
     """How requests of some width stand side by side.
 
-    A number of bits, raised by half their range so that none is negative, is a field; 0 is less than any number, and
-    twice their range more than any. One bit more is for comparing.
-
     Args:
         packing: of the tree.
-        bits: what is asked for of each resource takes no more, apart from the sign.
+        bits: what is asked for of each resource takes no more, apart from the sign; at most 64.
     """
 
     __slots__ = (
         "_beyond",
         "_fields",
         "_folds",
-        "_highest",
+        "_largest",
         "_last",
         "_offset",
         "_ones",
         "_packing",
         "_raised",
         "_signs",
-        "asked",
-        "empty",
-        "ends",
-        "nobodies",
-        "nobody",
+        "all_signs",
+        "first_signs",
         "others",
-        "outside",
         "places",
         "shifts",
+        "unusual",
         "usual_gap",
+        "vacant",
+        "vacant_row",
+        "vacants",
         "width",
     )
 
@@ -64,18 +67,20 @@ class Lanes:
     #: The bits of a lane, and where each begins.
     width: int
     places: tuple[int, ...]
-    #: The key that fits no room, in the first lane, in each, and in all.
-    nobody: int
-    nobodies: tuple[int, ...]
-    empty: int
-    #: The highest bit of the first field of each lane, and how far it is to the other fields.
-    ends: int
+    #: The key of a vacant lane, that in each lane, and a row of them.
+    vacant: int
+    vacants: tuple[int, ...]
+    vacant_row: int
+    #: The highest bit of the first field of each lane, and how far it is from there to the other fields.
+    first_signs: int
     others: tuple[int, ...]
-    #: The usual request and the usual room are neither negative nor too wide: they have none of the bits *outside*. All
-    #: that has to be done is to move their fields together. The usual request asks for everything.
-    outside: int
-    asked: int
+    #: What is packed is usual if it has none of these bits: it is neither negative nor too wide, and all that has to be
+    #: done is to move its fields together, each by so many bits and with such a mask. A usual request also asks for
+    #: everything, that is, for the fields with these signs.
+    unusual: int
     shifts: tuple[tuple[int, int], ...]
+    all_signs: int
+    #: How far the key of a usual request for nothing would be from that of a vacant lane.
     usual_gap: int
 
     def __init__(self, packing: Packing, bits: int) -> None:
@@ -83,31 +88,30 @@ class Lanes:
         beyond = self._beyond = 1 << bits
         field = bits + 3
         last = self._last = field - 1
-        at = range(len(packing.resources))
-        # The place of a resource in what is packed, and in a lane.
-        self._fields = tuple((FIELD * index, field * index) for index in at)
-        self.others = tuple(field * index for index in at[1:])
-        # One bit more, so that the highest bit of the first field is always below that of the lane.
-        self.width = field * len(at) + 1
+        resources = range(len(packing.resources))
+        # Where the field of a resource begins in what is packed, and where in a key.
+        self._fields = tuple((FIELD * at, field * at) for at in resources)
+        self.others = tuple(field * at for at in resources[1:])
+        # One bit more, so that the highest bit of the first field is never the highest of the lane.
+        self.width = field * len(resources) + 1
         self.places = tuple(self.width * lane for lane in range(LANES))
         self._ones = sum(1 << place for place in self.places)
-        self.ends = self._ones << last
-        self._signs = sum(self.ends << place for _, place in self._fields)
-        self.nobody = sum(((1 << last) - 1) << place for _, place in self._fields)
-        self.nobodies = tuple(self.nobody << place for place in self.places)
-        self.empty = self._ones * self.nobody
+        self.first_signs = self._ones << last
+        self._signs = sum(self.first_signs << in_key for _, in_key in self._fields)
+        self.vacant = sum(((1 << last) - 1) << in_key for _, in_key in self._fields)
+        self.vacants = tuple(self.vacant << place for place in self.places)
+        self.vacant_row = self._ones * self.vacant
         self._offset = _SIGN - beyond
-        self._highest = 2 * beyond - 1
-        self.asked = packing.signs
-        self.shifts = tuple((place - lane, (beyond - 1) << lane) for place, lane in self._fields)
-        self.outside = sum((_MASK + 1 - beyond) << place for place, _ in self._fields)
-        raised = sum(beyond << place for _, place in self._fields)
-        self.usual_gap = self.nobody - raised
+        self._largest = 2 * beyond - 1
+        self.all_signs = packing.signs
+        self.shifts = tuple((in_packed - in_key, (beyond - 1) << in_key) for in_packed, in_key in self._fields)
+        self.unusual = sum((_MASK + 1 - beyond) << in_packed for in_packed, _ in self._fields)
+        raised = sum(beyond << in_key for _, in_key in self._fields)
+        self.usual_gap = self.vacant - raised
         self._raised = self._signs + self._ones * raised
-        self._folds = tuple(
-            (self.width * half, (1 << self.width * half) - 1, self._signs & ((1 << self.width * half) - 1))
-            for half in (1 << power for power in reversed(range(LANES.bit_length() - 1)))
-        )
+        # To halve the lanes again and again: how far the upper half is away, the bits of the lower, and its signs.
+        halves = [self.width << power for power in reversed(range(LANES.bit_length() - 1))]
+        self._folds = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
 
     def are_made_for(self, amount: int) -> bool:
         """Return whether a request is not too wide."""
@@ -115,60 +119,57 @@ class Lanes:
         return all(abs(asked) < self._beyond for asked in packing.left(amount + packing.signs))
 
     def gap(self, amount: int, asked: int) -> int:
-        """Return how far the key of a request is from that of nobody.
-
-        What is not asked for fits where there is less than nothing, too.
-        """
+        """Return how far the key of a request is from that of a vacant lane: what it takes to put it there."""
         key = self._key(amount + self._packing.signs)
-        for field, place in self._fields:
-            if not asked & _SIGN << field:
-                key &= ~(self._highest << place)
-        return self.nobody - key
+        for in_packed, in_key in self._fields:
+            if not asked & _SIGN << in_packed:
+                key &= ~(self._largest << in_key)
+        return self.vacant - key
 
     def _key(self, room: int) -> int:
         """Return the key of a room, or of a request to which the highest bit of every field was added."""
         key = 0
-        for field, place in self._fields:
-            number = (room >> field & _MASK) - self._offset
-            key += max(1, min(number, self._highest)) << place
+        for in_packed, in_key in self._fields:
+            number = (room >> in_packed & _MASK) - self._offset
+            key += max(1, min(number, self._largest)) << in_key
         return key
 
     def spread(self, room: int) -> int:
         """Return a room repeated in all lanes, ready to be compared."""
-        if room & self.outside != self.asked:
+        if room & self.unusual != self.all_signs:
             return self._key(room) * self._ones + self._signs
         key = 0
         for shift, mask in self.shifts:
             key += room >> shift & mask
         return key * self._ones + self._raised
 
-    def fitting(self, spread: int, lanes: int) -> int:
-        """Return the highest bit of the first field of each lane that fits."""
-        fits = spread - lanes
-        fit = fits & self.ends
-        for place in self.others:
-            fit &= fits >> place
+    def fitting(self, spread: int, row: int) -> int:
+        """Return the highest bit of the first field of each lane whose request may fit."""
+        fits = spread - row
+        fit = fits & self.first_signs
+        for other in self.others:
+            fit &= fits >> other
         return fit
 
-    def at(self, lanes: int, lane: int) -> int:
+    def at(self, row: int, lane: int) -> int:
         """Return the key in a lane."""
-        return lanes >> self.places[lane] & self.nobody
+        return row >> self.places[lane] & self.vacant
 
     def are_ordered(self, one: int, other: int) -> bool:
         """Return whether the first of two keys is not the greater in any field."""
-        ends = self._signs & ((1 << self.width) - 1)
-        return (other | ends) - one & ends == ends
+        signs = self._signs & ((1 << self.width) - 1)
+        return (other | signs) - one & signs == signs
 
-    def least(self, lanes: int) -> int:
-        """Return the key of the least in each field."""
+    def least(self, row: int) -> int:
+        """Return the key that has in each field the least of all lanes."""
         last = self._last
-        for shift, mask, signs in self._folds:
-            other = lanes >> shift
-            lanes &= mask
+        for half, mask, signs in self._folds:
+            upper = row >> half
+            row &= mask
             # The highest bits of the fields in which the lower half is not the greater, and then all bits of these.
-            lesser = (other | signs) - lanes & signs
-            lanes = other ^ (lanes ^ other) & (lesser << 1) - (lesser >> last)
-        return lanes
+            lower_signs = (upper | signs) - row & signs
+            row = upper ^ (row ^ upper) & (lower_signs << 1) - (lower_signs >> last)
+        return row
 
 
 @final
@@ -178,6 +179,7 @@ class Layouts:
     __slots__ = ("_lanes", "packing")
 
     packing: Packing
+    #: By bits.
     _lanes: dict[int, Lanes]
 
     def __init__(self, packing: Packing) -> None:

@@ -4,8 +4,8 @@ What is charged to a node is what is held at it and at all nodes below. A consum
 and to everything above, and not to the nodes between its group and that node.
 
 The consumers of a node have an order, that of their arrival; it decides who is moved or preempted first. Of each rank
-(priority, type, preemptible or not) the sum is known, so that it is known whether the consumers of some ranks are
-enough before any of them is looked at.
+(priority, type, preemptible or not) the sum is known, negative amounts apart, so that it is known when the consumers of
+some ranks cannot be enough before any of them is looked at.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["TreeNode"]
 _by_arrival = attrgetter("sequence")
 
 #: Among so many consumers those of some ranks are picked out; more are listed by rank.
-_FEW: Final = 64
+_PICKED: Final = 64
 
 #: A dictionary of a few closes its gaps as it grows, and takes less than 110 bytes for each then; one that takes much
 #: more has shrunk, and is made anew.
@@ -48,7 +48,7 @@ class TreeNode:
     __slots__ = (
         "_members",
         "_ranked",
-        "_unused",
+        "_removals",
         "children",
         "depth",
         "hard",
@@ -59,8 +59,8 @@ class TreeNode:
         "quota",
         "room",
         "totals",
-        "toward",
         "waiting",
+        "waiting_by_leaf",
     )
 
     name: str
@@ -80,13 +80,14 @@ class TreeNode:
     #: Those who are held at the parent and belong to a leaf in or below this node.
     waiting: Waiting
     #: For each leaf below the node with which those of it wait who are held here.
-    toward: dict[TreeNode | None, Waiting]
+    waiting_by_leaf: dict[TreeNode | None, Waiting]
     #: By arrival. A dictionary finds its first behind the gaps that others have left; an ordered one has no gaps, but
     #: takes longer to append and remove. So it is made of many only when somebody asks for the first of them.
     _members: dict[Consumer, None]
-    #: By rank and arrival, as long as somebody asks for it: how often the consumers have changed since.
+    #: By rank and arrival, as long as they are asked for that way.
     _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
-    _unused: int
+    #: How many have left since they were.
+    _removals: int
 
     def __init__(
         self, name: str, parent: TreeNode | None, quota: tuple[int, ...], layouts: Layouts, *, hard: bool
@@ -102,10 +103,10 @@ class TreeNode:
         self.depth = len(self.path) - 1
         self.totals = {}
         self.waiting = Waiting(layouts)
-        self.toward = {}
+        self.waiting_by_leaf = {}
         self._members = {}
         self._ranked = None
-        self._unused = 0
+        self._removals = 0
         if parent:
             parent.children.append(self)
 
@@ -122,20 +123,20 @@ class TreeNode:
 
     def walk(self) -> Iterator[TreeNode]:
         """Yield the node and everything below it, parents first, children by name."""
-        waiting = [self]
-        while waiting:
-            node = waiting.pop()
+        pending = [self]
+        while pending:
+            node = pending.pop()
             yield node
-            waiting += sorted(node.children, key=attrgetter("name"), reverse=True)
+            pending += sorted(node.children, key=attrgetter("name"), reverse=True)
 
     def consumers(self) -> Collection[Consumer]:
         """Return all who are held here, in the order of their arrival."""
         return self._members.keys()
 
-    def in_order(self) -> Iterable[Consumer]:
+    def first_at_hand(self) -> Iterable[Consumer]:
         """Return the same so that the first are at hand, however many have left before them."""
         members = self._members
-        if len(members) > _FEW:
+        if len(members) > _PICKED:
             if type(members) is dict:
                 members = self._members = OrderedDict.fromkeys(members)
         elif members.__sizeof__() > _GAPPY * (len(members) + 4):
@@ -144,15 +145,21 @@ class TreeNode:
 
     def of_ranks(self, ranks: Container[Rank]) -> Iterable[Consumer]:
         """Return the consumers of some ranks, in the order of their arrival."""
-        if len(self._members) <= _FEW:
-            return (consumer for consumer in self.in_order() if consumer.rank in ranks)
+        if len(self._members) <= _PICKED:
+            return (consumer for consumer in self.first_at_hand() if consumer.rank in ranks)
         ranked = self._ranked
         if ranked is None:
             ranked = self._ranked = {}
             for consumer in self._members:
                 ranked.setdefault(consumer.rank, OrderedDict())[consumer] = None
-        self._unused = 0
+        self._removals = 0
         return heapq.merge(*(members for rank, members in ranked.items() if rank in ranks), key=_by_arrival)
+
+    def findings(self) -> Iterator[str]:
+        """Yield what is not as it has to be, but for what `ugm.quotatree.audit` sees from outside."""
+        listed = [] if self._ranked is None else list(heapq.merge(*self._ranked.values(), key=_by_arrival))
+        if listed and listed != list(self._members):
+            yield "does not list the consumers of its ranks"
 
     # Changes. Whoever calls keeps the amounts in line.
 
@@ -162,10 +169,10 @@ class TreeNode:
         consumer.sequence = sequence
         self._members[consumer] = None
         rank, totals = consumer.rank, self.totals
-        totals[rank] = totals.get(rank, 0) + consumer.most
+        totals[rank] = totals.get(rank, 0) + consumer.gives_back
         if self._ranked is not None:
             self._ranked.setdefault(rank, OrderedDict())[consumer] = None
-        waiting = consumer.waiting = self.toward.get(consumer.leaf)
+        waiting = consumer.waiting = self.waiting_by_leaf.get(consumer.leaf)
         if waiting is not None:
             waiting.append(consumer)
 
@@ -173,26 +180,25 @@ class TreeNode:
         """Take a consumer from the list. Does not refund it."""
         del self._members[consumer]
         rank, totals = consumer.rank, self.totals
-        total = totals[rank] - consumer.most
+        total = totals[rank] - consumer.gives_back
         if total:
             totals[rank] = total
         else:
             del totals[rank]
-        if self._ranked is not None:
-            self._unrank(consumer)
+        ranked = self._ranked
+        if ranked is not None:
+            self._unrank(consumer, ranked)
         waiting = consumer.waiting
         if waiting is not None:
             waiting.remove(consumer)
 
-    def _unrank(self, consumer: Consumer) -> None:
-        ranked = self._ranked
-        if ranked is not None:
-            del ranked[consumer.rank][consumer]
-            if not ranked[consumer.rank]:
-                del ranked[consumer.rank]
-            self._unused += 1
-            if 4 * self._unused > len(self._members):
-                self._ranked = None
+    def _unrank(self, consumer: Consumer, ranked: dict[Rank, OrderedDict[Consumer, None]]) -> None:
+        del ranked[consumer.rank][consumer]
+        if not ranked[consumer.rank]:
+            del ranked[consumer.rank]
+        self._removals += 1
+        if 4 * self._removals > len(self._members):
+            self._ranked = None
 
     def sort(self) -> None:
         """Put the lists in the order of arrival, after somebody has come back to an earlier place."""

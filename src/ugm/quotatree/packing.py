@@ -1,9 +1,12 @@
 """The amounts of all resources of a tree side by side in one integer, so that one operation does for all of them.
 
-Each resource has a field of 128 bits. An amount fits 64 bits with its sign, so the sum of as many as can be held fits
-a field. Packed amounts are added and subtracted like the integers that they are. A *room* is what is left of a quota,
-with the highest bit of every field added: in the difference of a room and a request that bit is gone exactly where
-less than nothing would be left.
+Each resource has a field of 128 bits. Quotas and amounts take less than 64 bits and a sign, so the sum of up to 2^62 of
+them takes less than 127. Packed requests are added and subtracted like the integers that they are; a negative amount
+borrows from the field above, and gives back when it is taken out.
+
+A *room* is what is left of a quota, with the highest bit, the *sign*, of every field added. So all its fields are from
+0 to 2^128 - 1, whatever is left, and none borrows from the next. In the difference of a room and a request the sign is
+gone exactly where less than nothing would be left:
 
     room - request & asked == asked       the request fits: nothing is lacking where something is asked for
 """
@@ -30,30 +33,28 @@ class Packing:
     """How the amounts of one tree are packed.
 
     Args:
-        resources: the names, in order.
+        resources: the names, in order; at least one where anything is held.
     """
 
-    __slots__ = ("_fields", "_many", "_one", "resources", "signs")
+    __slots__ = ("_fields", "_one", "resources", "signs")
 
     resources: tuple[str, ...]
-    #: The highest bits of all fields.
+    #: The signs of all fields.
     signs: int
-    #: For each resource its name, the place of its field, and the highest bit of it.
+    #: For each resource its name, the place of its field, and its sign.
     _fields: tuple[tuple[str, int, int], ...]
-    #: One request, and more of them than can be, so that a room is never negative as a whole.
+    #: One request, counted above all fields.
     _one: int
-    _many: int
 
     def __init__(self, resources: tuple[str, ...]) -> None:
         self.resources = resources
         self._fields = tuple((name, FIELD * at, _SIGN << FIELD * at) for at, name in enumerate(resources))
         self.signs = sum(sign for _, _, sign in self._fields)
         self._one = 1 << FIELD * len(resources)
-        self._many = self._one << 40
 
     def room(self, quota: Sequence[int]) -> int:
         """Return the room that there is where nothing is charged."""
-        return self._many + self.signs + sum(amount << FIELD * at for at, amount in enumerate(quota))
+        return self.signs + sum(amount << FIELD * at for at, amount in enumerate(quota))
 
     def left(self, room: int) -> tuple[int, ...]:
         """Return what a room holds, by position."""
@@ -66,9 +67,9 @@ class Packing:
             amounts: by name.
 
         Returns:
-            What is asked for; the highest bit of each field in which something is; and the most that is free when it is
-            given back, which is the request without what is negative. Above all fields they have a one, so that a sum
-            of them is that of nobody only if it is 0.
+            What is asked for; the signs of the fields in which something is; and the most that there may be room for
+            when it is given back, which is the request without what is negative. The first and the last count one
+            request above all fields, so that a sum of them is 0 only if it is that of nobody.
         """
         packed = self._one
         asked = owed = 0
@@ -81,9 +82,15 @@ class Packing:
                     owed += amount << place
         return packed, asked, packed - owed if owed else packed
 
+    def summed(self, total: int) -> tuple[tuple[int, ...], int]:
+        """Return what a sum of requests without negative amounts is, by position, and how many they are."""
+        return self.left(total + self.signs), total // self._one
+
     def bits(self, union: int) -> int:
-        """Return how many bits the largest of some amounts has, given all of them joined by "or"."""
-        # What is negative counts as the largest there can be.
+        """Return how many bits the largest of some amounts has, given all of their requests joined by "or".
+
+        What is negative counts as 64 bits.
+        """
         return min(64, max([(union >> place & _MASK).bit_length() for _, place, _ in self._fields]))
 
     def amounts(self, packed: int, asked: int) -> Amounts:

@@ -1,11 +1,10 @@
 """Many consumers in their order, found by what fits a room.
 
 They stand in rows of 64, and a row is compared with a room at once (see `ugm.quotatree.lanes`). Of every 64 rows, of
-every 64 such blocks and so on, the least requests are compared in the same way, so that a search passes by all rows in
-which nobody is small enough. It looks along a row in vain only where one consumer is small in this and another in that.
-
-Who leaves is not missed at once: what is known of a row as the least may be too small until the row has been looked
-along in vain after some have left it.
+every 64 such groups and so on, the least requests are compared in the same way, so that a search passes by the rows in
+which nobody is small enough. It looks along a row in vain where one consumer is small in this and another in that, or
+where the least of a row is not known: while the row is being filled nothing is, and who leaves is not missed until the
+row has been looked along in vain after some have left it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from ugm.quotatree.lanes import LANES, Lanes, Layouts
 
 __all__ = ["Rows"]
 
-#: So many leave a row before the least is taken anew.
-_MANY: Final = 8
+#: So many leave a row before its least is taken anew: that takes as long as looking along a few rows in vain.
+_STALE: Final = 8
 
 _LAST: Final = LANES - 1
 
@@ -37,12 +36,12 @@ class Rows:
 
     _layouts: Layouts
     _lanes: Lanes
-    #: By arrival; None where somebody has left.
+    #: By arrival; None where somebody has left, whose lane is vacant.
     _members: list[Consumer | None]
     #: The rows; what is the least in each of them, in rows; and so on up to a single row. The last of each level is
-    #: still being filled, and counts above as if it held anybody.
+    #: still being filled, and stands above as a request for nothing.
     _levels: list[list[int]]
-    #: How many have left each row since its least was taken.
+    #: How many lanes of each row have changed since its least was taken.
     _gone: list[list[int]]
     #: How many wait.
     count: int
@@ -55,7 +54,7 @@ class Rows:
         """Line consumers up anew, in lanes that are made for them."""
         self._lanes = self._layouts.of(consumer.amount for consumer in consumers)
         self._members = []
-        self._levels = [[self._lanes.empty]]
+        self._levels = [[self._lanes.vacant_row]]
         self._gone = [[0]]
         self.count = 0
         for consumer in consumers:
@@ -71,7 +70,7 @@ class Rows:
             slot = self._open()
         lanes, amount = self._lanes, consumer.amount
         gap = lanes.usual_gap
-        if not amount & lanes.outside and consumer.asked == lanes.asked:
+        if not amount & lanes.unusual and consumer.asked == lanes.all_signs:
             for shift, mask in lanes.shifts:
                 gap -= amount >> shift & mask
         elif lanes.are_made_for(amount):
@@ -97,22 +96,22 @@ class Rows:
         """Add a row to a level."""
         levels, lanes = self._levels, self._lanes
         row = len(levels[level])
-        levels[level].append(lanes.empty)
+        levels[level].append(lanes.vacant_row)
         self._gone[level].append(0)
         if row == 1:
-            levels.append([lanes.empty])
+            levels.append([lanes.vacant_row])
             self._gone.append([0])
         self._tell(level, row - 1)
         if not row % LANES:
             self._add(level + 1)
-        levels[level + 1][-1] -= lanes.nobody << lanes.places[row % LANES]
+        levels[level + 1][-1] -= lanes.vacant << lanes.places[row % LANES]
 
     def _tell(self, level: int, row: int) -> None:
         """Put what is the least in a row into the level above."""
         lanes = self._lanes
         above, at, place = self._levels[level + 1], row // LANES, lanes.places[row % LANES]
-        gap = lanes.nobody - lanes.least(self._levels[level][row])
-        above[at] = (above[at] | lanes.nobody << place) - (gap << place)
+        gap = lanes.vacant - lanes.least(self._levels[level][row])
+        above[at] = (above[at] | lanes.vacant << place) - (gap << place)
         self._gone[level][row] = 0
         self._gone[level + 1][at] += 1
 
@@ -121,7 +120,7 @@ class Rows:
         slot = consumer.slot
         row = slot // LANES
         self._members[slot] = None
-        self._levels[0][row] |= self._lanes.nobodies[slot & _LAST]
+        self._levels[0][row] |= self._lanes.vacants[slot & _LAST]
         self._gone[0][row] += 1
         self.count -= 1
 
@@ -144,7 +143,7 @@ class Rows:
         Args:
             level: of the row, above the rows of consumers.
             row: its number.
-            fit: the highest bit of the first field of each lane that fits.
+            fit: what `Lanes.fitting` tells of it.
             room: the room.
             spread: the same in all lanes.
             found: is added to.
@@ -153,33 +152,33 @@ class Rows:
             What is left of the room, and the same in all lanes.
         """
         lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
-        ends, others, width = lanes.ends, lanes.others, lanes.width
+        first_signs, others, width = lanes.first_signs, lanes.others, lanes.width
         look = self._look_along if level == 1 else self._look_below
         start = row * LANES
         while fit:
             first = fit & -fit
             at = start + first.bit_length() // width
-            # What `Lanes.fitting` does: most rows that are looked along are looked along here.
+            # What `Lanes.fitting` does; the call would take 3 % of an operation.
             fits = spread - rows[at]
-            fit_below = fits & ends
+            fit_below = fits & first_signs
             for place in others:
                 fit_below &= fits >> place
             if fit_below:
                 left, spread = look(level - 1, at, fit_below, room, spread, found)
                 if left is not room:
                     room = left
-                    # Nobody before those who were found: a request may be negative, so that the room has grown.
+                    # The rows before had their turn, though a negative request may have made room there.
                     fit = lanes.fitting(spread, self._levels[level][row]) & -(first << 1)
                     continue
             fit ^= first
-            if gone[at] >= _MANY and at + 1 < len(rows):
+            if gone[at] >= _STALE and at + 1 < len(rows):
                 self._tell(level - 1, at)
         return room, spread
 
     def _look_along(
         self, level: int, row: int, fit: int, room: int, spread: int, found: list[Consumer]
     ) -> tuple[int, int]:
-        """Look along a row of consumers in the same way."""
+        """Look along a row of consumers in the same way; their level is 0."""
         lanes, requests = self._lanes, self._levels[level][row]
         while fit:
             first = fit & -fit
@@ -201,8 +200,11 @@ class Rows:
         for slot, consumer in enumerate(self._members):
             due = 0 if consumer is None else lanes.gap(consumer.amount, consumer.asked)
             at = lanes.at(levels[0][slot // LANES], slot % LANES)
-            if at != lanes.nobody - due or (consumer and consumer.slot != slot):
+            if at != lanes.vacant - due or (consumer and consumer.slot != slot):
                 yield f"slot {slot} is not that of whoever waits there"
+        for slot in range(len(self._members), len(levels[0]) * LANES):
+            if lanes.at(levels[0][slot // LANES], slot % LANES) != lanes.vacant:
+                yield f"slot {slot} is not vacant"
         for level, rows in enumerate(levels[:-1]):
             for row, requests in enumerate(rows):
                 told = lanes.at(levels[level + 1][row // LANES], row % LANES)

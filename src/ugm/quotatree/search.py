@@ -143,7 +143,7 @@ class Search:
             arrived = self.slid.get(level - 1, ())
             most = sum(node.totals.values(), room)
             if arrived:
-                most += sum([other.most for other in arrived])
+                most += sum([other.gives_back for other in arrived])
         else:
             most, ranks = room, []
             priority = consumer.rank.priority
@@ -169,7 +169,7 @@ class Search:
         priority = consumer.rank.priority
         ranks = [r for r in root.totals if (any_priority or r.priority < priority) and self._preempts(r)]
         arrived = [c for c in self.slid.get(level - 1, ()) if self._preempts(c.rank) and c.info not in barred]
-        most = room + sum(root.totals[rank] for rank in ranks) + sum(other.most for other in arrived)
+        most = room + sum(root.totals[rank] for rank in ranks) + sum(other.gives_back for other in arrived)
         if most - consumer.amount & consumer.asked != consumer.asked:
             return False
         chosen = self._choose(chain(self._listed(root, ranks, barred), arrived), room)
@@ -239,7 +239,7 @@ class Search:
         self, node: TreeNode, ranks: Container[Rank] | None, barred: frozenset[ConsumerInfo] = _NOBODY
     ) -> Iterable[Consumer]:
         """Return the consumers of a node, or those of some ranks, in the order they have in this search."""
-        members = node.in_order() if ranks is None else node.of_ranks(ranks)
+        members = node.first_at_hand() if ranks is None else node.of_ranks(ranks)
         if not (self.victims or self.requeued or barred):
             return members
         stayed = (consumer for consumer in members if consumer not in self.requeued)

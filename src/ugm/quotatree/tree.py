@@ -2,7 +2,8 @@
 
 A request that fits everywhere on the way is charged at once. Any other is looked into by a `Search`, which changes
 nothing; what it finds is then carried out step by step, as the original does it, so that all lists end in the same
-order. A rejected request has therefore changed nothing.
+order. A rejected request has therefore changed nothing, unless the tree does as the original: then the order may be
+another.
 
 A `Trial` notes where everybody was who has been touched since it began, and takes all of it back.
 """
@@ -23,6 +24,7 @@ from ugm.quotatree.victims import VictimPolicy, first_found
 
 __all__ = ["QuotaTree", "Trial"]
 
+#: So many ranks are remembered.
 _MANY_RANKS: Final = 1024
 
 
@@ -77,7 +79,7 @@ class QuotaTree:
     nodes: Mapping[str, TreeNode]
     _leaves: Mapping[str, TreeNode]
     _packing: Packing
-    #: By what they are told as, as long as they are not too many.
+    #: By priority, type and whether it is safe, as long as they are not too many.
     _ranks: dict[tuple[int, int, bool], Rank]
     #: Who is allocated, by id.
     consumers: dict[str, Consumer]
@@ -104,7 +106,7 @@ class QuotaTree:
         self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
         for leaf in self._leaves.values():
             for below, above in pairwise(leaf.path):
-                above.toward[leaf] = below.waiting
+                above.waiting_by_leaf[leaf] = below.waiting
         self._packing = root.packing if root else Packing(resources)
         self._ranks = {}
         self.consumers = {}
@@ -154,7 +156,8 @@ class QuotaTree:
         """Allocate a consumer under the quotas.
 
         Returns:
-            Who was preempted, in order; or why the request is rejected, and then nothing has changed.
+            Who was preempted, in order; or why the request is rejected. Then nothing has changed, unless the
+            tree does as the original.
         """
         leaf = consumer.leaf
         if leaf is None:

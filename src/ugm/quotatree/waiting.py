@@ -1,8 +1,8 @@
 """Those who are held above a node and would come down into it, in their order, found by what fits.
 
 A consumer that its group had no room for is held at a node above, and comes down one level when there is room for it.
-Who comes first is who arrived first, among those that fit. Room only shrinks while they come down, one after the
-other, so that each is found behind the one before.
+They are gone through once, in the order of their arrival: who does not fit has no second turn when others have come
+down.
 
 A few are looked along one by one, many by rows.
 """
@@ -19,8 +19,8 @@ from ugm.quotatree.rows import Rows
 __all__ = ["Waiting"]
 
 #: From so many on they stand in rows, until they are so few again.
-_MANY: Final = 32
-_FEW: Final = 8
+_ROWS_FROM: Final = 32
+_ROWS_UNTIL: Final = 8
 
 
 @final
@@ -54,7 +54,7 @@ class Waiting:
             return
         few = self.few
         few[consumer] = None
-        if len(few) >= _MANY:
+        if len(few) >= _ROWS_FROM:
             self.rows = Rows(self._layouts, few)
             self.few = {}
 
@@ -65,7 +65,7 @@ class Waiting:
             del self.few[consumer]
         else:
             rows.remove(consumer)
-            if rows.count < _FEW:
+            if rows.count < _ROWS_UNTIL:
                 self.few = dict.fromkeys(rows)
                 self.rows = None
 
@@ -92,4 +92,6 @@ class Waiting:
     def findings(self) -> Iterator[str]:
         """Yield what is not as it has to be."""
         if self.rows is not None:
+            if self.few:
+                yield "somebody stands in no row"
             yield from self.rows.findings()
