@@ -40,23 +40,23 @@ class Lanes:
     """
 
     __slots__ = (
+        "_all_signs",
         "_beyond",
         "_fields",
+        "_first_signs",
         "_folds",
         "_largest",
         "_last",
         "_offset",
         "_ones",
+        "_others",
         "_packing",
         "_raised",
+        "_shifts",
         "_signs",
-        "all_signs",
-        "first_signs",
-        "others",
+        "_usual_gap",
         "places",
-        "shifts",
         "unusual",
-        "usual_gap",
         "vacant",
         "vacant_row",
         "vacants",
@@ -71,17 +71,9 @@ class Lanes:
     vacant: int
     vacants: tuple[int, ...]
     vacant_row: int
-    #: The highest bit of the first field of each lane, and how far it is from there to the other fields.
-    first_signs: int
-    others: tuple[int, ...]
-    #: What is packed is usual if it has none of these bits: it is neither negative nor too wide, and all that has to be
-    #: done is to move its fields together, each by so many bits and with such a mask. A usual request also asks for
-    #: everything, that is, for the fields with these signs.
+    #: What is packed and has none of these bits is usual: neither negative nor too wide, so that its fields only have
+    #: to be moved together.
     unusual: int
-    shifts: tuple[tuple[int, int], ...]
-    all_signs: int
-    #: How far the key of a usual request for nothing would be from that of a vacant lane.
-    usual_gap: int
 
     def __init__(self, packing: Packing, bits: int) -> None:
         self._packing = packing
@@ -91,23 +83,26 @@ class Lanes:
         resources = range(len(packing.resources))
         # Where the field of a resource begins in what is packed, and where in a key.
         self._fields = tuple((FIELD * at, field * at) for at in resources)
-        self.others = tuple(field * at for at in resources[1:])
+        # How far it is from the highest bit of the first field to those of the others.
+        self._others = tuple(field * at for at in resources[1:])
         # One bit more, so that the highest bit of the first field is never the highest of the lane.
         self.width = field * len(resources) + 1
         self.places = tuple(self.width * lane for lane in range(LANES))
         self._ones = sum(1 << place for place in self.places)
-        self.first_signs = self._ones << last
-        self._signs = sum(self.first_signs << in_key for _, in_key in self._fields)
+        self._first_signs = self._ones << last
+        self._signs = sum(self._first_signs << in_key for _, in_key in self._fields)
         self.vacant = sum(((1 << last) - 1) << in_key for _, in_key in self._fields)
         self.vacants = tuple(self.vacant << place for place in self.places)
         self.vacant_row = self._ones * self.vacant
         self._offset = _SIGN - beyond
         self._largest = 2 * beyond - 1
-        self.all_signs = packing.signs
-        self.shifts = tuple((in_packed - in_key, (beyond - 1) << in_key) for in_packed, in_key in self._fields)
+        self._all_signs = packing.signs
+        # By how many bits fields are moved, and with what mask.
+        self._shifts = tuple((in_packed - in_key, (beyond - 1) << in_key) for in_packed, in_key in self._fields)
         self.unusual = sum((_MASK + 1 - beyond) << in_packed for in_packed, _ in self._fields)
         raised = sum(beyond << in_key for _, in_key in self._fields)
-        self.usual_gap = self.vacant - raised
+        # How far the key of a usual request for nothing would be from that of a vacant lane.
+        self._usual_gap = self.vacant - raised
         self._raised = self._signs + self._ones * raised
         # To halve the lanes again and again: how far the upper half is away, the bits of the lower, and its signs.
         halves = [self.width << power for power in reversed(range(LANES.bit_length() - 1))]
@@ -120,6 +115,11 @@ class Lanes:
 
     def gap(self, amount: int, asked: int) -> int:
         """Return how far the key of a request is from that of a vacant lane: what it takes to put it there."""
+        if not amount & self.unusual and asked == self._all_signs:
+            gap = self._usual_gap
+            for shift, mask in self._shifts:
+                gap -= amount >> shift & mask
+            return gap
         key = self._key(amount + self._packing.signs)
         for in_packed, in_key in self._fields:
             if not asked & _SIGN << in_packed:
@@ -136,18 +136,18 @@ class Lanes:
 
     def spread(self, room: int) -> int:
         """Return a room repeated in all lanes, ready to be compared."""
-        if room & self.unusual != self.all_signs:
+        if room & self.unusual != self._all_signs:
             return self._key(room) * self._ones + self._signs
         key = 0
-        for shift, mask in self.shifts:
+        for shift, mask in self._shifts:
             key += room >> shift & mask
         return key * self._ones + self._raised
 
     def fitting(self, spread: int, row: int) -> int:
         """Return the highest bit of the first field of each lane whose request may fit."""
         fits = spread - row
-        fit = fits & self.first_signs
-        for other in self.others:
+        fit = fits & self._first_signs
+        for other in self._others:
             fit &= fits >> other
         return fit
 

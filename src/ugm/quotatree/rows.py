@@ -69,19 +69,13 @@ class Rows:
         if slot and not slot & _LAST:
             slot = self._open()
         lanes, amount = self._lanes, consumer.amount
-        gap = lanes.usual_gap
-        if not amount & lanes.unusual and consumer.asked == lanes.all_signs:
-            for shift, mask in lanes.shifts:
-                gap -= amount >> shift & mask
-        elif lanes.are_made_for(amount):
-            gap = lanes.gap(amount, consumer.asked)
-        else:
+        if amount & lanes.unusual and not lanes.are_made_for(amount):
             self._line_up([*self, consumer])
             return
         consumer.slot = slot
         self._members.append(consumer)
         self.count += 1
-        self._levels[0][-1] -= gap << lanes.places[slot & _LAST]
+        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & _LAST]
 
     def _open(self) -> int:
         """Open a row behind the last, which is full, and return the slot that comes next."""
@@ -152,17 +146,12 @@ class Rows:
             What is left of the room, and the same in all lanes.
         """
         lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
-        first_signs, others, width = lanes.first_signs, lanes.others, lanes.width
         look = self._look_along if level == 1 else self._look_below
         start = row * LANES
         while fit:
             first = fit & -fit
-            at = start + first.bit_length() // width
-            # What `Lanes.fitting` does; the call would take 3 % of an operation.
-            fits = spread - rows[at]
-            fit_below = fits & first_signs
-            for place in others:
-                fit_below &= fits >> place
+            at = start + first.bit_length() // lanes.width
+            fit_below = lanes.fitting(spread, rows[at])
             if fit_below:
                 left, spread = look(level - 1, at, fit_below, room, spread, found)
                 if left is not room:
