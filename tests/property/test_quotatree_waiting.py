@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest
 from ugm.quotatree.consumer import Consumer, Rank
-from ugm.quotatree.lanes import LANES, Lanes, Layouts
+from ugm.quotatree.lanes import Lanes, Layouts
 from ugm.quotatree.packing import Packing
 from ugm.quotatree.waiting import Waiting
 
@@ -64,7 +64,7 @@ def test_lanes(width: int, bits: int, draw: random.Random, data: st.DataObject) 
     most = min((1 << bits) - 1, LARGEST)
     packing = Packing(NAMES[:width])
     lanes = Lanes(packing, bits)
-    requests = [[draw.choice((None, draw.randint(-most, most))) for _ in range(width)] for _ in range(LANES)]
+    requests = [[draw.choice((None, draw.randint(-most, most))) for _ in range(width)] for _ in range(lanes.count)]
     room = data.draw(st.lists(amounts, min_size=width, max_size=width))
 
     row, keys = lanes.vacant_row, []
@@ -85,7 +85,7 @@ def test_lanes(width: int, bits: int, draw: random.Random, data: st.DataObject) 
         assert fits or not told or min(room) <= -most
     least = lanes.least(row)
     assert all(lanes.are_ordered(least, key) for key in keys)
-    assert all(lanes.are_ordered(least, lanes.least(row | lanes.vacants[lane])) for lane in range(LANES))
+    assert all(lanes.are_ordered(least, lanes.least(row | lanes.vacants[lane])) for lane in range(lanes.count))
 
 
 def consumer(number: int, packing: Packing, request: dict[str, int]) -> Consumer:
@@ -160,7 +160,7 @@ def test_the_lists_close_their_gaps() -> None:
         waiting.append(listed[-1])
 
     assert waiting.rows is not None
-    assert len(waiting.rows._members) <= 4 * LANES
+    assert len(waiting.rows._members) <= 4 * 64
     assert list(waiting) == listed
 
 

@@ -1,8 +1,8 @@
 """Requests side by side in one long integer, so that all of them are compared with a room at once.
 
-The integer, a *row*, has 64 *lanes*, and each holds the *key* of a request: what it asks for, with a field for each
-resource. Subtracted from the key of a room that is repeated in all lanes, they leave the highest bit of a field set
-wherever what is asked for fits. For 64 requests that takes a few times as long as looking at one.
+The integer, a *row*, has up to 64 *lanes*, and each holds the *key* of a request: what it asks for, with a field for
+each resource. Subtracted from the key of a room that is repeated in all lanes, they leave the highest bit of a field
+set wherever what is asked for fits. For 64 requests that takes a few times as long as looking at one.
 
 Fields are as wide as the requests in the row need, so that integers are short. Rooms have any size; in a key they are
 brought to the nearest number that a field can hold. That keeps the order, and a request is never wider than its lane,
@@ -21,10 +21,12 @@ from typing import Final, final
 
 from ugm.quotatree.packing import FIELD, Packing
 
-__all__ = ["LANES", "Lanes", "Layouts"]
+__all__ = ["Lanes", "Layouts"]
 
-#: How many requests stand side by side.
-LANES: Final = 64
+#: So many fields stand side by side, but at least so many requests. Where there are two resources, half and twice as
+#: many took up to 9 and 2 % longer.
+_FIELDS: Final = 128
+_LANES: Final = 8
 
 _SIGN: Final = 1 << (FIELD - 1)
 _MASK: Final = (1 << FIELD) - 1
@@ -46,15 +48,17 @@ class Lanes:
         "_first_signs",
         "_folds",
         "_largest",
-        "_last",
         "_offset",
         "_ones",
         "_others",
         "_packing",
         "_raised",
         "_shifts",
+        "_sign",
         "_signs",
         "_usual_gap",
+        "count",
+        "last",
         "places",
         "unusual",
         "vacant",
@@ -64,6 +68,9 @@ class Lanes:
     )
 
     _packing: Packing
+    #: How many lanes there are, a power of two; and the number of the last, which has all bits that such numbers have.
+    count: int
+    last: int
     #: The bits of a lane, and where each begins.
     width: int
     places: tuple[int, ...]
@@ -79,19 +86,21 @@ class Lanes:
         self._packing = packing
         beyond = self._beyond = 1 << bits
         field = bits + 3
-        last = self._last = field - 1
+        sign = self._sign = field - 1
         resources = range(len(packing.resources))
+        count = self.count = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
+        self.last = count - 1
         # Where the field of a resource begins in what is packed, and where in a key.
         self._fields = tuple((FIELD * at, field * at) for at in resources)
         # How far it is from the highest bit of the first field to those of the others.
         self._others = tuple(field * at for at in resources[1:])
         # One bit more, so that the highest bit of the first field is never the highest of the lane.
         self.width = field * len(resources) + 1
-        self.places = tuple(self.width * lane for lane in range(LANES))
+        self.places = tuple(self.width * lane for lane in range(count))
         self._ones = sum(1 << place for place in self.places)
-        self._first_signs = self._ones << last
+        self._first_signs = self._ones << sign
         self._signs = sum(self._first_signs << in_key for _, in_key in self._fields)
-        self.vacant = sum(((1 << last) - 1) << in_key for _, in_key in self._fields)
+        self.vacant = sum(((1 << sign) - 1) << in_key for _, in_key in self._fields)
         self.vacants = tuple(self.vacant << place for place in self.places)
         self.vacant_row = self._ones * self.vacant
         self._offset = _SIGN - beyond
@@ -105,7 +114,7 @@ class Lanes:
         self._usual_gap = self.vacant - raised
         self._raised = self._signs + self._ones * raised
         # To halve the lanes again and again: how far the upper half is away, the bits of the lower, and its signs.
-        halves = [self.width << power for power in reversed(range(LANES.bit_length() - 1))]
+        halves = [self.width << power for power in reversed(range(self.last.bit_length()))]
         self._folds = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
 
     def are_made_for(self, amount: int) -> bool:
@@ -149,6 +158,8 @@ class Lanes:
         fit = fits & self._first_signs
         for other in self._others:
             fit &= fits >> other
+            if not fit:
+                break
         return fit
 
     def at(self, row: int, lane: int) -> int:
@@ -162,13 +173,13 @@ class Lanes:
 
     def least(self, row: int) -> int:
         """Return the key that has in each field the least of all lanes."""
-        last = self._last
+        sign = self._sign
         for half, mask, signs in self._folds:
             upper = row >> half
             row &= mask
             # The highest bits of the fields in which the lower half is not the greater, and then all bits of these.
             lower_signs = (upper | signs) - row & signs
-            row = upper ^ (row ^ upper) & (lower_signs << 1) - (lower_signs >> last)
+            row = upper ^ (row ^ upper) & (lower_signs << 1) - (lower_signs >> sign)
         return row
 
 
@@ -191,8 +202,8 @@ class Layouts:
         union = 0
         for amount in amounts:
             union |= amount
-        # Four bits at a time, so that they seldom have to be wider.
-        bits = min(64, self.packing.bits(union) + 3 & ~3)
+        # Four bits at a time, so that they seldom have to be wider; with none, nothing would be less than nothing.
+        bits = min(64, max(1, self.packing.bits(union)) + 3 & ~3)
         lanes = self._lanes.get(bits)
         if lanes is None:
             lanes = self._lanes[bits] = Lanes(self.packing, bits)

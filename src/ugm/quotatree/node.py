@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Collection, Container, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
 from typing import Final, final
 
@@ -143,7 +143,7 @@ class TreeNode:
             members = self._members = dict.fromkeys(members)
         return members
 
-    def of_ranks(self, ranks: Container[Rank]) -> Iterable[Consumer]:
+    def of_ranks(self, ranks: set[Rank]) -> Iterable[Consumer]:
         """Return the consumers of some ranks, in the order of their arrival."""
         if len(self._members) <= _PICKED:
             return (consumer for consumer in self.first_at_hand() if consumer.rank in ranks)

@@ -1,10 +1,10 @@
 """Many consumers in their order, found by what fits a room.
 
-They stand in rows of 64, and a row is compared with a room at once (see `ugm.quotatree.lanes`). Of every 64 rows, of
-every 64 such groups and so on, the least requests are compared in the same way, so that a search passes by the rows in
-which nobody is small enough. It looks along a row in vain where one consumer is small in this and another in that, or
-where the least of a row is not known: while the row is being filled nothing is, and who leaves is not missed until the
-row has been looked along in vain after some have left it.
+They stand in rows, and a row is compared with a room at once (see `ugm.quotatree.lanes`). Of as many rows as a row has
+lanes, of as many such groups and so on, the least requests are compared in the same way, so that a search passes by the
+rows in which nobody is small enough. It looks along a row in vain where one consumer is small in this and another in
+that, or where the least of a row is not known: while the row is being filled nothing is, and who leaves is not missed
+until the row has been looked along in vain, twice or so.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, final
 
 from ugm.quotatree.consumer import Consumer
-from ugm.quotatree.lanes import LANES, Lanes, Layouts
+from ugm.quotatree.lanes import Lanes, Layouts
 
 __all__ = ["Rows"]
 
-#: So many leave a row before its least is taken anew: that takes as long as looking along a few rows in vain.
+#: The least of a row is taken anew, which takes as long as looking along a few rows, when so many have left it. To look
+#: along it in vain counts for some, so that this is not done again and again.
 _STALE: Final = 8
-
-_LAST: Final = LANES - 1
+_IN_VAIN: Final = 2
 
 
 @final
@@ -41,7 +41,7 @@ class Rows:
     #: The rows; what is the least in each of them, in rows; and so on up to a single row. The last of each level is
     #: still being filled, and stands above as a request for nothing.
     _levels: list[list[int]]
-    #: How many lanes of each row have changed since its least was taken.
+    #: How many lanes of each row have changed since its least was taken, and more if it was looked along in vain then.
     _gone: list[list[int]]
     #: How many wait.
     count: int
@@ -65,24 +65,25 @@ class Rows:
 
     def append(self, consumer: Consumer) -> None:
         """Put a consumer behind all others."""
-        slot = len(self._members)
-        if slot and not slot & _LAST:
-            slot = self._open()
         lanes, amount = self._lanes, consumer.amount
+        slot = len(self._members)
+        if slot and not slot & lanes.last:
+            slot = self._open()
+            lanes = self._lanes
         if amount & lanes.unusual and not lanes.are_made_for(amount):
             self._line_up([*self, consumer])
             return
         consumer.slot = slot
         self._members.append(consumer)
         self.count += 1
-        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & _LAST]
+        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & lanes.last]
 
     def _open(self) -> int:
         """Open a row behind the last, which is full, and return the slot that comes next."""
         if 3 * self.count < len(self._members):
             self._line_up(list(self))
         slot = len(self._members)
-        if slot and not slot % LANES:
+        if slot and not slot & self._lanes.last:
             self._add(0)
         return slot
 
@@ -96,14 +97,14 @@ class Rows:
             levels.append([lanes.vacant_row])
             self._gone.append([0])
         self._tell(level, row - 1)
-        if not row % LANES:
+        if not row % lanes.count:
             self._add(level + 1)
-        levels[level + 1][-1] -= lanes.vacant << lanes.places[row % LANES]
+        levels[level + 1][-1] -= lanes.vacant << lanes.places[row % lanes.count]
 
     def _tell(self, level: int, row: int) -> None:
         """Put what is the least in a row into the level above."""
         lanes = self._lanes
-        above, at, place = self._levels[level + 1], row // LANES, lanes.places[row % LANES]
+        above, at, place = self._levels[level + 1], row // lanes.count, lanes.places[row % lanes.count]
         gap = lanes.vacant - lanes.least(self._levels[level][row])
         above[at] = (above[at] | lanes.vacant << place) - (gap << place)
         self._gone[level][row] = 0
@@ -111,10 +112,10 @@ class Rows:
 
     def remove(self, consumer: Consumer) -> None:
         """Let a consumer go."""
-        slot = consumer.slot
-        row = slot // LANES
+        slot, lanes = consumer.slot, self._lanes
+        row = slot // lanes.count
         self._members[slot] = None
-        self._levels[0][row] |= self._lanes.vacants[slot & _LAST]
+        self._levels[0][row] |= lanes.vacants[slot & lanes.last]
         self._gone[0][row] += 1
         self.count -= 1
 
@@ -147,7 +148,7 @@ class Rows:
         """
         lanes, rows, gone = self._lanes, self._levels[level - 1], self._gone[level - 1]
         look = self._look_along if level == 1 else self._look_below
-        start = row * LANES
+        start = row * lanes.count
         while fit:
             first = fit & -fit
             at = start + first.bit_length() // lanes.width
@@ -160,8 +161,11 @@ class Rows:
                     fit = lanes.fitting(spread, self._levels[level][row]) & -(first << 1)
                     continue
             fit ^= first
-            if gone[at] >= _STALE and at + 1 < len(rows):
-                self._tell(level - 1, at)
+            if gone[at]:
+                if gone[at] >= _STALE and at + 1 < len(rows):
+                    self._tell(level - 1, at)
+                else:
+                    gone[at] += _IN_VAIN
         return room, spread
 
     def _look_along(
@@ -171,7 +175,7 @@ class Rows:
         lanes, requests = self._lanes, self._levels[level][row]
         while fit:
             first = fit & -fit
-            consumer = self._members[row * LANES + first.bit_length() // lanes.width]
+            consumer = self._members[row * lanes.count + first.bit_length() // lanes.width]
             if consumer is not None and room - consumer.amount & consumer.asked == consumer.asked:
                 found.append(consumer)
                 room -= consumer.amount
@@ -188,15 +192,15 @@ class Rows:
             yield f"{self.count} are counted who wait"
         for slot, consumer in enumerate(self._members):
             due = 0 if consumer is None else lanes.gap(consumer.amount, consumer.asked)
-            at = lanes.at(levels[0][slot // LANES], slot % LANES)
+            at = lanes.at(levels[0][slot // lanes.count], slot % lanes.count)
             if at != lanes.vacant - due or (consumer and consumer.slot != slot):
                 yield f"slot {slot} is not that of whoever waits there"
-        for slot in range(len(self._members), len(levels[0]) * LANES):
-            if lanes.at(levels[0][slot // LANES], slot % LANES) != lanes.vacant:
+        for slot in range(len(self._members), len(levels[0]) * lanes.count):
+            if lanes.at(levels[0][slot // lanes.count], slot % lanes.count) != lanes.vacant:
                 yield f"slot {slot} is not vacant"
         for level, rows in enumerate(levels[:-1]):
             for row, requests in enumerate(rows):
-                told = lanes.at(levels[level + 1][row // LANES], row % LANES)
+                told = lanes.at(levels[level + 1][row // lanes.count], row % lanes.count)
                 due = lanes.least(requests) if row + 1 < len(rows) else 0
                 if told != due and not (self._gone[level][row] and lanes.are_ordered(told, due)):
                     yield f"{told} is not the least of row {row} on level {level}, but {due}"

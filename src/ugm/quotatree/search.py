@@ -17,7 +17,7 @@ node's list in the order in which they were moved.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Final, final
 
@@ -137,7 +137,7 @@ class Search:
             return False
         consumer = self._consumer
         amount, asked = consumer.amount, consumer.asked
-        ranks: list[Rank] | None = None
+        ranks: set[Rank] | None = None
         arrived: Sequence[Consumer] = ()
         if any_priority:
             arrived = self.slid.get(level - 1, ())
@@ -145,12 +145,12 @@ class Search:
             if arrived:
                 most += sum([other.gives_back for other in arrived])
         else:
-            most, ranks = room, []
+            most, ranks = room, set()
             priority = consumer.rank.priority
             for rank, total in node.totals.items():
                 if rank.priority < priority:
                     most += total
-                    ranks.append(rank)
+                    ranks.add(rank)
         if most - amount & asked != asked:
             return False
         candidates = self._listed(node, ranks)
@@ -167,7 +167,7 @@ class Search:
         """Do at the root what is done below it: who is slid out there is preempted."""
         consumer, barred = self._consumer, self._barred()
         priority = consumer.rank.priority
-        ranks = [r for r in root.totals if (any_priority or r.priority < priority) and self._preempts(r)]
+        ranks = {r for r in root.totals if (any_priority or r.priority < priority) and self._preempts(r)}
         arrived = [c for c in self.slid.get(level - 1, ()) if self._preempts(c.rank) and c.info not in barred]
         most = room + sum(root.totals[rank] for rank in ranks) + sum(other.gives_back for other in arrived)
         if most - consumer.amount & consumer.asked != consumer.asked:
@@ -209,7 +209,7 @@ class Search:
             return False
         visited = path[: reached + 1]
         ranks = [
-            [rank for rank in node.totals if rank.priority < priority and self._preempts(rank)] for node in visited
+            {rank for rank in node.totals if rank.priority < priority and self._preempts(rank)} for node in visited
         ]
         room = path[reached].room + self._freed.get(reached, 0)
         most = room + sum(node.totals[rank] for node, some in zip(visited, ranks, strict=True) for rank in some)
@@ -236,7 +236,7 @@ class Search:
     # Both
 
     def _listed(
-        self, node: TreeNode, ranks: Container[Rank] | None, barred: frozenset[ConsumerInfo] = _NOBODY
+        self, node: TreeNode, ranks: set[Rank] | None, barred: frozenset[ConsumerInfo] = _NOBODY
     ) -> Iterable[Consumer]:
         """Return the consumers of a node, or those of some ranks, in the order they have in this search."""
         members = node.first_at_hand() if ranks is None else node.of_ranks(ranks)

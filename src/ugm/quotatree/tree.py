@@ -24,8 +24,8 @@ from ugm.quotatree.victims import VictimPolicy, first_found
 
 __all__ = ["QuotaTree", "Trial"]
 
-#: So many ranks are remembered.
-_MANY_RANKS: Final = 1024
+#: So many ranks more than could be held are remembered.
+_SPARE_RANKS: Final = 1024
 
 
 @final
@@ -79,7 +79,8 @@ class QuotaTree:
     nodes: Mapping[str, TreeNode]
     _leaves: Mapping[str, TreeNode]
     _packing: Packing
-    #: By priority, type and whether it is safe, as long as they are not too many.
+    #: By priority, type and whether it is safe. Those that nobody has are forgotten from time to time; who comes back
+    #: with one is summed up apart from newcomers of the same rank, which is harmless.
     _ranks: dict[tuple[int, int, bool], Rank]
     #: Who is allocated, by id.
     consumers: dict[str, Consumer]
@@ -125,9 +126,9 @@ class QuotaTree:
         return consumer
 
     def _new_rank(self, told: tuple[int, int, bool]) -> Rank:
-        if len(self._ranks) >= _MANY_RANKS:
-            # Two objects of one rank are harmless: they are summed up apart.
-            self._ranks.clear()
+        if len(self._ranks) > _SPARE_RANKS + 2 * len(self.consumers):
+            held = {consumer.rank for consumer in self.consumers.values()}
+            self._ranks = {(rank.priority, rank.type, rank.unpreemptable): rank for rank in held}
         rank = self._ranks[told] = Rank(*told)
         return rank
 
