@@ -84,9 +84,9 @@ class TreeNode:
     #: By arrival. A dictionary finds its first behind the gaps that others have left; an ordered one has no gaps, but
     #: takes longer to append and remove. So it is made of many only when somebody asks for the first of them.
     _members: dict[Consumer, None]
-    #: By rank and arrival, as long as they are asked for that way.
+    #: By rank and arrival, as long as somebody asks for them by rank.
     _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
-    #: How many have left since they were.
+    #: How many have left since somebody did.
     _removals: int
 
     def __init__(

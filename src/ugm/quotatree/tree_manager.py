@@ -42,8 +42,7 @@ class TreeManager:
 
     Args:
         policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
-        as_original: whether trees keep two habits of the original: a rejected request puts those at the end of their
-            lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+        as_original: as for `ugm.quotatree.tree.QuotaTree`.
     """
 
     __slots__ = ("_as_original", "_infos", "_lock", "_mode", "_policy", "_trees")
