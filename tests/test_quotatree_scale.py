@@ -112,7 +112,7 @@ def after_many_have_left(held: int) -> Callable[[], object]:
         manager.deallocate("T", f"c{number}")
     manager.deallocate("T", "hog")
     ask(manager, "f", "a", 1000)
-    for number in range(8):
+    for number in range(16):
         ask(manager, f"x{number}", "a", 1)
         manager.deallocate("T", f"x{number}")
     ask(manager, "x", "a", 1)

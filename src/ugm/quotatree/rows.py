@@ -4,7 +4,7 @@ They stand in rows, and a row is compared with a room at once (see `ugm.quotatre
 lanes, of as many such groups and so on, the least requests are compared in the same way, so that a search passes by the
 rows in which nobody is small enough. It looks along a row in vain where one consumer is small in this and another in
 that, or where the least of a row is not known: while the row is being filled nothing is, and who leaves is not missed
-until the row has been looked along in vain, twice or so.
+until the row has been looked along in vain a few times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Rows"]
 
 #: The least of a row is taken anew, which takes as long as looking along a few rows, when so many have left it. To look
 #: along it in vain counts for some, so that this is not done again and again.
-_STALE: Final = 8
+_STALE: Final = 16
 _IN_VAIN: Final = 2
 
 
