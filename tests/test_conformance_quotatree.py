@@ -1,6 +1,6 @@
 """Every recorded scenario of quota trees in the original quota manager, every field of every step.
 
-They are replayed by a manager that keeps the two habits of the original which ours does not have by itself (see
+They are replayed by a manager that keeps the habits of the original which ours does not have by itself (see
 `docs/quotatree.md`); `test_quotatree_differences.py` is about those, and about what is done instead of its defects.
 """
 
@@ -14,7 +14,6 @@ from conformance import vectors
 from quotatree import Replay, agree
 
 _NO_QUANTITY = "a quota that is no whole number, or more than 64 bits hold, is refused and not taken for another"
-_ROLLBACK = "after a forest has rejected a request everybody is back in place; there, lists have another order"
 
 #: Scenarios in which the original does something else on purpose of ours: how many steps agree (-1: not even the
 #: documents), and why not more.
@@ -28,8 +27,6 @@ DIFFERENCES: Final = {
     "swap names through a third": (9, "consumers go with their node when names are swapped"),
     "resource exchanged with consumers in place": (6, "what is held of a resource is not taken for another resource"),
     "resource names in the cache only": (5, "an edit takes effect with the update, and not for requests before"),
-    "forest-1100096": (66, _ROLLBACK),
-    "undo-1300070": (33, _ROLLBACK),
 }
 
 

@@ -41,9 +41,9 @@ def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[A
     return stream
 
 
-def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found) -> QuotaManager:
+def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, as_original: bool = False) -> QuotaManager:
     """Return a manager in normal mode with some trees, in one forest."""
-    manager = QuotaManager(policy=policy)
+    manager = QuotaManager(policy=policy, as_original=as_original)
     manager.set_mode(Mode.NORMAL)
     manager.add_forest(FOREST)
     for tree in trees:
@@ -153,10 +153,10 @@ def test_allocate_equals_its_plan(scene: tuple[QuotaManager, Asked]) -> None:
 
 
 @st.composite
-def forest_scenes(draw: st.DrawFn) -> tuple[QuotaManager, str]:
+def forest_scenes(draw: st.DrawFn, *, as_original: bool = False) -> tuple[QuotaManager, str]:
     """Draw a forest of two trees after some requests, and one more consumer, who is known to it."""
     trees = [draw(documents(name)) for name in TREES]
-    manager = manager_of(*trees)
+    manager = manager_of(*trees, as_original=as_original)
     for number in range(draw(st.integers(1, 9))):
         entries = [draw(requests(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
         named = [info_of(asked, name).trees[0] for asked, name in zip(entries, TREES, strict=True)]
@@ -186,7 +186,20 @@ def test_forests_grant_all_or_nothing(scene: tuple[QuotaManager, str]) -> None:
     manager.verify()
 
 
-@given(forest_scenes())
+@given(forest_scenes(as_original=True))
+def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
+    """Where a rejected request may change the order, everybody stays at the node where they were."""
+    manager, last = scene
+    before = views(manager)
+    response = manager.allocate_forest(FOREST, last)
+    if not response:
+        for now, then in zip(views(manager), before, strict=True):
+            assert now.consumers == then.consumers
+            assert [node.allocated for node in now.nodes] == [node.allocated for node in then.nodes]
+    manager.verify()
+
+
+@given(st.booleans().flatmap(lambda as_original: forest_scenes(as_original=as_original)))
 def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
     """On a forest, too, a plan is what happens, and undoing is the inverse."""
     manager, last = scene

@@ -161,6 +161,8 @@ class Forest:
             _deallocate(managed, gone)
             answer = managed.tree.allocate(consumer, policy)
             if isinstance(answer, Rejection):
+                if managed.tree.as_original:
+                    _roll_back((tree for tree, _ in asking), info.consumer_id, gone)
                 return answer
             gone.update(dict.fromkeys(answer))
         for managed in self.trees.values():
@@ -186,6 +188,10 @@ class Forest:
             answer = grant()
         attempt = Attempt(info.consumer_id, trials, {}, self)
         if isinstance(answer, Rejection):
+            if all(managed.tree.as_original and trial.is_undone for managed, trial in trials):
+                for _, trial in trials:
+                    trial.forget_preemptions()
+                return answer, attempt
             attempt.take_back()
             return answer, attempt._replace(trials=tuple((managed, Trial()) for managed, _ in trials))
         holders = {name: self.holders.get(name) for name in (info.consumer_id, *answer)}
@@ -221,3 +227,17 @@ class Forest:
 def _deallocate(managed: ManagedTree, consumer_ids: Iterable[str]) -> None:
     for consumer_id in consumer_ids:
         managed.tree.deallocate(consumer_id)
+
+
+def _roll_back(trees: Iterable[ManagedTree], consumer_id: str, gone: Iterable[str]) -> None:
+    """Give back what a consumer got, and allocate again who was preempted for it, as the original does.
+
+    That may be something else than before. It stays if only the order is another.
+    """
+    for managed in trees:
+        tree = managed.tree
+        touched = {} if tree.trial is None else {consumer.id: consumer for consumer in tree.trial.before}
+        tree.deallocate(consumer_id)
+        for victim in gone:
+            if victim in touched and victim not in tree.consumers:
+                tree.allocate(touched[victim])

@@ -32,8 +32,9 @@ class QuotaManager(ChargingManager):
 
     Args:
         policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
-        as_original: whether trees keep two habits of the original: a rejected request puts those at the end of their
-            lists whom it had moved on the way, and a resource that is not asked for denies where it is over its quota.
+        as_original: whether trees keep habits of the original: a rejected request puts those at the end of their lists
+            whom it had moved on the way, or preempted on a forest, and a resource that is not asked for denies where it
+            is over its quota.
     """
 
     __slots__ = ("_forests",)
@@ -237,6 +238,8 @@ class QuotaManager(ChargingManager):
             forest, _ = self._forest_request(forest_name, info)
             if self._mode is Mode.NORMAL:
                 answer, attempt = forest.allocate(info, policy=nobody)
+                if isinstance(answer, Rejection):
+                    attempt.take_back()
             if self._mode is not Mode.NORMAL or isinstance(answer, Rejection):
                 answer, attempt = forest.force(info)
             require_held(info, answer)

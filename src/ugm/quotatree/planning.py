@@ -67,6 +67,7 @@ def forest_plan(info: ConsumerInfo, grant: Callable[[], tuple[tuple[str, ...] | 
     """Return what a request on a forest would do: it is granted, looked at, and taken back."""
     answer, attempt = grant()
     if isinstance(answer, Rejection):
+        attempt.take_back()
         return AllocationPlan(info.consumer_id, rejection=answer)
     trees = tuple(_tree_plan(managed, trial, info.consumer_id) for managed, trial in attempt.trials)
     attempt.take_back()

@@ -43,6 +43,18 @@ class Trial:
         self.before = {}
         self.preemptions = []
 
+    @property
+    def is_undone(self) -> bool:
+        """Whether everybody is back at the node where they were, maybe at another place in the order."""
+        return all(consumer.node is node for consumer, (node, _) in self.before.items())
+
+    def forget_preemptions(self) -> None:
+        """Let nobody have preempted anybody since it began."""
+        for victim, preemptor in self.preemptions:
+            if victim.preempted_by is not None:
+                victim.preempted_by.discard(preemptor)
+        self.preemptions.clear()
+
 
 @final
 class QuotaTree:
@@ -302,9 +314,7 @@ class QuotaTree:
                 self.consumers[consumer.id] = consumer
         for node in touched:
             node.sort()
-        for victim, preemptor in trial.preemptions:
-            if victim.preempted_by is not None:
-                victim.preempted_by.discard(preemptor)
+        trial.forget_preemptions()
 
     @staticmethod
     def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
