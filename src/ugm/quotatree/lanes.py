@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from ugm.quotatree.packing import FIELD, Packing
+from ugm.quotatree.packing import FIELD, MASK, SIGN, Packing
 
 __all__ = ["Lanes", "Layouts"]
 
@@ -27,9 +27,6 @@ __all__ = ["Lanes", "Layouts"]
 #: many took up to 9 and 2 % longer.
 _FIELDS: Final = 128
 _LANES: Final = 8
-
-_SIGN: Final = 1 << (FIELD - 1)
-_MASK: Final = (1 << FIELD) - 1
 
 
 @final
@@ -58,7 +55,6 @@ class Lanes:
         "_signs",
         "_usual_gap",
         "count",
-        "last",
         "places",
         "unusual",
         "vacant",
@@ -68,9 +64,8 @@ class Lanes:
     )
 
     _packing: Packing
-    #: How many lanes there are, a power of two; and the number of the last, which has all bits that such numbers have.
+    #: How many lanes there are, a power of two.
     count: int
-    last: int
     #: The bits of a lane, and where each begins.
     width: int
     places: tuple[int, ...]
@@ -89,7 +84,6 @@ class Lanes:
         sign = self._sign = field - 1
         resources = range(len(packing.resources))
         count = self.count = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
-        self.last = count - 1
         # Where the field of a resource begins in what is packed, and where in a key.
         self._fields = tuple((FIELD * at, field * at) for at in resources)
         # How far it is from the highest bit of the first field to those of the others.
@@ -103,18 +97,18 @@ class Lanes:
         self.vacant = sum(((1 << sign) - 1) << in_key for _, in_key in self._fields)
         self.vacants = tuple(self.vacant << place for place in self.places)
         self.vacant_row = self._ones * self.vacant
-        self._offset = _SIGN - beyond
+        self._offset = SIGN - beyond
         self._largest = 2 * beyond - 1
         self._all_signs = packing.signs
         # By how many bits fields are moved, and with what mask.
         self._shifts = tuple((in_packed - in_key, (beyond - 1) << in_key) for in_packed, in_key in self._fields)
-        self.unusual = sum((_MASK + 1 - beyond) << in_packed for in_packed, _ in self._fields)
+        self.unusual = sum((MASK + 1 - beyond) << in_packed for in_packed, _ in self._fields)
         raised = sum(beyond << in_key for _, in_key in self._fields)
         # How far the key of a usual request for nothing would be from that of a vacant lane.
         self._usual_gap = self.vacant - raised
         self._raised = self._signs + self._ones * raised
         # To halve the lanes again and again: how far the upper half is away, the bits of the lower, and its signs.
-        halves = [self.width << power for power in reversed(range(self.last.bit_length()))]
+        halves = [self.width << power for power in reversed(range(count.bit_length() - 1))]
         self._folds = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
 
     def are_made_for(self, amount: int) -> bool:
@@ -129,9 +123,9 @@ class Lanes:
             for shift, mask in self._shifts:
                 gap -= amount >> shift & mask
             return gap
-        key = self._key(amount + self._packing.signs)
+        key = self._key(amount + self._all_signs)
         for in_packed, in_key in self._fields:
-            if not asked & _SIGN << in_packed:
+            if not asked & SIGN << in_packed:
                 key &= ~(self._largest << in_key)
         return self.vacant - key
 
@@ -139,7 +133,7 @@ class Lanes:
         """Return the key of a room, or of a request to which the highest bit of every field was added."""
         key = 0
         for in_packed, in_key in self._fields:
-            number = (room >> in_packed & _MASK) - self._offset
+            number = (room >> in_packed & MASK) - self._offset
             key += max(1, min(number, self._largest)) << in_key
         return key
 

@@ -16,16 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, final
 
-__all__ = ["FIELD", "Amounts", "Packing"]
+__all__ = ["FIELD", "MASK", "SIGN", "Amounts", "Packing"]
 
 #: What is requested: the position of a resource in the tree, and how much of it. Only what is listed can deny.
 Amounts: TypeAlias = tuple[tuple[int, int], ...]
 
-#: The bits of a field.
+#: The bits of a field, the highest of them, and all of them.
 FIELD: Final = 128
-
-_SIGN: Final = 1 << (FIELD - 1)
-_MASK: Final = (1 << FIELD) - 1
+SIGN: Final = 1 << (FIELD - 1)
+MASK: Final = (1 << FIELD) - 1
 
 
 @final
@@ -48,7 +47,7 @@ class Packing:
 
     def __init__(self, resources: tuple[str, ...]) -> None:
         self.resources = resources
-        self._fields = tuple((name, FIELD * at, _SIGN << FIELD * at) for at, name in enumerate(resources))
+        self._fields = tuple((name, FIELD * at, SIGN << FIELD * at) for at, name in enumerate(resources))
         self.signs = sum(sign for _, _, sign in self._fields)
         self._one = 1 << FIELD * len(resources)
 
@@ -58,7 +57,7 @@ class Packing:
 
     def left(self, room: int) -> tuple[int, ...]:
         """Return what a room holds, by position."""
-        return tuple([(room >> place & _MASK) - _SIGN for _, place, _ in self._fields])
+        return tuple([(room >> place & MASK) - SIGN for _, place, _ in self._fields])
 
     def request(self, amounts: Mapping[str, int]) -> tuple[int, int, int]:
         """Return a request; what the tree does not count is left out.
@@ -91,9 +90,9 @@ class Packing:
 
         What is negative counts as 64 bits.
         """
-        return min(64, max([(union >> place & _MASK).bit_length() for _, place, _ in self._fields]))
+        return min(64, max([(union >> place & MASK).bit_length() for _, place, _ in self._fields]))
 
     def amounts(self, packed: int, asked: int) -> Amounts:
         """Return what a request asks for."""
         listed = enumerate(self.left(packed + self.signs))
-        return tuple((at, amount) for at, amount in listed if asked >> FIELD * at & _SIGN)
+        return tuple((at, amount) for at, amount in listed if asked >> FIELD * at & SIGN)

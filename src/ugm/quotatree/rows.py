@@ -67,7 +67,7 @@ class Rows:
         """Put a consumer behind all others."""
         lanes, amount = self._lanes, consumer.amount
         slot = len(self._members)
-        if slot and not slot & lanes.last:
+        if slot and not slot % lanes.count:
             slot = self._open()
             lanes = self._lanes
         if amount & lanes.unusual and not lanes.are_made_for(amount):
@@ -76,14 +76,14 @@ class Rows:
         consumer.slot = slot
         self._members.append(consumer)
         self.count += 1
-        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot & lanes.last]
+        self._levels[0][-1] -= lanes.gap(amount, consumer.asked) << lanes.places[slot % lanes.count]
 
     def _open(self) -> int:
         """Open a row behind the last, which is full, and return the slot that comes next."""
         if 3 * self.count < len(self._members):
             self._line_up(list(self))
         slot = len(self._members)
-        if slot and not slot & self._lanes.last:
+        if slot and not slot % self._lanes.count:
             self._add(0)
         return slot
 
@@ -115,7 +115,7 @@ class Rows:
         slot, lanes = consumer.slot, self._lanes
         row = slot // lanes.count
         self._members[slot] = None
-        self._levels[0][row] |= lanes.vacants[slot & lanes.last]
+        self._levels[0][row] |= lanes.vacants[slot % lanes.count]
         self._gone[0][row] += 1
         self.count -= 1
 
