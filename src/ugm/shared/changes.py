@@ -23,9 +23,9 @@ __all__ = ["CHANGE", "Change", "change_of"]
 
 #: How a change is made; see ``tables.sql``.
 CHANGE: Final = (
-    "SELECT {schema}.change(%s::bigint, %s::bigint, %s::bigint, %s,"
-    " %s::text[], %s::bigint[], %s::integer[], %s::integer[], %s::text[], %s::bigint[], %s::bigint[], %s::boolean[],"
-    " %s::boolean[], %s::jsonb, %s::text[], %s::bigint[], %s::jsonb,"
+    "SELECT {schema}.change(%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s,"
+    " %s::text[], %s::bigint[], %s::bigint[], %s::integer[], %s::integer[], %s::text[], %s::bigint[], %s::bigint[],"
+    " %s::boolean[], %s::boolean[], %s::jsonb, %s::text[], %s::bigint[], %s::jsonb,"
     " %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::jsonb, %s::bigint[], %s::bigint[])"
 )
 
@@ -55,7 +55,7 @@ class Change(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        applications, new = self.ledger[0], self.ledger[9]
+        applications, new = self.ledger[0], self.ledger[10]
         return not applications and new is None
 
     def counted(self, ids: Mapping[Place, int], positions: Mapping[str, int]) -> tuple[Any, ...]:
@@ -94,6 +94,7 @@ def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: b
     held = [loaded.applications[name] for name in touched]
     ledger = (
         touched,
+        [one.generation for one in held],
         [one.version if whole else None for one in held],
         [one.stage for one in held],
         [stage_of(one.application) for one in held],

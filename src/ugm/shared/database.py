@@ -155,6 +155,9 @@ class Database:
             raise RequestError("usage", "sum", "it would exceed what a signed 64-bit integer holds") from error
         except (errors.UniqueViolation, errors.DeadlockDetected) as error:
             raise Moved from error
+        except errors.ProgramLimitExceeded as error:
+            # psycopg counts this as an operational error, but no later attempt can succeed.
+            raise RequestError("text", str(error), "it is too long for the database") from error
         except psycopg.DataError as error:
             raise RequestError("text", str(error), "the database cannot keep it") from error
         except UnicodeEncodeError as error:

@@ -11,6 +11,7 @@ Every change has a number, which only its process uses. So a change whose answer
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from time import monotonic, sleep
@@ -210,7 +211,7 @@ class Engine:
         self._say(self.database.text(CHANGE), (change.spends, *change.ledger, *counters))
 
     def send(self, statement: str, arguments: Sequence[object]) -> int:
-        """Have one more change made by a statement of this schema; return the version that the application has now.
+        """Make one more change with a statement of this schema, and return its stamp.
 
         Raises:
             Moved: something is not as it was loaded, the structure included.
@@ -218,15 +219,18 @@ class Engine:
             Fenced: the process is presumed dead, and the change takes something.
         """
         self.number += 1
-        return self._say(statement, arguments) or 0
+        return self._say(statement, arguments)
 
-    def _say(self, statement: str, arguments: Sequence[object]) -> Any:  # noqa: ANN401 - what it returns
-        values = (str(self.token), str(self.number), str(self.structure.epoch), *arguments)
+    def _say(self, statement: str, arguments: Sequence[object]) -> int:
+        # The process draws the stamp, so a repeated statement needs no answer that could be about another change.
+        stamp = secrets.randbits(63)
+        values = (str(self.token), str(self.number), str(self.structure.epoch), str(stamp), *arguments)
         try:
-            return self.database.run(statement, values)[0][0]
+            self.database.run(statement, values)
         except Stale:
             self._structure = None
             raise
+        return stamp
 
     # Loading
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any, Final, final
 
+from ugm.arguments import name_of
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
 from ugm.partition.survey import is_limiting
 from ugm.resources import MAX_QUANTITY, MEMORY, VCORE, Resource
 from ugm.shared.database import Moved, Short
 from ugm.shared.engine import Engine, Need, Tools
-from ugm.shared.slices import place_of
+from ugm.shared.slices import Held, place_of
 
 __all__ = ["Express"]
 
@@ -29,8 +30,8 @@ _BOTH: Final = {VCORE, MEMORY}
 
 #: How a step is made; see ``tables.sql``.
 _STEP: Final = (
-    "SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, %s, %s::integer, %s, %s, %s::bigint,"
-    " %s::bigint[], %s::bigint, %s::bigint, %s::bigint[], %s::bigint[])"
+    "SELECT {schema}.step(%s::bigint, %s::bigint, %s::bigint, %s::bigint, %s, %s::bigint, %s::integer, %s, %s,"
+    " %s::bigint, %s::bigint[], %s::bigint, %s::bigint, %s::bigint[], %s::bigint[])"
 )
 
 #: What the database is told of one size: the usage, and the arguments for the counters, taken and given back.
@@ -41,12 +42,13 @@ _Size = tuple[str, tuple[Any, ...], tuple[Any, ...]]
 class _Known:
     """A running application."""
 
-    __slots__ = ("limits", "lines", "sizes", "stage")
+    __slots__ = ("identity", "limits", "lines", "sizes")
 
-    def __init__(self, stage: int, lines: int) -> None:
-        self.stage: Final = stage
+    def __init__(self, application_id: str, held: Held) -> None:
+        #: What the database compares: another application with this id has another generation.
+        self.identity: Final = (application_id, str(held.generation), str(held.stage))
         #: How many allocations it probably has.
-        self.lines = lines
+        self.lines = held.held + held.pending
         #: Its counters, each with the limit there if it is held to that, and whether it is a queue's; sorted.
         self.limits: list[tuple[int, Limit | None, bool]] = []
         self.sizes: Final[dict[Resource, _Size]] = {}
@@ -93,8 +95,13 @@ class Express:
         self._lines: dict[str, tuple[str, Resource, int]] = {}
 
     def allocate(self, allocation_id: object, application_id: object, usage: object) -> bool:
-        """Grant an allocation, and return whether that was possible here."""
-        if not (type(application_id) is str and type(allocation_id) is str and allocation_id):
+        """Grant an allocation, and return whether that was possible here.
+
+        Raises:
+            RequestError: the allocation id cannot be used.
+        """
+        name_of("allocation_id", allocation_id)
+        if not (type(application_id) is str and type(allocation_id) is str):
             return False
         if type(usage) is not Resource or allocation_id in self._lines:
             return False
@@ -102,7 +109,7 @@ class Express:
         size = known and known.size(usage)
         if known is None or size is None:
             return False
-        mark = self._sent(known, (application_id, str(known.stage), allocation_id, size[0], None, *size[1]), 1)
+        mark = self._sent(known, (*known.identity, allocation_id, size[0], None, *size[1]), 1)
         if mark is None:
             return False
         if len(self._lines) >= _LINES:
@@ -121,7 +128,7 @@ class Express:
         # The last allocation ends more than itself.
         if known is None or size is None or known.lines <= 1:
             return False
-        step = (application_id, str(known.stage), allocation_id, None, str(mark), *size[2])
+        step = (*known.identity, allocation_id, None, str(mark), *size[2])
         return self._sent(known, step, -1) is not None
 
     def _sent(self, known: _Known, step: tuple[Any, ...], more: int) -> int | None:
@@ -155,8 +162,7 @@ class Express:
         application = tools.books.applications.get(application_id)
         if application is None or application.holding is None or application.failing:
             return None
-        held = self._engine.loaded_as(application_id)
-        known = _Known(held.stage, held.held + held.pending)
+        known = _Known(application_id, self._engine.loaded_as(application_id))
         chain = application.holding.chain()
         held_to = application.holding.held_to(chain)
         known.limits = sorted(

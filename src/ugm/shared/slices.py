@@ -26,7 +26,8 @@ __all__ = ["EVERYTHING", "FACTS", "Held", "Place", "Slice", "place_of", "stage_o
 
 #: One statement, and so one moment: the epoch, applications, lines of the ledger and counters.
 EVERYTHING: Final = """SELECT epoch,
-    (SELECT coalesce(json_agg(json_build_array(id, submission, queue, grp, stage, held, pending, version)), '[]')
+    (SELECT coalesce(json_agg(json_build_array(
+            id, submission, queue, grp, stage, held, pending, generation, version)), '[]')
         FROM {schema}.application),
     (SELECT coalesce(json_agg(json_build_array(
             id, application, usage, state, placeholder, priority, preemptible, mark)), '[]')
@@ -68,6 +69,9 @@ class Held(NamedTuple):
     group: str | None
     held: int
     pending: int
+    #: The stamp of the change that submitted it: another one for each application that has had this id.
+    generation: int
+    #: The stamp of its last change.
     version: int
 
 
@@ -105,14 +109,14 @@ class Slice:
             self.chains[name] = (chain, holding.held_to(chain))
 
     def _enter(self, row: list[Any]) -> None:
-        name, (user, groups, asked, tags, style, is_adopted), path, group, stage, held, pending, version = row
+        name, (user, groups, asked, tags, style, is_adopted), path, group, stage, *counts = row
         submission = Submission(name, UserGroup(user, groups), asked, tags)
         application = Application(submission, self._books.tree.queues[path], GangStyle(style))
         application.group, application.is_adopted, application.is_plain = group, is_adopted, False
         application.failing, application.has_run, application.has_replaced = map(
             bool, (stage & 2, stage & 4, stage & 8)
         )
-        self.applications[name] = Held(application, stage, group, held, pending, version)
+        self.applications[name] = Held(application, stage, group, *counts)
         self._books.enter(application)
 
     def _write(self, row: list[Any]) -> None:

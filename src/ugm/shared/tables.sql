@@ -5,13 +5,17 @@
 -- lock of the schema, the row of the process, applications by id, lines by id, counters by id. So no two calls wait for
 -- each other; and counters, which many share, are locked for the shortest time.
 --
+-- Ids of applications and allocations can be used again after they have ended. So every change carries a stamp, a random
+-- number that its process draws and that no other change ever has. A row keeps the stamp of the change that made it, and
+-- each comparison includes the stamp, so that a row is never taken for an earlier one with the same id.
+--
 -- What is not to be made raises an error, so that nothing of it stays:
 --   UG001  moved: the ledger is not as expected     UG002  short: a counter would exceed what it must not exceed
 --   UG003  stale: the epoch is over                 UG004  fenced: the process is presumed dead, and takes something
 
 CREATE TABLE {schema}.structure (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    layout_version integer NOT NULL DEFAULT 1,
+    layout_version integer NOT NULL DEFAULT 2,
     -- Grows with every change of what decisions are compiled from.
     epoch bigint NOT NULL DEFAULT 1,
     -- Grows with every configuration.
@@ -53,7 +57,9 @@ CREATE TABLE {schema}.application (
     stage integer NOT NULL,
     held bigint NOT NULL DEFAULT 0,
     pending bigint NOT NULL DEFAULT 0,
-    version bigint NOT NULL DEFAULT 0
+    -- The stamp of the change that submitted it, and the stamp of the last change.
+    generation bigint NOT NULL,
+    version bigint NOT NULL
 ) WITH (fillfactor = 50);
 CREATE INDEX ON {schema}.application (queue);
 
@@ -66,7 +72,7 @@ CREATE TABLE {schema}.line (
     placeholder boolean NOT NULL,
     priority integer NOT NULL,
     preemptible boolean NOT NULL,
-    -- The version of its application that wrote it.
+    -- The stamp of the change that wrote it.
     mark bigint NOT NULL,
     owner bigint NOT NULL,
     since timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -119,9 +125,9 @@ END $$;
 
 -- Makes one change, all of it or none.
 CREATE FUNCTION {schema}.change(
-    p_token bigint, p_number bigint, p_epoch bigint, p_spends boolean,
+    p_token bigint, p_number bigint, p_epoch bigint, p_stamp bigint, p_spends boolean,
     -- Applications, sorted by id: what they have to be (a version of NULL is any), and what they become.
-    p_app text[], p_version bigint[], p_before integer[], p_after integer[], p_group text[],
+    p_app text[], p_generation bigint[], p_version bigint[], p_before integer[], p_after integer[], p_group text[],
     p_held bigint[], p_pending bigint[], p_empty boolean[], p_end boolean[],
     p_new jsonb,
     -- Lines that go, and lines that are written (with a mark of NULL if they are new).
@@ -139,21 +145,21 @@ BEGIN
         RETURN;
     END IF;
     IF p_new IS NOT NULL THEN
-        INSERT INTO {schema}.application (id, submission, queue, grp, stage)
-            SELECT n.id, n.submission, n.queue, n.grp, n.stage
+        INSERT INTO {schema}.application (id, submission, queue, grp, stage, generation, version)
+            SELECT n.id, n.submission, n.queue, n.grp, n.stage, p_stamp, p_stamp
             FROM jsonb_to_recordset(p_new) AS n(id text, submission jsonb, queue text, grp text, stage integer);
     END IF;
     SELECT count(*) FILTER (WHERE a.stage = t.before AND (a.held + a.pending + t.h + t.p = 0) = t.empty
-            AND a.version = coalesce(t.v, a.version))
+            AND a.generation = t.g AND a.version = coalesce(t.v, a.version))
         INTO v_count
         FROM (SELECT * FROM {schema}.application a WHERE a.id = ANY (p_app) ORDER BY a.id FOR UPDATE) a
-        JOIN unnest(p_app, p_version, p_before, p_held, p_pending, p_empty) AS t(id, v, before, h, p, empty)
-            ON t.id = a.id;
+        JOIN unnest(p_app, p_generation, p_version, p_before, p_held, p_pending, p_empty)
+            AS t(id, g, v, before, h, p, empty) ON t.id = a.id;
     IF v_count <> cardinality(p_app) THEN
         RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
     END IF;
     UPDATE {schema}.application a
-        SET stage = t.after, grp = t.grp, held = a.held + t.h, pending = a.pending + t.p, version = a.version + 1
+        SET stage = t.after, grp = t.grp, held = a.held + t.h, pending = a.pending + t.p, version = p_stamp
         FROM unnest(p_app, p_after, p_group, p_held, p_pending) AS t(id, after, grp, h, p)
         WHERE a.id = t.id;
     IF cardinality(p_gone) > 0 THEN
@@ -166,16 +172,15 @@ BEGIN
     END IF;
     IF p_put IS NOT NULL THEN
         WITH put AS (
-            SELECT p.*, a.version FROM jsonb_to_recordset(p_put) AS p(
+            SELECT p.* FROM jsonb_to_recordset(p_put) AS p(
                 id text, application text, usage jsonb, state text,
                 placeholder boolean, priority integer, preemptible boolean, mark bigint)
-            JOIN {schema}.application a ON a.id = p.application
         ), changed AS (
-            UPDATE {schema}.line l SET usage = p.usage, state = p.state, mark = p.version
+            UPDATE {schema}.line l SET usage = p.usage, state = p.state, mark = p_stamp
                 FROM put p WHERE l.id = p.id AND l.mark = p.mark RETURNING 1
         ), added AS (
             INSERT INTO {schema}.line (id, application, usage, state, placeholder, priority, preemptible, mark, owner)
-                SELECT id, application, usage, state, placeholder, priority, preemptible, version, p_token
+                SELECT id, application, usage, state, placeholder, priority, preemptible, p_stamp, p_token
                 FROM put WHERE mark IS NULL ORDER BY id RETURNING 1
         ) SELECT (SELECT count(*) FROM changed) + (SELECT count(*) FROM added) INTO v_count;
         IF v_count <> jsonb_array_length(p_put) THEN
@@ -214,27 +219,26 @@ BEGIN
 END $$;
 
 -- The same for the most usual of all changes: one line of a running application more, or, with a mark, less. Every
--- counter gets the same; they are sorted by id. Returns the mark of the line.
+-- counter gets the same; they are sorted by id.
 CREATE FUNCTION {schema}.step(
-    p_token bigint, p_number bigint, p_epoch bigint, p_app text, p_stage integer,
+    p_token bigint, p_number bigint, p_epoch bigint, p_stamp bigint, p_app text, p_generation bigint, p_stage integer,
     p_line text, p_usage text, p_mark bigint,
     p_id bigint[], p_vcore bigint, p_memory bigint, p_most_vcore bigint[], p_most_memory bigint[]
-) RETURNS bigint LANGUAGE plpgsql AS $$
+) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_more integer := CASE WHEN p_mark IS NULL THEN 1 ELSE -1 END;
-    v_mark bigint;
 BEGIN
     IF NOT {schema}.begins(p_token, p_number, p_epoch, p_mark IS NULL) THEN
-        RETURN (SELECT mark FROM {schema}.line WHERE id = p_line);
+        RETURN;
     END IF;
-    UPDATE {schema}.application SET held = held + v_more, version = version + 1
-        WHERE id = p_app AND stage = p_stage AND held + pending + v_more > 0 RETURNING version INTO v_mark;
+    UPDATE {schema}.application SET held = held + v_more, version = p_stamp
+        WHERE id = p_app AND generation = p_generation AND stage = p_stage AND held + pending + v_more > 0;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'moved' USING ERRCODE = 'UG001';
     END IF;
     IF p_mark IS NULL THEN
         INSERT INTO {schema}.line (id, application, usage, state, placeholder, priority, preemptible, mark, owner)
-            VALUES (p_line, p_app, p_usage::jsonb, 'held', false, 0, true, v_mark, p_token);
+            VALUES (p_line, p_app, p_usage::jsonb, 'held', false, 0, true, p_stamp, p_token);
     ELSE
         DELETE FROM {schema}.line WHERE id = p_line AND mark = p_mark;
         IF NOT FOUND THEN
@@ -249,5 +253,4 @@ BEGIN
             RAISE EXCEPTION 'short' USING ERRCODE = 'UG002';
         END IF;
     END LOOP;
-    RETURN v_mark;
 END $$;
