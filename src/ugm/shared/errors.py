@@ -10,10 +10,10 @@ __all__ = ["UnavailableError"]
 
 
 class UnavailableError(UgmError, ConnectionError):
-    """The database did not do it for as long as the caller was willing to wait: it is away, full, or only reads.
+    """The database was unavailable for as long as the caller allowed: unreachable, full, or read-only.
 
-    A change may or may not have been made. The same call once more is answered as the first would have been, except
-    that giving back and what ends applications then say what is left to do.
+    The change may have been made, or may still be made if the server is still working on it. The same call once more is
+    answered as the first would have been, except that a release and the end of an application report what is left to do.
 
     Attributes:
         seconds: how long it was tried.
