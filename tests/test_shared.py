@@ -199,7 +199,7 @@ def test_who_registers_again_goes_on(pair: Pair) -> None:
     pair.two.fence(old)
     assert not pair.one.renew()
 
-    assert pair.one.register() > old
+    assert pair.one.register() != old
     assert pair.one.renew()
     assert pair.one.allocate("x", "app", Resource(memory=1))
 

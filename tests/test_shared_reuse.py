@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from postgres import Server, shared_server
-from ugm import RequestError, Resource, UserGroup, parse_config
+from ugm import PartitionSettings, RequestError, Resource, UserGroup, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -222,3 +222,83 @@ def test_a_name_that_is_too_long_is_refused_at_once(both: Two, name: str) -> Non
     with pytest.raises(RequestError):
         call()
     assert both.used() == {"sue": 9}
+
+
+def limited(most: int) -> PartitionSettings:
+    """Return a configuration with one limit for sue."""
+    limit = f"{{limit: sue, users: [sue], maxresources: {{memory: {most}}}}}"
+    return parse_config(f"partitions: [{{queues: [{{name: a, limits: [{limit}]}}]}}]").partition()
+
+
+class Backup:
+    """A copy of the tables of a partition, which can be put back while processes are connected."""
+
+    def __init__(self, server: Server, schema: str) -> None:
+        self._server, self._schema = server, schema
+        self._path = server.folder / f"{schema}.sql"
+        server.execute("pg_dump", "--dbname", server.conninfo, "--schema", schema, "--file", str(self._path))
+
+    def restore(self) -> None:
+        """Put the tables back as they were, sequences included."""
+        with psycopg.connect(self._server.conninfo, autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA {self._schema} CASCADE")
+        self._server.execute("psql", "--quiet", "--dbname", self._server.conninfo, "--file", str(self._path))
+
+
+@pytest.fixture
+def backup(both: Two, shared_server: Server) -> Backup:
+    """Return a backup of a partition of which the first process knows the structure and one application."""
+    return Backup(shared_server, both.one._engine.database.schema)
+
+
+def fill(partition: SharedPartition) -> int:
+    """Allocate 1 byte after the other, and return how many the application gets, 120 at most."""
+    return sum(bool(partition.allocate(f"f-{number}", "app", Resource(memory=1))) for number in range(120))
+
+
+def test_a_registration_that_a_restored_database_does_not_have(
+    both: Two, backup: Backup, shared_server: Server
+) -> None:
+    """It is lost, and is never that of another process, whose changes would be taken for changes that were made."""
+    lost = SharedPartition(shared_server.conninfo, schema=both.one._engine.database.schema)
+    for _ in range(30):
+        lost.allocate("n", "app", Resource(memory=1))
+        lost.release("n")
+    backup.restore()
+
+    with SharedPartition(shared_server.conninfo, schema=both.one._engine.database.schema) as later:
+        assert not lost.allocate("n", "app", Resource(memory=1))
+        assert fill(later) == 91
+        assert both.used() == {"sue": 100}
+    lost.disconnect()
+
+
+def test_a_structure_that_a_restored_database_does_not_have(both: Two, backup: Backup) -> None:
+    """A process that knows a later configuration reads the one in force, however many there have been since."""
+    both.one.configure(limited(1000))
+    assert both.one.allocate("n", "app", Resource(memory=1))
+    backup.restore()
+    both.two.configure(limited(20))
+
+    assert fill(both.one) == 11
+    assert both.used() == {"sue": 20}
+
+
+@WAYS
+def test_counters_that_a_restored_database_does_not_have(both: Two, backup: Backup, priority: int) -> None:
+    """A process that knows counters made after the backup charges those that have been made since."""
+    for number, user in enumerate(("bob", "eve")):
+        both.one.submit(user, UserGroup(user), "root.b")
+        assert both.one.allocate(f"before-{number}", user, Resource(memory=1), priority=priority)
+        assert both.one.allocate(f"again-{number}", user, Resource(memory=1), priority=priority)
+    backup.restore()
+    for user in ("eve", "bob"):
+        both.two.submit(user, UserGroup(user), "root.b")
+        assert both.two.allocate(user, user, Resource(memory=1))
+
+    assert both.one.headroom("bob") == Resource(memory=3)
+    granted = [
+        bool(both.one.allocate(f"n-{number}", "bob", Resource(memory=1), priority=priority)) for number in range(6)
+    ]
+    assert granted == [True] * 3 + [False] * 3
+    assert both.used() == {"bob": 4, "eve": 1, "sue": 9}

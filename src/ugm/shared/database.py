@@ -19,6 +19,7 @@ from psycopg import errors, sql
 
 from ugm.errors import RequestError
 from ugm.shared.errors import UnavailableError
+from ugm.shared.stamps import new_stamp
 
 __all__ = ["UNWILLING", "Database", "Fenced", "Moved", "Short", "Stale"]
 
@@ -109,8 +110,8 @@ class Database:
             if self.run("SELECT to_regclass(%s)", [f"{self.schema}.structure"])[0][0] is None:
                 self.run(self.text("CREATE SCHEMA IF NOT EXISTS {schema}"))
                 self.run(self.text(script))
-                made = "INSERT INTO {schema}.structure (user_limits_win) VALUES (%s)"
-                self.run(self.text(made), [user_limits_win])
+                made = "INSERT INTO {schema}.structure (epoch, revision, user_limits_win) VALUES (%s, %s, %s)"
+                self.run(self.text(made), [new_stamp(), new_stamp(), user_limits_win])
 
     def lock(self) -> None:
         """Keep everybody else from changing anything until the transaction ends."""

@@ -11,7 +11,6 @@ Every change has a number, which only its process uses. So a change whose answer
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 from time import monotonic, sleep
@@ -26,6 +25,7 @@ from ugm.shared.changes import CHANGE, Change, change_of
 from ugm.shared.database import UNWILLING, Database, Moved, Short, Stale
 from ugm.shared.recount import recount
 from ugm.shared.slices import EVERYTHING, FACTS, Held, Place, Slice
+from ugm.shared.stamps import new_stamp
 from ugm.shared.structure import Structure
 
 __all__ = ["Engine", "Need", "Tools"]
@@ -223,7 +223,7 @@ class Engine:
 
     def _say(self, statement: str, arguments: Sequence[object]) -> int:
         # The process draws the stamp, so a repeated statement needs no answer that could be about another change.
-        stamp = secrets.randbits(63)
+        stamp = new_stamp()
         values = (str(self.token), str(self.number), str(self.structure.epoch), str(stamp), *arguments)
         try:
             self.database.run(statement, values)
@@ -248,7 +248,8 @@ class Engine:
         while True:
             structure = self.structure
             epoch, applications, lines, counters = self._facts(need, wanted)
-            if epoch != structure.epoch:
+            # In one epoch, no counter goes, unless the database was restored.
+            if epoch != structure.epoch or len(counters) < len(wanted):
                 self.reload()
                 wanted = set()
                 continue
@@ -303,9 +304,9 @@ class Engine:
         zeros = [0] * len(self.structure.names)
         made = self.database.run(
             self.database.text(
-                "SELECT {schema}.counters(%s::bigint, %s::text[], %s::text[], %s::text[], %s::bigint[])"
+                "SELECT {schema}.counters(%s::bigint, %s::bigint[], %s::text[], %s::text[], %s::text[], %s::bigint[])"
             ),
-            [self.structure.epoch, kinds, names, paths, zeros],
+            [self.structure.epoch, [new_stamp() for _ in places], kinds, names, paths, zeros],
         )[0][0]
         if made is None:
             self._structure = None

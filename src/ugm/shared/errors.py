@@ -13,7 +13,7 @@ class UnavailableError(UgmError, ConnectionError):
     """The database was unavailable for as long as the caller allowed: unreachable, full, or read-only.
 
     The change may have been made, or may still be made if the server is still working on it. The same call once more is
-    answered as the first would have been, except that a release and the end of an application report what is left to do.
+    answered as the first would have been, except that a release, or the end of an application, reports what is left.
 
     Attributes:
         seconds: how long it was tried.

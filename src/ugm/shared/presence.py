@@ -15,13 +15,14 @@ from typing import Final, NamedTuple
 from ugm.partition.entry import Allocation, AllocationState
 from ugm.resources import Resource
 from ugm.shared.database import Database
+from ugm.shared.stamps import new_stamp
 
 __all__ = ["Owned", "Process", "RegistrationLost", "default_name"]
 
 _PROCESSES: Final = """SELECT p.token, p.name, p.registered_at, p.renewed_at, p.fenced_at,
         extract(epoch FROM clock_timestamp() - p.renewed_at)::float8,
         (SELECT count(*) FROM {schema}.line l WHERE l.owner = p.token)
-    FROM {schema}.process p ORDER BY p.token"""
+    FROM {schema}.process p ORDER BY p.registered_at, p.token"""
 
 _OWNED: Final = """SELECT id, application, usage, state, placeholder, priority, preemptible, owner, since,
         extract(epoch FROM clock_timestamp() - since)::float8
@@ -69,8 +70,11 @@ def default_name() -> str:
 
 def register(database: Database, name: str) -> int:
     """Register a process, and return its token."""
-    statement = "INSERT INTO {schema}.process (name) VALUES (%s) RETURNING token"
-    return int(database.run(database.text(statement), [name])[0][0])
+    token = new_stamp()
+    # If the answer is lost, the statement is sent again.
+    statement = "INSERT INTO {schema}.process (token, name) VALUES (%s, %s) ON CONFLICT (token) DO NOTHING"
+    database.run(database.text(statement), [token, name])
+    return token
 
 
 def renew(database: Database, token: int) -> bool:

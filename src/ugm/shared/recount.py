@@ -13,6 +13,7 @@ from ugm.partition.survey import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.database import Database
 from ugm.shared.slices import Place, place_of
+from ugm.shared.stamps import new_stamp
 
 __all__ = ["recount"]
 
@@ -28,9 +29,9 @@ _SUMS: Final = """WITH running AS (
             WHERE (s."user", s.queue) = (r."user", r.queue) AND s.grp IS NOT DISTINCT FROM r.grp), '{}')
     FROM running r GROUP BY 1, 2, 3"""
 
-_INSERT: Final = """INSERT INTO {schema}.counter (kind, name, path, vcore, memory, others, running)
-    SELECT kind, name, path, vcore, memory, others, running FROM jsonb_to_recordset(%s::jsonb)
-        AS c(kind text, name text, path text, vcore bigint, memory bigint, others bigint[], running bigint)
+_INSERT: Final = """INSERT INTO {schema}.counter (id, kind, name, path, vcore, memory, others, running)
+    SELECT id, kind, name, path, vcore, memory, others, running FROM jsonb_to_recordset(%s::jsonb)
+        AS c(id bigint, kind text, name text, path text, vcore bigint, memory bigint, others bigint[], running bigint)
     ORDER BY kind, name, path"""
 
 
@@ -46,6 +47,7 @@ def recount(database: Database, books: Books) -> None:
                 total[name] = total.get(name, 0) + int(amount)
     rows = [
         {
+            "id": new_stamp(),
             **dict(zip(("kind", "name", "path"), place, strict=True)),
             "vcore": total.get(VCORE, 0),
             "memory": total.get(MEMORY, 0),

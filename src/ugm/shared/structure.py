@@ -19,6 +19,7 @@ from ugm.partition.settings import read_settings, written_settings
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 from ugm.shared.database import Database
+from ugm.shared.stamps import new_stamp
 
 __all__ = ["Structure"]
 
@@ -121,15 +122,16 @@ class Structure:
         """Write everything, as the next epoch."""
         books = self.books
         configures = any(isinstance(one, Configured) for one in self.events)
-        self.revision += configures
+        if configures:
+            self.revision = new_stamp()
         settings = json.dumps(written_settings(books.compiled.config)) if configures else None  # type: ignore[arg-type]  # what is in force was made by `settings_of`
         total = None if books.cluster.total is None else json.dumps(dict(books.cluster.total))
         (self.epoch,) = database.run(
             database.text(
-                "UPDATE {schema}.structure SET epoch = epoch + 1, revision = %s, names = %s, total = %s::jsonb,"
+                "UPDATE {schema}.structure SET epoch = %s, revision = %s, names = %s, total = %s::jsonb,"
                 " closed = %s, settings = CASE WHEN %s THEN %s::jsonb ELSE settings END RETURNING epoch"
             ),
-            [self.revision, list(self.names), total, books.closed, configures, settings],
+            [new_stamp(), self.revision, list(self.names), total, books.closed, configures, settings],
         )[0]
         nodes = {name: dict(offers) for name, offers in books.cluster.nodes.items()}
         database.run(database.text("DELETE FROM {schema}.node"))

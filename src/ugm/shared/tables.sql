@@ -6,20 +6,21 @@
 -- each other; and counters, which many share, are locked for the shortest time.
 --
 -- Ids of applications and allocations can be used again after they have ended. So every change carries a stamp, a random
--- number that its process draws and that no other change ever has. A row keeps the stamp of the change that made it, and
--- each comparison includes the stamp, so that a row is never taken for an earlier one with the same id.
+-- number that its process draws and that is never used again. A row keeps the stamp of the change that made it, and each
+-- comparison includes the stamp, so that a row is never taken for an earlier one with the same id. Tokens of processes,
+-- epochs, revisions and ids of counters are stamps as well, so that a database that was restored does not use them again.
 --
 -- What is not to be made raises an error, so that nothing of it stays:
 --   UG001  moved: the ledger is not as expected     UG002  short: a counter would exceed what it must not exceed
---   UG003  stale: the epoch is over                 UG004  fenced: the process is presumed dead, and takes something
+--   UG003  stale: the epoch or a counter is gone    UG004  fenced: the process is presumed dead, and takes something
 
 CREATE TABLE {schema}.structure (
     is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     layout_version integer NOT NULL DEFAULT 2,
-    -- Grows with every change of what decisions are compiled from.
-    epoch bigint NOT NULL DEFAULT 1,
-    -- Grows with every configuration.
-    revision bigint NOT NULL DEFAULT 1,
+    -- A stamp: another one after every change of what decisions are compiled from.
+    epoch bigint NOT NULL,
+    -- A stamp: another one after every configuration.
+    revision bigint NOT NULL,
     settings jsonb,
     user_limits_win boolean NOT NULL,
     -- What is counted besides vcore and memory, in the order of `counter.others`.
@@ -37,7 +38,7 @@ CREATE TABLE {schema}.queue (
 );
 
 CREATE TABLE {schema}.process (
-    token bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    token bigint PRIMARY KEY,
     name text NOT NULL,
     registered_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     renewed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -80,7 +81,7 @@ CREATE TABLE {schema}.line (
 CREATE INDEX ON {schema}.line (application);
 
 CREATE TABLE {schema}.counter (
-    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id bigint PRIMARY KEY,
     kind text NOT NULL, name text NOT NULL, path text NOT NULL,
     vcore bigint NOT NULL DEFAULT 0,
     memory bigint NOT NULL DEFAULT 0,
@@ -90,16 +91,17 @@ CREATE TABLE {schema}.counter (
 ) WITH (fillfactor = 20);
 
 -- Finds the counters of several places and makes those that are missing; NULL if the epoch is over.
-CREATE FUNCTION {schema}.counters(p_epoch bigint, p_kind text[], p_name text[], p_path text[], p_others bigint[])
-RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION {schema}.counters(
+    p_epoch bigint, p_id bigint[], p_kind text[], p_name text[], p_path text[], p_others bigint[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({lock});
     IF p_epoch IS DISTINCT FROM (SELECT epoch FROM {schema}.structure) THEN
         RETURN NULL;
     END IF;
-    INSERT INTO {schema}.counter (kind, name, path, others)
-        SELECT k, n, p, p_others FROM unnest(p_kind, p_name, p_path) AS t(k, n, p) ORDER BY k, n, p
-        ON CONFLICT DO NOTHING;
+    INSERT INTO {schema}.counter (id, kind, name, path, others)
+        SELECT i, k, n, p, p_others FROM unnest(p_id, p_kind, p_name, p_path) AS t(i, k, n, p) ORDER BY k, n, p
+        ON CONFLICT (kind, name, path) DO NOTHING;
     RETURN (SELECT array_agg(c.id ORDER BY t.i)
         FROM unnest(p_kind, p_name, p_path) WITH ORDINALITY AS t(k, n, p, i)
         JOIN {schema}.counter c ON (c.kind, c.name, c.path) = (t.k, t.n, t.p));
@@ -191,11 +193,14 @@ BEGIN
         DELETE FROM {schema}.application a USING unnest(p_app, p_end) AS t(id, ends) WHERE a.id = t.id AND t.ends;
     END IF;
     IF cardinality(p_id) > 0 THEN
-        SELECT coalesce(bool_or(c.vcore + t.v > t.mv OR c.memory + t.m > t.mm OR c.running + t.r > t.mr), false)
-            INTO v_short
+        SELECT coalesce(bool_or(c.vcore + t.v > t.mv OR c.memory + t.m > t.mm OR c.running + t.r > t.mr), false), count(*)
+            INTO v_short, v_count
             FROM (SELECT * FROM {schema}.counter c WHERE c.id = ANY (p_id) ORDER BY c.id FOR UPDATE) c
             JOIN unnest(p_id, p_vcore, p_most_vcore, p_memory, p_most_memory, p_running, p_most_running)
                 AS t(id, v, mv, m, mm, r, mr) ON t.id = c.id;
+        IF v_count <> cardinality(p_id) THEN
+            RAISE EXCEPTION 'stale' USING ERRCODE = 'UG003';
+        END IF;
         IF NOT v_short AND p_others IS NOT NULL THEN
             SELECT coalesce(bool_or(c.others[o.at] + o.more > o.most), false) INTO v_short
                 FROM jsonb_to_recordset(p_others) AS o(id bigint, at integer, more bigint, most bigint)
