@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,17 @@ def test_a_version_compared_with_itself() -> None:
     assert list(report) == ["pair", "check"]
     assert {one["ratio"] for one in report.values()} == {1.0}
     assert done.returncode == 0
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
+def test_machine_instructions() -> None:
+    """They are counted from the first step to the last one, without the start of the process."""
+    few, many = (
+        json.loads(compared("--unit", "machine", "--workload", "check", "--steps", n).stdout) for n in ("100", "200")
+    )
+
+    assert 1.8 * few["check"] < many["check"] < 2.2 * few["check"]
 
 
 def test_a_ratio_that_is_too_large() -> None:

@@ -11,8 +11,7 @@ CHECKOUT is a folder with another version, such as a git worktree. Its ``src`` r
 The units are:
 
 - ``bytecodes`` (the default): bytecode instructions in Python functions, without those of the benchmark itself;
-- ``machine``: machine instructions of the whole process under ``valgrind --tool=callgrind``, minus those of a process
-  that does the same preparations and none of the steps;
+- ``machine``: machine instructions of the steps under ``valgrind --tool=callgrind``, with all that they call in C;
 - ``time``: nanoseconds of processor time, the best of several runs; with ``--against`` the runs of the two alternate.
 
 Every workload runs in a process of its own, with ``PYTHONHASHSEED=0`` and without garbage collections. Prints one JSON
@@ -31,7 +30,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -45,6 +44,10 @@ HERE: Final = Path(__file__).resolve().parent
 WARM: Final = 4000
 #: How often a time is taken.
 ROUNDS: Final = 7
+
+#: The function of CPython by which the counted part is called.
+BOUNDARY: Final = "_PyEval_CallTracing"
+VALGRIND: Final = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--toggle-collect={BOUNDARY}")
 
 USERS_GROUPS: Final = "users_groups.jsonl.gz"
 ELASTIC: Final = "elastic.jsonl.gz"
@@ -212,8 +215,8 @@ def run_one(options: argparse.Namespace) -> int:
         counting = import_module("counting")
         return int(counting.bytecodes(run, driver=(HERE, options.checkout / "tests" / "benchmarks")))
     start = process_time_ns()
-    if not options.idle:
-        run()
+    # Nothing else uses this function, which only calls its argument: valgrind collects while it is active.
+    sys.call_tracing(run, ())
     return process_time_ns() - start
 
 
@@ -228,36 +231,25 @@ class Measurement:
 
     def of(self, name: str, checkouts: list[Path]) -> list[int]:
         """Return the figures of a workload in each checkout."""
-        if self.unit != "time":
-            return [
-                self._bytecodes(name, one) if self.unit == "bytecodes" else self._machine(name, one)
-                for one in checkouts
-            ]
-        rounds = [[self._bytecodes(name, one) for one in checkouts] for _ in range(ROUNDS)]
+        measured = self._machine if self.unit == "machine" else self._printed
+        rounds = [[measured(name, one) for one in checkouts] for _ in range(ROUNDS if self.unit == "time" else 1)]
         return [min(column) for column in zip(*rounds, strict=True)]
 
-    def _bytecodes(self, name: str, checkout: Path) -> int:
+    def _printed(self, name: str, checkout: Path) -> int:
         return int(self._child(name, checkout).stdout)
 
     def _machine(self, name: str, checkout: Path) -> int:
         # The first run compiles what is not compiled yet.
         self._child(name, checkout)
-        all_of_it, idle = (self._collected(name, checkout, *more) for more in ((), ("--idle",)))
-        return all_of_it - idle
-
-    def _collected(self, name: str, checkout: Path, *more: str) -> int:
-        valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"]
-        told = self._child(name, checkout, *more, before=valgrind).stderr
-        found = re.search(r"Collected : (\d+)", told)
-        if found is None:
-            sys.exit(f"valgrind did not say what it collected:\n{told}")
+        output = self._child(name, checkout, before=VALGRIND).stderr
+        found = re.search(r"Collected : (\d+)", output)
+        if found is None or found[1] == "0":
+            sys.exit(f"valgrind collected nothing; does this Python have the symbol {BOUNDARY}?\n{output}")
         return int(found[1])
 
-    def _child(
-        self, name: str, checkout: Path, *more: str, before: list[str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        command = [*(before or []), sys.executable, __file__, "--run", name, "--checkout", str(checkout),
-            "--traces", str(self.traces), "--steps", str(self.steps), "--unit", self.unit, *more]  # fmt: skip
+    def _child(self, name: str, checkout: Path, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        command = [*before, sys.executable, __file__, "--run", name, "--checkout", str(checkout),
+            "--traces", str(self.traces), "--steps", str(self.steps), "--unit", self.unit]  # fmt: skip
         environment = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(checkout / "src")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - this file
         if done.returncode:
@@ -295,7 +287,10 @@ def compare(options: argparse.Namespace) -> bool:
     with TemporaryDirectory() as folder:
         cut(options.traces, Path(folder), options.steps)
         measurement = Measurement(options.unit, options.steps, Path(folder))
-        figures = {name: measurement.of(name, checkouts) for name in names}
+        figures = {}
+        for name in names:
+            figures[name] = measurement.of(name, checkouts)
+            print(name, *figures[name], file=sys.stderr)  # noqa: T201 - the progress of long runs
     report: dict[str, Any] = {name: ours for name, (ours, *_) in figures.items()}
     if options.against:
         report = {
@@ -317,7 +312,6 @@ def main() -> None:
     parser.add_argument("--most", type=float, help="exit with status 1 if a ratio is larger")
     # For the processes that this one starts.
     parser.add_argument("--run", choices=sorted(WORKLOADS), help=argparse.SUPPRESS)
-    parser.add_argument("--idle", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--checkout", type=Path, default=HERE.parents[1], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
