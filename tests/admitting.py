@@ -155,6 +155,10 @@ class Waiting(Licences):
         assert self.charged.pop(claim.allocation_id) == claim
         super().refund(claim)
 
+    def reset(self) -> None:
+        """Forget all claims."""
+        self.used, self.charged, self.waiting = 0, {}, {}
+
     def expect(self, claim: Claim) -> None:
         """Let a claim wait."""
         self._note("expect")

@@ -76,7 +76,7 @@ DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
     "two owners": (another_owner, "application 'app-1' is charged to more than one user or group"),
     "one queue twice": (another_queue, "application 'app-1' is listed twice in one queue"),
     "negative": (
-        lambda manager: setattr(holding(manager), "memory", -1),
+        lambda manager: setattr(holding(manager), "amounts", (0, -1, None)),
         "application 'app-1' holds -1 memory in root.a",
     ),
 }

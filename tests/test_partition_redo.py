@@ -42,6 +42,7 @@ def test_restore(seed: int, steps: int) -> None:
     other = Partition()
     other._books.swap(twin.partition._books.compiled)
     restore(other._books, image_of(twin.partition._books))
+    other._lock.settle()
     assert state_of(other) == state_of(twin.partition)
     one, same = Actor("more"), Actor("more")
     for _ in range(30):

@@ -13,9 +13,12 @@ from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row, named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
 
-__all__ = ["ALLOWED", "Decision", "Violation", "exceeded", "limit_name", "over"]
+__all__ = ["ALLOWED", "SUSPENDED", "Decision", "Violation", "exceeded", "limit_name", "over"]
 
 _QUEUE: Final = TrackingType.QUEUE
+
+#: The kind of a violation that stands for a whole quota model, whose state is unknown after a failure.
+SUSPENDED: Final = "suspended quota model"
 
 
 class Violation(NamedTuple):
@@ -65,6 +68,8 @@ class Violation(NamedTuple):
         return f"{self.kind} {self.name!r}" + (f" in {self.queue_path}" if self.queue_path else "")
 
     def _what(self) -> str:
+        if self.kind == SUSPENDED:
+            return "its state is unknown since one of its calls failed; it has to be replaced"
         if self.resource is None:
             asked = f", {self.requested} more requested" if self.requested else ""
             return f"{self.used} of {self.limit} applications running{asked}"

@@ -17,6 +17,7 @@ __all__ = [
     "NotTrackedError",
     "Problem",
     "QuantityError",
+    "ReentrantCallError",
     "ReleaseError",
     "RequestError",
     "UgmError",
@@ -108,6 +109,17 @@ class ReleaseError(UgmError, ValueError):
         if self.released > self.held:
             return f"{where} and cannot give back {self.released}"
         return f"{where} and cannot end with {self.held - self.released} left"
+
+
+class ReentrantCallError(UgmError, RuntimeError):
+    """An operation was called in the middle of another operation of the same thread on the same object.
+
+    Signal handlers, finalizers and quota models can do that. They have to leave the call to the program instead.
+    Nothing has changed.
+    """
+
+    def __str__(self) -> str:
+        return "called in the middle of another operation of the same thread, by a signal handler, finalizer or model"
 
 
 class Problem(NamedTuple):

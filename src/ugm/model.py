@@ -18,7 +18,7 @@ from ugm.decision import Violation
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel"]
+__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel", "ResettableModel"]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -102,4 +102,18 @@ class DemandModel(QuotaModel, Protocol):
 
     def forget(self, claim: Claim) -> None:
         """Undo `expect` of an equal claim, because it is withdrawn or about to be charged."""
+        ...
+
+
+@runtime_checkable
+class ResettableModel(QuotaModel, Protocol):
+    """A quota model that survives an exception in the middle of one of its calls.
+
+    If a call that changes a model does not return, nobody can know whether the model has made the change. A partition
+    resets such a model and charges it with everything that is held before it asks it again. A model without this method
+    is suspended instead: every request is denied with its name until `ugm.Partition.replace_model` replaces it.
+    """
+
+    def reset(self) -> None:
+        """Forget all claims, charged or waiting, whatever state the model is in. Its limits stay."""
         ...

@@ -1,15 +1,14 @@
 """Granting and giving back: every way in which an allocation enters or leaves the ledger.
 
 The users, groups and queues of a request are one chain of counters, charged by its holding in one go. Other quota
-models are asked beside it; all agree before anything is charged, and whatever is charged when one of them raises is
-refunded before the error goes on.
+models are called before it: first all are checked, then all are charged, and only then does the ledger change. So a
+model that raises finds nothing changed but other models, and those are undone by the undo list of the operation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
-from typing import Final, final
+from typing import Final, Literal, final
 
 from ugm.arguments import application_of, name_of, row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
@@ -21,7 +20,7 @@ from ugm.partition.application import Application
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
 from ugm.partition.events import Denied
-from ugm.partition.others import OtherModels
+from ugm.partition.model_set import Call, ModelSet, charging
 from ugm.queues import Queue
 from ugm.resources import Resource
 
@@ -38,7 +37,7 @@ class Admission:
 
     __slots__ = ("_books", "_others")
 
-    def __init__(self, books: Books, others: OtherModels) -> None:
+    def __init__(self, books: Books, others: ModelSet) -> None:
         self._books: Final = books
         self._others: Final = others
 
@@ -121,7 +120,7 @@ class Admission:
             return ALLOWED
         self.require_welcome(entry.application)
         if self._others:
-            decision = self._allocate_beside_others(ask.allocation_id, entry, evict=evict)
+            decision = self._allocate_with_models(ask.allocation_id, entry, evict=evict)
         else:
             decision = Decision(self._books.admit(entry.application, self.row(ask.usage)))
             if decision:
@@ -136,18 +135,23 @@ class Admission:
             self._books.tell(Denied(tuple(asks), decision))
         return decision
 
-    def _allocate_beside_others(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
+    def _allocate_with_models(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
         violations = self.violations(allocation_id, entry)
         evicted = self._evictions(allocation_id, entry) if violations else ()
         if violations and not (evicted and evict):
             return Decision(violations, evicted)
-        with ExitStack() as undo:
-            self._make_way(evicted, undo)
-            if evicted and self.violations(allocation_id, entry):
-                return Decision(violations)
-            self.charge(allocation_id, entry)
-            undo.pop_all()
-        for name in evicted:
+        mark = len(self._books.undo)
+        gone = [(name, self._books.entries[name]) for name in evicted]
+        self._others.apply([("refund", other.claim(name)) for name, other in gone])
+        if gone and self._others.check(entry.claim(allocation_id)):
+            self._others.take_back(mark)
+            return Decision(violations)
+        self._others.apply(self._charging(allocation_id, entry))
+        for name, other in gone:
+            self._books.refund(other)
+        self._books.charge(entry, self.row(entry.usage))
+        self._books.note(allocation_id, entry)
+        for name, _ in gone:
             self._strike(name)
         return Decision((), evicted)
 
@@ -168,12 +172,12 @@ class Admission:
     def charge(self, allocation_id: str, entry: Entry) -> None:
         """Charge an entry everywhere without checking, and write it into the ledger; nothing if a model raises."""
         if self._others:
-            self._charge_others(allocation_id, entry)
+            self._others.apply(self._charging(allocation_id, entry))
         self._books.charge(entry, self.row(entry.usage))
         self._books.note(allocation_id, entry)
 
-    def _charge_others(self, allocation_id: str, entry: Entry) -> None:
-        self._others.charge(entry.claim(allocation_id), expected=allocation_id in entry.application.pending)
+    def _charging(self, allocation_id: str, entry: Entry) -> list[Call]:
+        return charging(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
 
     # Making way
 
@@ -188,20 +192,12 @@ class Admission:
 
     def _would_fit_without(self, gone: Sequence[Entry], entry: Entry) -> bool:
         """Return whether users, groups and queues have room for an entry once others have gone."""
-        with ExitStack() as undo:
-            for other in gone:
-                self._books.refund(other)
-                undo.callback(self._books.charge, other, self.row(other.usage))
-            return not self._books.open(entry.application).violations(self.row(entry.usage))
-
-    def _make_way(self, evicted: Sequence[str], undo: ExitStack) -> None:
-        """Refund what is evicted everywhere, until that is undone."""
-        for name in evicted:
-            gone = self._books.entries[name]
-            self._books.refund(gone)
-            undo.callback(self._books.charge, gone, self.row(gone.usage))
-            self._others.take_out(gone.claim(name))
-            undo.callback(self._others.charge, gone.claim(name))
+        for other in gone:
+            self._books.refund(other)
+        violations = self._books.open(entry.application).violations(self.row(entry.usage))
+        for other in gone:
+            self._books.charge(other, self.row(other.usage))
+        return not violations
 
     def _strike(self, allocation_id: str) -> None:
         entry = self._books.entries[allocation_id]
@@ -239,7 +235,8 @@ class Admission:
             raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
         self.require_welcome(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
-        new.application.has_replaced |= decision.allowed
+        if decision:
+            self._books.set_replaced(new.application)
         return decision
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
@@ -257,7 +254,7 @@ class Admission:
         holding = self._books.open(old.application)
         violations = holding.would_swap(old.usage, new.usage)
         if self._others:
-            violations += self._exchange_others(old.claim(old_id), new_id, new, agreed=not violations)
+            violations += self._exchange_models(old.claim(old_id), new_id, new, agreed=not violations)
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
@@ -273,15 +270,16 @@ class Admission:
         self._books.strike(old_id, old)
         self._books.note(new_id, new, replaces=old_id)
 
-    def _exchange_others(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
+    def _exchange_models(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
-        self._others.take_out(old)
-        with ExitStack() as undo:
-            undo.callback(self._others.charge, old)
-            violations = self._others.check(new.claim(new_id)) if _takes_more(old, new.claim(new_id)) else ()
-            if agreed and not violations:
-                self._charge_others(new_id, new)
-                undo.pop_all()
+        mark = len(self._books.undo)
+        self._others.apply([("refund", old)])
+        claim = new.claim(new_id)
+        violations = self._others.check(claim) if _takes_more(old, claim) else ()
+        if agreed and not violations:
+            self._others.apply(self._charging(new_id, new))
+        else:
+            self._others.take_back(mark)
         return violations
 
     # Giving back
@@ -291,22 +289,20 @@ class Admission:
         entry = self._books.entries.get(name_of("allocation_id", allocation_id))
         if entry is None:
             return False
-        if entry.traits.state is _PENDING:
-            self.withdraw(allocation_id)
-            return True
-        self._books.refund(entry)
-        self._strike(allocation_id)
-        if self._others:
-            self._others.refund(entry.claim(allocation_id))
+        self.end([(allocation_id, entry)])
         return True
 
-    def withdraw(self, allocation_id: str) -> None:
-        """Forget an allocation that is pending."""
-        entry = self._books.entries[allocation_id]
-        self._books.strike_pending(allocation_id, entry)
-        self._books.settle(entry.application)
+    def end(self, allocations: Sequence[tuple[str, Entry]]) -> None:
+        """Give allocations back, or withdraw those that are pending: all of them, or none if a model raises."""
         if self._others:
-            self._others.forget(entry.claim(allocation_id))
+            self._others.apply([(_ending(entry), entry.claim(name)) for name, entry in allocations])
+        for name, entry in allocations:
+            if entry.traits.state is _PENDING:
+                self._books.strike_pending(name, entry)
+                self._books.settle(entry.application)
+            else:
+                self._books.refund(entry)
+                self._strike(name)
 
     # Counting what exists
 
@@ -324,19 +320,13 @@ class Admission:
         new = old._replace(usage=usage)
         self._books.count_adopted(usage)
         if self._others:
-            with ExitStack() as undo:
-                self._others.take_out(old.claim(allocation_id))
-                undo.callback(self._others.charge, old.claim(allocation_id))
-                self._others.charge(new.claim(allocation_id))
-                undo.pop_all()
+            self._others.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
         self._books.open(old.application).swap(old.usage, usage)
         self._books.note_resized(allocation_id, new, old.usage)
 
-    # Several at once
 
-    def release_all(self, allocation_ids: Iterable[str]) -> tuple[str, ...]:
-        """Give several allocations back and return those that there were."""
-        return tuple(name for name in tuple(allocation_ids) if self.release(name))
+def _ending(entry: Entry) -> Literal["forget", "refund"]:
+    return "forget" if entry.traits.state is _PENDING else "refund"
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:

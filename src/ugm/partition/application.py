@@ -114,6 +114,11 @@ class Application:
         return self.submission.application_id
 
     @property
+    def is_running(self) -> bool:
+        """Whether it runs, as far as its allocations and its last state say: while anything is pending, it runs on."""
+        return bool(self.lines) or (self.holding is not None and bool(self.pending))
+
+    @property
     def is_placed_in_a_group(self) -> bool:
         """Whether the choice of its group has been made."""
         return self.group != _UNCHOSEN
@@ -124,9 +129,17 @@ class Application:
         self.group = None if holding.group is None else holding.group.name
         self.has_run = True
 
-    def never_started(self, group: str | None, *, has_run: bool) -> None:
-        """Undo `started`."""
-        self.holding, self.group, self.has_run = None, group, has_run
+    def undo_start(self, holding: Holding | None, group: str | None, has_run: bool) -> None:
+        """Undo that the application has started or stopped; the counters are rebuilt."""
+        self.holding, self.group, self.has_run = holding, group, has_run
+
+    def facts(self) -> tuple[Any, ...]:
+        """Return everything that changes in the life of the application, but its allocations."""
+        return self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain
+
+    def restore(self, *facts: Any) -> None:  # noqa: ANN401 - as `facts` returned them
+        """Undo changes of `facts`; the counters are rebuilt."""
+        self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain = facts
 
     def held(self) -> Mapping[str, int] | None:
         """Return what it holds, by resource name; None if it is not running."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from ugm.arguments import amounts_of
 from ugm.identity import UserGroup
+from ugm.operation_lock import giving
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.upkeep import Upkeep
@@ -60,8 +61,7 @@ class Applications(Upkeep):
         """
         submission = submission_of(application_id, user, queue, tags)
         style, most = style_of(gang_style), amounts_of("quota", quota)
-        with self._growing:
-            return self._life.submit(submission, style, most)
+        return self._lock.grow(self._life.submit, submission, style, most)
 
     def adopt_application(
         self,
@@ -94,18 +94,18 @@ class Applications(Upkeep):
         """
         submission = submission_of(application_id, user, placed_path(queue_path), tags)
         style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
-        with self._growing:
-            self._life.adopt(submission, style, most, chosen)
+        self._lock.grow(self._life.adopt, submission, style, most, chosen)
 
+    @giving
     def complete(self, application_id: str) -> ApplicationInfo:
         """Forget an application that has done its work, and return what it was.
 
         Raises:
             RequestError: there is no such application, or it still holds something or has something pending.
         """
-        with self._giving:
-            return self._life.complete(self._admission.application(application_id))
+        return self._life.complete(self._admission.application(application_id))
 
+    @giving
     def fail(self, application_id: str) -> tuple[str, ...]:
         """Let an application fail: it gets nothing more, and is forgotten with its last allocation.
 
@@ -115,18 +115,18 @@ class Applications(Upkeep):
         Raises:
             RequestError: there is no such application.
         """
-        with self._giving:
-            return self._life.fail(self._admission.application(application_id))
+        return self._life.fail(self._admission.application(application_id))
 
+    @giving
     def remove(self, application_id: str) -> tuple[str, ...]:
         """Forget an application with all that it holds, and return the allocations that this has released.
 
         Raises:
             RequestError: there is no such application.
         """
-        with self._giving:
-            return self._life.remove(self._admission.application(application_id))
+        return self._life.remove(self._admission.application(application_id))
 
+    @giving
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Wait no longer for the gang of an application.
 
@@ -139,8 +139,7 @@ class Applications(Upkeep):
         Raises:
             RequestError: there is no such application.
         """
-        with self._giving:
-            return self._life.time_out_gang(self._admission.application(application_id))
+        return self._life.time_out_gang(self._admission.application(application_id))
 
     def close(self) -> tuple[str, ...]:
         """Begin to remove the partition: it takes nothing more, and all its applications fail.
@@ -148,5 +147,4 @@ class Applications(Upkeep):
         Returns:
             The allocations that have to be stopped and then released.
         """
-        with self._giving:
-            return self._life.close()
+        return self._lock.give(self._life.close)

@@ -8,11 +8,11 @@ models; that is the business of `ugm.Partition`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import Final, final
 
 from ugm.decision import Violation, over
 from ugm.hierarchy import Row
+from ugm.operation_lock import OperationLock
 from ugm.partition.application import Application, ApplicationState
 from ugm.partition.compiled import Compiled
 from ugm.partition.entry import AllocationState, Entry
@@ -22,6 +22,7 @@ from ugm.partition.events import (
     Configured,
     Ended,
     Event,
+    Failing,
     Linked,
     NodeChanged,
     Preempted,
@@ -31,9 +32,10 @@ from ugm.partition.events import (
     Submitted,
     Withdrawn,
 )
-from ugm.partition.lines import Lines
+from ugm.partition.lines import Lines, put
 from ugm.queues import Cluster, Queue, QueueTree
-from ugm.resources import Resource
+from ugm.queues.tree import Structure
+from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import LimitsInForce
@@ -47,9 +49,11 @@ class Books:
 
     Invariants: every counter follows from `entries`; an application has a holding exactly while it is running; a queue
     lists exactly the applications that were placed in it and have not gone.
+
+    Each method that changes something other than a counter first lists in `undo` how to undo it.
     """
 
-    __slots__ = ("applications", "closed", "cluster", "compiled", "entries", "in_force", "ledger", "tell", "tree")
+    __slots__ = ("applications", "closed", "cluster", "compiled", "entries", "in_force", "ledger", "tell", "tree", "undo")
 
     compiled: Compiled
     #: By application id.
@@ -66,9 +70,12 @@ class Books:
         compiled: Compiled,
         *,
         user_limits_win: bool,
-        lock: AbstractContextManager[object] | None = None,
+        lock: OperationLock | None = None,
         tell: Callable[[Event], None] | None = None,
     ) -> None:
+        lock = lock or OperationLock()
+        #: The undo list of the current operation.
+        self.undo: Final = lock.undo
         self.compiled = compiled
         self.tell = tell
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
@@ -77,8 +84,10 @@ class Books:
         self.cluster: Final = Cluster()
         self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
         self.applications = {}
-        self.entries = Lines()
+        self.entries = Lines(self.undo)
         self.closed = False
+        lock.rebuild = self.rebuild
+        lock.settle()
 
     # What is counted
 
@@ -88,16 +97,33 @@ class Books:
         Takes time in the number of queues, and in that of the applications where something has to be counted that was
         not counted before.
         """
+        tree = self.tree
+        self.undo.append((self._restore_configuration, (self.compiled, tree.structure())))
         if self.tell:
             self.tell(Configured(self.compiled, compiled))
         self.compiled = compiled
-        tree = self.tree
         names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
             # Somebody may use what is counted, though no node has it and no limit names it any more.
             names = (*names, *tree.cluster, *self.in_force.epoch.layout.names)
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
+
+    def _restore_configuration(self, compiled: Compiled, structure: Structure) -> None:
+        self.compiled = compiled
+        self.tree.restore(structure)
+
+    def set_closed(self) -> None:
+        """Take nothing more."""
+        self.undo.append((self._set_closed, (self.closed,)))
+        self.closed = True
+
+    def _set_closed(self, closed: bool) -> None:
+        self.closed = closed
+
+    def note_node(self, name: str) -> None:
+        """Prepare for a change of a node."""
+        self.undo.append((self.cluster.restore, (name, self.cluster.nodes.get(name), self.cluster.total)))
 
     def follow_node(self, name: str, before: Resource | None) -> None:
         """Let the root allow what all nodes add up to, after one of them has changed."""
@@ -129,6 +155,7 @@ class Books:
     def annotate(self, queue: Queue, most: Resource) -> None:
         """Let a queue that the configuration does not name use *most*."""
         self.count(tuple(most))
+        self.undo.append((queue.restore_quota, (queue.annotated,)))
         self.tree.annotate(queue, most)
         if self.tell:
             self.tell(QuotaGiven(queue.queue_path, most))
@@ -176,11 +203,24 @@ class Books:
 
     def started(self, application: Application, holding: Holding) -> None:
         """Note that an application has started with a holding that was detached."""
+        self.undo.append((application.undo_start, (application.holding, application.group, application.has_run)))
         self.ledger.list(holding)
         is_first = not application.has_run
         application.started(holding)
         if is_first:
             self.tell_linked(application)
+
+    def set_failing(self, application: Application) -> None:
+        """Let an application fail: it gets nothing more."""
+        self.undo.append((application.restore, application.facts()))
+        if not application.failing and self.tell:
+            self.tell(Failing(application.application_id))
+        application.failing, application.is_plain = True, False
+
+    def set_replaced(self, application: Application) -> None:
+        """Note that a real allocation has taken the place of a placeholder of an application."""
+        self.undo.append((application.restore, application.facts()))
+        application.has_replaced = True
 
     def tell_linked(self, application: Application) -> None:
         """Tell which group an application has chosen."""
@@ -190,6 +230,7 @@ class Books:
     def enter(self, application: Application) -> None:
         """List an application in the queue where it was placed."""
         submission, queue = application.submission, application.queue
+        self.undo.append((self._relist, (submission.application_id, None)))
         self.applications[submission.application_id] = application
         queue.applications[submission.application_id] = application
         if self.tell:
@@ -231,7 +272,9 @@ class Books:
 
     def refund(self, entry: Entry) -> None:
         """Give back what an entry was charged; its application runs on, even with nothing."""
-        self.open(entry.application).take(self.in_force.epoch.layout.row(entry.usage))
+        holding, row = self.open(entry.application), self.in_force.epoch.layout.row(entry.usage)
+        if not holding.take(row):
+            holding.require(row)
 
     def strike(self, allocation_id: str, entry: Entry) -> None:
         """Strike an entry that has been given back from the ledger."""
@@ -245,6 +288,7 @@ class Books:
             return
         holding = application.holding
         if holding is not None:
+            self.undo.append((application.undo_start, (holding, application.group, application.has_run)))
             holding.align()
             self.ledger.end(holding)
             application.holding = None
@@ -253,11 +297,53 @@ class Books:
 
     def forget(self, application: Application, state: ApplicationState) -> None:
         """Forget an application that holds nothing and asks for nothing, and the queue that was made for it."""
+        self.undo.append((self._relist, (application.application_id, application)))
+        self.undo.append((application.restore, application.facts()))
+        # Another thread may have found it and wait for the lock.
+        application.is_plain = False
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)
         if self.tell:
             self.tell(Ended(application.application_id, state))
+
+    def _relist(self, application_id: str, application: Application | None) -> None:
+        put(self.applications, application_id, application)
+
+    # After an interruption
+
+    def rebuild(self) -> None:
+        """Recompute everything that follows from the applications, their allocations, the configuration and the nodes.
+
+        Takes time in the size of all of these.
+        """
+        self.entries.repair(self.applications.values())
+        running = [application for application in self.applications.values() if application.is_running]
+        self.ledger.clear()
+        for application in self.applications.values():
+            application.holding = None
+        self.tree.list_applications(self.applications)
+        names = (*self.compiled.specs.names, *self.tree.names_beside(self.compiled.specs), *self._names_in_use())
+        closed = self.cluster.total is not None
+        self.in_force.replace(self.compiled.limits, names, closed=closed)
+        self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)
+        for application in running:
+            self._run_again(application)
+
+    def _names_in_use(self) -> Iterator[str]:
+        """Yield the resources that only nodes and allocations name; where nothing is closed, they are not counted."""
+        if self.cluster.total is not None:
+            yield from self.cluster.total
+            for _, entry in self.entries.items():
+                yield from entry.usage
+
+    def _run_again(self, application: Application) -> None:
+        """Let an application run with what its allocations add up to."""
+        holding = self.open(application)
+        total = sum_of(entry.usage for entry in application.entries().values())
+        holding.add(self.in_force.epoch.layout.row(total))
+        self.ledger.list(holding)
+        application.started(holding)
 
     # What is exceeded
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
@@ -11,10 +11,10 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.books import Books
 from ugm.resources import format_amount
-from ugm.tracking.holding import Holding
-from ugm.tracking.index import siblings_from
+from ugm.tracking.holding import Amounts, Holding, amount_of
+from ugm.tracking.index import every
 
-__all__ = ["Explanation", "Holder", "charged", "explain", "number_of"]
+__all__ = ["Explanation", "Held", "Holder", "charged", "explain", "number_of"]
 
 
 class Holder(NamedTuple):
@@ -74,7 +74,14 @@ def number_of(most: object) -> int:
     return most
 
 
-def explain(decision: Decision, charged: Sequence[Sequence[Holding]], most: int) -> Explanation:
+class Held(NamedTuple):
+    """What an application holds in a queue, copied at the moment of a decision."""
+
+    holding: Holding
+    amounts: Amounts
+
+
+def explain(decision: Decision, charged: Sequence[Sequence[Held]], most: int) -> Explanation:
     """Find who holds what a denied request is missing.
 
     Args:
@@ -86,31 +93,34 @@ def explain(decision: Decision, charged: Sequence[Sequence[Holding]], most: int)
     return Explanation(decision, tuple(_holders(violation, holdings, most) for violation, holdings in pairs))
 
 
-def _holders(violation: Violation, holdings: Sequence[Holding], most: int) -> tuple[Holder, ...]:
+def _holders(violation: Violation, charged: Sequence[Held], most: int) -> tuple[Holder, ...]:
     found = (
         Holder(holding.application_id, holding.owner.name, holding.queue_path, amount)
-        for first in holdings
-        for holding in siblings_from(first)
+        for holding, amounts in charged
         if is_below(holding.queue_path, violation.queue_path or ROOT)
-        for amount in [1 if violation.resource is None else holding.held().get(violation.resource, 0)]
+        for amount in [1 if violation.resource is None else amount_of(amounts, violation.resource)]
         if amount
     )
     return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
-def charged(books: Books, decision: Decision) -> list[Sequence[Holding]]:
+def charged(books: Books, decision: Decision) -> list[Sequence[Held]]:
     """Return what is charged to whatever sets each limit of a denial; nothing for the limits of other quota models.
 
-    As quick as copying a list: the caller holds the lock for this, and for nothing of `explain`.
+    Little more than copying a list: the caller holds the lock for this, and for nothing of `explain`.
     """
-    return [_charged(books, violation) for violation in decision.violations]
+    return [
+        [Held(holding, holding.amounts) for holding in every(_charged(books, violation))]
+        for violation in decision.violations
+    ]
 
 
-def _charged(books: Books, violation: Violation) -> Sequence[Holding]:
+def _charged(books: Books, violation: Violation) -> Mapping[str, Holding]:
+    ledger = books.ledger
     if violation.kind == TrackingType.QUEUE:
-        return list(books.ledger.holdings.values())
-    if violation.kind == TrackingType.USER and violation.name in books.ledger.users:
-        return list(books.ledger.users[violation.name].queue.holdings.values())
-    if violation.kind == TrackingType.GROUP and violation.name in books.ledger.groups:
-        return list(books.ledger.groups[violation.name].queue.holdings.values())
-    return ()
+        return ledger.holdings
+    if violation.kind == TrackingType.USER and violation.name in ledger.users:
+        return ledger.users[violation.name].queue.holdings
+    if violation.kind == TrackingType.GROUP and violation.name in ledger.groups:
+        return ledger.groups[violation.name].queue.holdings
+    return {}

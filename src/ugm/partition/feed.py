@@ -1,54 +1,104 @@
-"""From the books to those who follow them: events are collected under the lock and told after it has been released."""
+"""Notification of subscribers: events are collected under the lock and delivered after it has been released."""
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterable
-from threading import Lock
-from types import TracebackType
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
+from ugm.operation_lock import OwnedLock, Step
 from ugm.partition.events import Event, Subscriber
 
-__all__ = ["Feed", "TellingLock"]
+__all__ = ["Feed", "Notifier"]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+#: The number of the first event, and the events of one operation.
+_Batch: TypeAlias = tuple[int, tuple[Event, ...]]
 
 
 @final
 class Feed:
-    """The events that have happened and were not told yet, and whom to tell."""
+    """The events that have happened and were not delivered yet, and their subscribers.
 
-    __slots__ = ("_first", "_subscribers", "_untold")
+    Every event has a number. Each is delivered at least once, in the order of the numbers, by one thread at a time: a
+    batch leaves the list when all subscribers have returned. If a delivery is interrupted, the next operation delivers
+    the same batch again, with the same numbers.
 
-    def __init__(self, subscribers: Iterable[Subscriber]) -> None:
+    Args:
+        subscribers: who is called with each batch.
+        undo: the undo list of the current operation.
+    """
+
+    __slots__ = ("_batches", "_current", "_delivery", "_subscribers", "_undo")
+
+    #: The number of the first event of the current operation, and its events. Replaced by one assignment.
+    _current: tuple[int, list[Event]]
+
+    def __init__(self, subscribers: Iterable[Subscriber], undo: list[Step]) -> None:
         self._subscribers: Final = tuple(subscribers)
         for subscriber in self._subscribers:
             if not callable(subscriber):
                 raise RequestError("subscribers", subscriber, "expected something that can be called")
-        self._untold: list[Event] = []
-        #: The number of the first event that was not told yet.
-        self._first = 1
+        self._undo: Final = undo
+        self._current = (1, [])
+        self._batches: Final[deque[_Batch]] = deque()
+        #: Held by the thread that delivers.
+        self._delivery: Final = OwnedLock()
 
     @property
-    def is_followed(self) -> bool:
-        """Whether there is anybody to tell."""
-        return bool(self._subscribers)
+    def current(self) -> list[Event]:
+        """The events of the current operation."""
+        return self._current[1]
+
+    @property
+    def last(self) -> int:
+        """The number of the last event that was published."""
+        return self._current[0] - 1
 
     def add(self, event: Event) -> None:
         """Note an event, under the lock."""
-        self._untold.append(event)
+        events = self._current[1]
+        if not events:
+            self._undo.append((self._forget, ()))
+        events.append(event)
 
-    def take(self) -> tuple[int, tuple[Event, ...]]:
-        """Return what was not told yet, with the number of the first, under the lock."""
-        first, events = self._first, tuple(self._untold)
-        self._first += len(events)
-        self._untold.clear()
-        return first, events
+    def _forget(self) -> None:
+        self._current = (self._current[0], [])
 
-    def tell(self, first: int, events: tuple[Event, ...]) -> None:
-        """Tell all subscribers, without the lock."""
+    def publish(self) -> None:
+        """Let the events of the current operation be delivered, under the lock, once the operation is committed."""
+        first, events = self._current
+        if not events:
+            return
+        if self._subscribers:
+            # If it is interrupted after this line, the same batch is added once more.
+            self._batches.append((first, tuple(events)))
+        self._current = (first + len(events), [])
+
+    def deliver(self, last: int | None = None) -> None:
+        """Deliver all events up to the number *last*, by default all that are published; without the lock.
+
+        What a subscriber itself causes is delivered after it has returned.
+        """
+        if not self._batches or self._delivery.is_owned():
+            return
+        try:
+            with self._delivery:
+                self._deliver(last)
+        except BaseException:
+            self._delivery.let_go()
+            raise
+
+    def _deliver(self, last: int | None) -> None:
+        batches = self._batches
+        while batches and (last is None or batches[0][0] <= last):
+            self._call(*batches[0])
+            batches.popleft()
+
+    def _call(self, first: int, events: tuple[Event, ...]) -> None:
         for subscriber in self._subscribers:
             try:
                 subscriber(first, events)
@@ -57,26 +107,34 @@ class Feed:
 
 
 @final
-class TellingLock:
-    """A lock that tells what happened under it as soon as it is released.
+class Notifier:
+    """The outlet of a partition in memory that has subscribers."""
 
-    A partition that somebody follows has this in the place of a plain lock. So no operation has to think of telling,
-    and a partition that nobody follows pays nothing.
-    """
-
-    __slots__ = ("_feed", "_lock")
+    __slots__ = ("_feed",)
 
     def __init__(self, feed: Feed) -> None:
         self._feed: Final = feed
-        self._lock: Final = Lock()
 
-    def __enter__(self) -> None:
-        self._lock.acquire()
+    def require_owner(self) -> None:
+        """Any process may change what it has in memory."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        first, events = self._feed.take()
-        self._lock.release()
-        if events:
-            self._feed.tell(first, events)
+    def prepare(self, *, grows: bool) -> None:
+        """Nothing has to be prepared."""
+
+    def write(self) -> None:
+        """Nothing is written."""
+
+    def is_written(self) -> bool:
+        """Nothing is written."""
+        return False
+
+    def publish(self) -> None:
+        """Hand the events of the current operation to the subscribers."""
+        self._feed.publish()
+
+    def conclude(self, written: object) -> None:
+        """Notify the subscribers."""
+        self._feed.deliver()
+
+    def let_go(self) -> None:
+        """No lock is held outside of the delivery, which releases its own."""

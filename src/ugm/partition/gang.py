@@ -8,14 +8,15 @@ by one, each after those before it have been charged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from typing import Any
 
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
+from ugm.partition.application import Application
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
-from ugm.partition.others import OtherModels
+from ugm.partition.model_set import ModelSet, charging
 from ugm.resources import Resource
 from ugm.tracking.batch import Demand
 
@@ -34,7 +35,7 @@ def asks_of(asks: Iterable[Ask | tuple[str, str, Resource]]) -> list[Ask]:
         raise RequestError("asks", asks, "expected Asks, or tuples of their parts") from error
 
 
-def allocate_all(books: Books, others: OtherModels, admission: Admission, asks: Sequence[Ask]) -> Decision:
+def allocate_all(books: Books, others: ModelSet, admission: Admission, asks: Sequence[Ask]) -> Decision:
     """Charge all of several allocations, or none; those that are held already count as granted.
 
     Raises:
@@ -43,13 +44,15 @@ def allocate_all(books: Books, others: OtherModels, admission: Admission, asks: 
     wanted = _wanted(admission, asks)
     applications = dict.fromkeys(entry.application for entry in wanted.values())
     newcomers = [application for application in applications if not application.has_run]
-    with ExitStack() as undo:
-        violations = _together(books, admission, wanted, undo)
-        if others:
-            violations += _beside(others, wanted, agreed=not violations)
-        if violations:
-            return admission.told(asks, Decision(violations))
-        undo.pop_all()
+    demand, started = _together(books, admission, wanted)
+    violations = demand.exceeded()
+    if others:
+        violations += _charge_models(books, others, wanted, agreed=not violations)
+    if violations:
+        demand.take_back()
+        for application, facts in started:
+            application.restore(*facts)
+        return admission.told(asks, Decision(violations))
     for application in newcomers:
         books.tell_linked(application)
     for allocation_id, entry in wanted.items():
@@ -69,34 +72,34 @@ def _wanted(admission: Admission, asks: Sequence[Ask]) -> dict[str, Entry]:
 
 
 def _together(
-    books: Books, admission: Admission, wanted: Mapping[str, Entry], undo: ExitStack
-) -> tuple[Violation, ...]:
-    """Charge everything to users, groups and queues, and return which limits were short."""
+    books: Books, admission: Admission, wanted: Mapping[str, Entry]
+) -> tuple[Demand, list[tuple[Application, tuple[Any, ...]]]]:
+    """Charge everything to users, groups and queues; return that, and what the applications were that started."""
     demand = Demand(books.ledger)
-    undo.callback(demand.take_back)
+    started = []
     for entry in wanted.values():
         application = entry.application
         holding = books.open(application)
         demand.charge(holding, entry.usage, admission.row(entry.usage))
         if application.holding is None:
-            undo.callback(application.never_started, application.group, has_run=application.has_run)
+            started.append((application, application.facts()))
+            books.undo.append((application.restore, application.facts()))
             application.started(holding)
-    return demand.exceeded()
+    return demand, started
 
 
-def _beside(others: OtherModels, wanted: Mapping[str, Entry], *, agreed: bool) -> tuple[Violation, ...]:
+def _charge_models(
+    books: Books, others: ModelSet, wanted: Mapping[str, Entry], *, agreed: bool
+) -> tuple[Violation, ...]:
     """Charge everything to all other models if they agree and *agreed*; otherwise return what they say."""
-    with ExitStack() as undo:
-        for allocation_id, entry in wanted.items():
-            claim = entry.claim(allocation_id)
-            violations = others.check(claim)
-            if violations:
-                return violations
-            is_pending = allocation_id in entry.application.pending
-            others.charge(claim, expected=is_pending)
-            if is_pending:
-                undo.callback(others.expect, claim)
-            undo.callback(others.refund, claim)
-        if agreed:
-            undo.pop_all()
+    mark = len(books.undo)
+    for allocation_id, entry in wanted.items():
+        claim = entry.claim(allocation_id)
+        violations = others.check(claim)
+        if violations:
+            others.take_back(mark)
+            return violations
+        others.apply(charging(claim, pending=allocation_id in entry.application.pending))
+    if not agreed:
+        others.take_back(mark)
     return ()

@@ -98,6 +98,7 @@ def restore(books: Books, image: Image) -> None:
     books.resize_cluster()
     for allocation in image.allocations:
         write(books, allocation)
+        books.undo.clear()
 
 
 def _restore_queue(books: Books, image: QueueImage) -> None:

@@ -16,8 +16,8 @@ from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState, Ask, Entry
-from ugm.partition.events import Closed, Failing
-from ugm.partition.others import OtherModels
+from ugm.partition.events import Closed
+from ugm.partition.model_set import ModelSet
 from ugm.queues import Placement, Queue, Submission
 from ugm.resources import Resource
 
@@ -30,7 +30,7 @@ class LifeCycle:
 
     __slots__ = ("_admission", "_books", "_others")
 
-    def __init__(self, books: Books, others: OtherModels, admission: Admission) -> None:
+    def __init__(self, books: Books, others: ModelSet, admission: Admission) -> None:
         self._books: Final = books
         self._others: Final = others
         self._admission: Final = admission
@@ -118,7 +118,7 @@ class LifeCycle:
             return
         self._admission.require_welcome(entry.application)
         if self._others:
-            self._others.expect(entry.claim(ask.allocation_id))
+            self._others.apply([("expect", entry.claim(ask.allocation_id))])
         self._books.note_pending(ask.allocation_id, entry)
 
     def preempt(self, allocation_id: str) -> bool:
@@ -139,24 +139,23 @@ class LifeCycle:
 
     def time_out_gang(self, application: Application) -> tuple[str, ...]:
         """End the wait for a gang, and return the placeholders that have to be released."""
-        pending = [name for name, entry in application.pending.items() if entry.traits.placeholder]
+        pending = [(name, entry) for name, entry in application.pending.items() if entry.traits.placeholder]
         placeholders = tuple(application.placeholders())
         if not pending and not placeholders:
             return ()
         is_unused = len(placeholders) == len(application.lines) and not application.has_replaced
         if application.gang_style is GangStyle.HARD and is_unused:
             return self.fail(application)
-        for allocation_id in pending:
-            self._admission.withdraw(allocation_id)
+        self._admission.end(pending)
         return self._tell_to_go(placeholders)
 
-    def fail(self, application: Application) -> tuple[str, ...]:
-        """Let an application fail, and return the allocations that have to be released."""
-        for allocation_id in tuple(application.pending):
-            self._admission.withdraw(allocation_id)
-        if not application.failing and self._books.tell:
-            self._books.tell(Failing(application.application_id))
-        application.failing, application.is_plain = True, False
+    def fail(self, *applications: Application) -> tuple[str, ...]:
+        """Let applications fail, and return the allocations that have to be released."""
+        self._admission.end([item for application in applications for item in application.pending.items()])
+        return tuple(name for application in applications for name in self._fail_alone(application))
+
+    def _fail_alone(self, application: Application) -> tuple[str, ...]:
+        self._books.set_failing(application)
         told = self._tell_to_go(application.entries().items())
         self._books.settle(application)
         return told
@@ -173,20 +172,15 @@ class LifeCycle:
     def remove(self, application: Application) -> tuple[str, ...]:
         """Give back all that an application holds, forget it, and return what it held."""
         state = application.state
-        for allocation_id in tuple(application.pending):
-            self._admission.withdraw(allocation_id)
-        released = self._admission.release_all(application.lines)
+        held = application.entries()
+        self._admission.end([*application.pending.items(), *held.items()])
         if application.application_id in self._books.applications:
             self._books.forget(application, state)
-        return released
+        return tuple(held)
 
     def close(self) -> tuple[str, ...]:
         """Take nothing more, let all applications fail, and return the allocations that have to be released."""
         if not self._books.closed and self._books.tell:
             self._books.tell(Closed())
-        self._books.closed = True
-        return tuple(
-            allocation_id
-            for application in tuple(self._books.applications.values())
-            for allocation_id in self.fail(application)
-        )
+        self._books.set_closed()
+        return self.fail(*self._books.applications.values())

@@ -13,21 +13,23 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Final, Literal
 
 from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import RequestError
+from ugm.errors import ReentrantCallError, RequestError
+from ugm.hierarchy import Row
 from ugm.model import QuotaModel
+from ugm.operation_lock import CHANGING, OperationLock
+from ugm.partition.application import Application
 from ugm.partition.applications import Applications
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import USUAL, Ask
 from ugm.partition.events import Subscriber
-from ugm.partition.feed import Feed, TellingLock
+from ugm.partition.feed import Feed, Notifier
 from ugm.partition.gang import allocate_all, asks_of
-from ugm.partition.others import OtherModels
+from ugm.partition.model_set import ModelSet
 from ugm.resources import Resource
 
 __all__ = ["Partition"]
@@ -81,26 +83,21 @@ class Partition(Applications):
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        followers = tuple(subscribers)
-        feed = Feed(followers) if followers else None
+        followers, lock = tuple(subscribers), OperationLock()
+        feed = Feed(followers, lock.undo) if followers else None
+        lock.outlet = feed and Notifier(feed)
         books = Books(
             Compiled.of(config),
             user_limits_win=group_limits == "unless-user-limited",
-            lock=feed and TellingLock(feed),
+            lock=lock,
             tell=feed and feed.add,
         )
-        self._open(books, OtherModels(models), books.in_force.lock, books.in_force.lock)
+        self._open(books, ModelSet(models, lock))
         if cluster is not None:
             self.add_node(_CLUSTER, cluster)
 
-    def _open(
-        self,
-        books: Books,
-        others: OtherModels,
-        growing: AbstractContextManager[object],
-        giving: AbstractContextManager[object],
-    ) -> None:
-        super()._open(books, others, growing, giving)
+    def _open(self, books: Books, others: ModelSet) -> None:
+        super()._open(books, others)
         #: The ledger itself, close at hand.
         self._owners = books.entries.owners
 
@@ -124,8 +121,7 @@ class Partition(Applications):
             RequestError: as for `allocate`.
         """
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        with self._growing:
-            self._life.ask(ask)
+        self._lock.grow(self._life.ask, ask)
 
     def allocate(
         self,
@@ -162,41 +158,70 @@ class Partition(Applications):
             RequestError: an argument cannot be used, there is no such application, it is failing, or the id stands for
                 an allocation of other content.
         """
-        force = self._in_force
-        with self._growing:
-            try:
-                application = self._applications.get(application_id)
-                is_new = allocation_id not in self._owners
-            except TypeError:
-                # What cannot be hashed is no id; it is refused below.
-                application, is_new = None, False
-            # What follows needs no more than the counters: nearly every allocation.
-            if (
-                is_new
-                and application is not None
-                and application.is_plain
-                and type(allocation_id) is str
-                and allocation_id
-                and placeholder is False
-                and preemptible is True
-                and priority is USUAL
-                and type(usage) is Resource
-            ):
-                layout, row = usage.compiled
-                if layout is not force.epoch.layout:
-                    row = force.epoch.layout.row(usage)
-                holding = application.holding
-                if holding is None or holding.epoch is not force.epoch:
-                    violations = self._books.admit(application, row)
-                else:
-                    violations = () if holding.grow(row) else holding.tell_why(row)
-                if violations:
-                    return Decision(violations)
-                self._owners[allocation_id] = application
-                application.lines[allocation_id] = usage
-                return ALLOWED
-            ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-            return self._admission.allocate(ask, evict=evict)
+        lock = self._lock
+        try:
+            # Before the lock is taken: one that is forgotten by then is not plain any more.
+            application = self._applications.get(application_id)
+        except TypeError:
+            # What cannot be hashed is no id; it is refused below.
+            application = None
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
+                # What follows needs no more than the counters: nearly every allocation.
+                if (
+                    application is not None
+                    and application.is_plain
+                    and type(allocation_id) is str
+                    and allocation_id not in self._owners
+                    and allocation_id
+                    and len(allocation_id) <= 256  # noqa: PLR2004 - `MAX_NAME`; to look it up costs 1 % of an allocation
+                    and placeholder is False
+                    and preemptible is True
+                    and priority is USUAL
+                    and type(usage) is Resource
+                ):
+                    holding = application.holding
+                    layout, row = usage.compiled
+                    if holding is not None and holding.epoch is settled and layout is settled.layout:
+                        if holding.grow(row):
+                            # In this order: the second assignment commits the change.
+                            application.lines[allocation_id] = usage
+                            self._owners[allocation_id] = application
+                            lock.settled = settled
+                            return ALLOWED
+                        violations = holding.tell_why(row, charge=False)
+                        if violations:
+                            lock.settled = settled
+                            return Decision(violations)
+                    if settled is lock.token:
+                        if layout is self._books.in_force.epoch.layout:
+                            return self._start(application, allocation_id, usage, row)
+                        return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
+                lock.settled = settled
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            lock.let_go()
+            raise
+        ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        return lock.grow(self._admission.allocate, ask, evict=evict)
+
+    def _start(self, application: Application, allocation_id: str, usage: Resource, row: Row) -> Decision:
+        """Grant an allocation that starts a plain application, or is the first since the limits have changed."""
+        books, lock = self._books, self._lock
+        violations = books.admit(application, row)
+        if not violations:
+            # In this order: the second assignment commits the change.
+            application.lines[allocation_id] = usage
+            self._owners[allocation_id] = application
+            lock.undo.clear()
+        lock.settled = lock.token
+        return Decision(violations) if violations else ALLOWED
+
+    def _start_new_size(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
+        """Do what `_start` does for a vector that was not used here before."""
+        return self._start(application, allocation_id, usage, self._admission.row(usage))
 
     def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
         """Grant several allocations together, or none of them: a gang.
@@ -210,8 +235,7 @@ class Partition(Applications):
         """
         # Whatever makes the asks is foreign code, and done with before the lock is taken.
         batch = asks_of(asks)
-        with self._growing:
-            return allocate_all(self._books, self._others, self._admission, batch)
+        return self._lock.grow(allocate_all, self._books, self._others, self._admission, batch)
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder of the same application, in one step.
@@ -223,8 +247,7 @@ class Partition(Applications):
             RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
                 answered as before; what replaced what is not remembered, any allocation of that id and size answers.
         """
-        with self._growing:
-            return self._admission.replace(placeholder_id, allocation_id, usage)
+        return self._lock.grow(self._admission.replace, placeholder_id, allocation_id, usage)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         """Let an allocation take something else from now on, if what grows fits. What only shrinks is never denied.
@@ -232,8 +255,7 @@ class Partition(Applications):
         Raises:
             RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
         """
-        with self._growing:
-            return self._admission.resize(allocation_id, usage)
+        return self._lock.grow(self._admission.resize, allocation_id, usage)
 
     def preempt(self, allocation_id: str) -> bool:
         """Mark an allocation as going, and say whether there is one.
@@ -241,8 +263,7 @@ class Partition(Applications):
         It is counted until `release` confirms that it has gone.
         """
         name_of("allocation_id", allocation_id)
-        with self._giving:
-            return self._life.preempt(allocation_id)
+        return self._lock.give(self._life.preempt, allocation_id)
 
     def release(self, allocation_id: str) -> bool:
         """Give an allocation back, or withdraw one that is pending, and say whether there was one.
@@ -253,23 +274,39 @@ class Partition(Applications):
         Raises:
             RequestError: the id is none.
         """
-        force, owners = self._in_force, self._owners
-        with self._giving:
-            # Nearly every allocation is a plain one of a running application; any other is put back for the long way.
-            application = owners.get(allocation_id) if type(allocation_id) is str else None
-            if application is not None and application.is_plain:
-                holding, usage = application.holding, application.lines.get(allocation_id)
-                if holding is not None and holding.epoch is force.epoch and type(usage) is Resource:
-                    # Read once: the vector may be shared with another partition, under another lock.
-                    layout, row = usage.compiled
-                    if layout is not force.epoch.layout:
-                        row = force.epoch.layout.row(usage)
-                    holding.take(row)
-                    del owners[allocation_id], application.lines[allocation_id]
-                    if not application.lines:
-                        self._books.settle(application)
-                    return True
-            return self._admission.release(allocation_id)
+        lock, owners = self._lock, self._owners
+        try:
+            # Before the lock is taken: what matters is what the application lists by then.
+            application = owners.get(allocation_id)
+        except TypeError:
+            # What cannot be hashed is no id; it is refused below.
+            application = None
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
+                # Nearly every allocation is a plain one of a running application.
+                if application is not None and application.is_plain:
+                    holding, usage = application.holding, application.lines.get(allocation_id)
+                    if holding is not None and holding.epoch is settled and type(usage) is Resource:
+                        # Read once: the vector may be shared with another partition, under another lock.
+                        layout, row = usage.compiled
+                        if layout is not settled.layout:
+                            row = settled.layout.row(usage)
+                        if holding.take(row):
+                            # In this order: the first deletion commits the change.
+                            del owners[allocation_id], application.lines[allocation_id]
+                            if not application.lines:
+                                self._books.settle(application)
+                                lock.undo.clear()
+                            lock.settled = settled
+                            return True
+                lock.settled = settled
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            lock.let_go()
+            raise
+        return lock.give(self._admission.release, allocation_id)
 
     def adopt(
         self,
@@ -290,5 +327,4 @@ class Partition(Applications):
             RequestError: as for `allocate`, except that an application which is failing may be given what it has.
         """
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        with self._growing:
-            return self._admission.adopt(ask)
+        return self._lock.grow(self._admission.adopt, ask)

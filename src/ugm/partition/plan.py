@@ -133,6 +133,7 @@ class Snapshot:
             entry = Entry(application, tenancy.held, PLAIN)
             books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
             books.note(application.application_id, entry)
+        books.undo.clear()
 
 
 def make_plan(snapshot: Snapshot, compiled: Compiled) -> Plan:

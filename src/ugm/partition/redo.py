@@ -47,6 +47,8 @@ def redo(books: Books, events: Sequence[Event]) -> None:
             application = books.applications.get(event.allocation.application_id)
             if application is not None:
                 books.settle(application)
+    # What has happened is not undone.
+    books.undo.clear()
 
 
 def _submitted(books: Books, event: Submitted) -> None:

@@ -9,8 +9,7 @@ Nothing here changes an answer or creates anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
@@ -19,16 +18,19 @@ from ugm.decision import Decision
 from ugm.hierarchy import Limit, Node, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
+from ugm.operation_lock import OperationLock, exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.compiled import PartitionSettings
-from ugm.partition.explanation import Explanation, charged, explain, number_of
-from ugm.partition.others import OtherModels
-from ugm.queues import Placement, Queue, QueueSpec, QueueState, queue_state
+from ugm.partition.entry import Entry
+from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
+from ugm.partition.model_set import ModelSet
+from ugm.queues import Placement, Queue, QueueSpec, QueueState, Submission, queue_state
 from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding, QuotaNode
+from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
@@ -63,9 +65,9 @@ class Survey:
 
     __slots__ = ("_admission", "_books", "_lock", "_others")
 
-    _lock: AbstractContextManager[object]
+    _lock: OperationLock
 
-    def __init__(self, books: Books, others: OtherModels) -> None:
+    def __init__(self, books: Books, others: ModelSet) -> None:
         self._books: Final = books
         self._others: Final = others
         self._admission: Final = Admission(books, others)
@@ -99,71 +101,73 @@ class Survey:
         return self._names(self._books.tree.queues)
 
     def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
-        with self._lock:
-            names = list(index)
-        return tuple(sorted(names))
+        return tuple(sorted(self._lock.run(list, index)))
 
     # Pieces
 
     def user(self, name: str) -> UserUsage | None:
         """Return what one user uses in which queues, with the limits there; None if nothing runs for the user."""
-        with self._lock:
-            tracker = self._books.ledger.users.get(name_of("name", name))
-            copy = None if tracker is None else TrackerCopy.of(tracker.queue)
+        copy = self._copy(self._books.ledger.users, name)
         return None if copy is None else copy.user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
         """Return what one group uses in which queues, with the limits there; None if nothing is charged to it."""
-        with self._lock:
-            tracker = self._books.ledger.groups.get(name_of("name", name))
-            copy = None if tracker is None else TrackerCopy.of(tracker.queue)
+        copy = self._copy(self._books.ledger.groups, name)
         return None if copy is None else copy.group_usage()
 
+    @exclusive
+    def _copy(self, trackers: Mapping[str, NamedTracker], name: str) -> TrackerCopy | None:
+        tracker = trackers.get(name_of("name", name))
+        return None if tracker is None else TrackerCopy.of(tracker.queue)
+
+    @exclusive
     def user_standing(self, name: str) -> Standing | None:
         """Return how close a user is to a limit; None if nothing runs for the user."""
-        with self._lock:
-            tracker = self._books.ledger.users.get(name_of("name", name))
-            return None if tracker is None else _standing(tracker.queue)
+        tracker = self._books.ledger.users.get(name_of("name", name))
+        return None if tracker is None else _standing(tracker.queue)
 
+    @exclusive
     def group_standing(self, name: str) -> Standing | None:
         """Return how close a group is to a limit; None if nothing is charged to it."""
-        with self._lock:
-            tracker = self._books.ledger.groups.get(name_of("name", name))
-            return None if tracker is None else _standing(tracker.queue)
+        tracker = self._books.ledger.groups.get(name_of("name", name))
+        return None if tracker is None else _standing(tracker.queue)
 
+    @exclusive
     def user_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a user is used: the share of `user_standing`, and quicker."""
-        with self._lock:
-            tracker = self._books.ledger.users.get(name_of("name", name))
-            return None if tracker is None else _share(tracker.queue)
+        tracker = self._books.ledger.users.get(name_of("name", name))
+        return None if tracker is None else _share(tracker.queue)
 
+    @exclusive
     def group_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a group is used: the share of `group_standing`, and quicker."""
-        with self._lock:
-            tracker = self._books.ledger.groups.get(name_of("name", name))
-            return None if tracker is None else _share(tracker.queue)
+        tracker = self._books.ledger.groups.get(name_of("name", name))
+        return None if tracker is None else _share(tracker.queue)
 
+    @exclusive
     def queue_alone(self, queue_path: str) -> QueueState | None:
         """Return one queue without those below it, whose usage is left out, too; None if there is no such queue.
 
         Takes time in the number of applications that were submitted to the queue itself.
         """
         path = canonical_path(queue_path)
-        with self._lock:
-            found = self._books.tree.queues.get(path)
-            return None if found is None else queue_state(found, self._books.tree.cluster, alone=True)
+        found = self._books.tree.queues.get(path)
+        return None if found is None else queue_state(found, self._books.tree.cluster, alone=True)
 
     def pending(self, queue_path: str) -> tuple[int, Resource]:
         """Return how many allocations are pending in one queue itself, and what they add up to; nothing without it."""
-        path = canonical_path(queue_path)
-        with self._lock:
-            found = self._books.tree.queues.get(path)
-            names = [] if found is None else list(found.applications)
-            waiting = [entry for name in names for entry in self._books.applications[name].pending.values()]
+        waiting = self._pending_in(canonical_path(queue_path))
         return len(waiting), sum_of(entry.usage for entry in waiting)
+
+    @exclusive
+    def _pending_in(self, queue_path: str) -> list[Entry]:
+        found = self._books.tree.queues.get(queue_path)
+        names = [] if found is None else list(found.applications)
+        return [entry for name in names for entry in self._books.applications[name].pending.values()]
 
     # Somebody without an application
 
+    @exclusive
     def placement_for(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
         """Return where the placement rules would put an application of a user, and what every rule said.
 
@@ -171,9 +175,9 @@ class Survey:
             RequestError: an argument cannot be used.
         """
         submission = submission_of(_NAMELESS, user, queue, tags)
-        with self._lock:
-            return self._books.compiled.rules.place(submission, self._books.tree)
+        return self._books.compiled.rules.place(submission, self._books.tree)
 
+    @exclusive
     def check_for(
         self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
     ) -> Decision:
@@ -184,13 +188,16 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        submission, path = submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path)
-        with self._lock:
-            violations = self._would_be(user, path).violations(self._admission.row(usage))
-            if self._others:
-                claim = Claim("", _NAMELESS, usage, path, user, submission.tags)
-                violations += self._others.check(claim)
-            return Decision(violations)
+        return self._decision_for(
+            submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage
+        )
+
+    def _decision_for(self, submission: Submission, queue_path: str, usage: Resource) -> Decision:
+        violations = self._would_be(submission.user, queue_path).violations(self._admission.row(usage))
+        if self._others:
+            claim = Claim("", _NAMELESS, usage, queue_path, submission.user, submission.tags)
+            violations += self._others.check(claim)
+        return Decision(violations)
 
     def explain_for(
         self,
@@ -207,11 +214,15 @@ class Survey:
             RequestError: as for `check_for`, or *most* is no number.
         """
         number_of(most)
-        decision = self.check_for(user, queue_path, usage, tags)
-        with self._lock:
-            holdings = charged(self._books, decision)
-        return explain(decision, holdings, most)
+        submission, path = submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path)
+        return explain(*self._lock.run(self._decided, lambda: self._decision_for(submission, path, usage)), most)
 
+    def _decided(self, decide: Callable[[], Decision]) -> tuple[Decision, list[Sequence[Held]]]:
+        """Decide, and copy what is charged to the limits in the way; both show the same moment."""
+        decision = decide()
+        return decision, charged(self._books, decision)
+
+    @exclusive
     def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
         """Return every limit that would hold for a new application of a user in a queue, and the headroom.
 
@@ -221,10 +232,9 @@ class Survey:
             RequestError: an argument cannot be used.
         """
         path = canonical_path(queue_path)
-        with self._lock:
-            holding = self._would_be(user, path)
-            nodes = holding.held_to(holding.chain())
-            return effective(nodes), headroom(nodes)
+        holding = self._would_be(user, path)
+        nodes = holding.held_to(holding.chain())
+        return effective(nodes), headroom(nodes)
 
     def _would_be(self, user: UserGroup, queue_path: str) -> Holding:
         """Return what a new application would hold; nothing knows of it."""

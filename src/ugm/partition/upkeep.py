@@ -7,16 +7,19 @@ Source: Apache YuniKorn, resource quota management.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.errors import RequestError
+from ugm.model import QuotaModel
+from ugm.operation_lock import growing
 from ugm.partition.audit import AuditReport, Running, audit, differences_of, truth_of
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled, PartitionSettings
+from ugm.partition.entry import AllocationState
 from ugm.partition.life import LifeCycle
-from ugm.partition.others import OtherModels
+from ugm.partition.model_set import Call, ModelSet
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.view import PartitionView
@@ -24,28 +27,46 @@ from ugm.resources import Resource
 
 __all__ = ["Upkeep", "require_offer"]
 
+T = TypeVar("T")
+
 
 class Upkeep(PartitionView):
     """The operations of a `ugm.Partition` that no single application asks for."""
 
-    __slots__ = ("_giving", "_growing", "_life")
+    __slots__ = ("_life",)
 
-    #: The lock, as it is taken by whatever may let the books grow: grants, submissions, nodes, configurations.
-    _growing: AbstractContextManager[object]
-    #: The lock, as it is taken by whatever gives back or ends.
-    _giving: AbstractContextManager[object]
-
-    def _open(
-        self,
-        books: Books,
-        others: OtherModels,
-        growing: AbstractContextManager[object],
-        giving: AbstractContextManager[object],
-    ) -> None:
-        """Begin with some books; both locks guard the same as theirs."""
+    def _open(self, books: Books, others: ModelSet) -> None:
+        """Begin with some books."""
         super().__init__(books, others)
-        self._growing, self._giving = growing, giving
         self._life = LifeCycle(books, others, self._admission)
+        self._lock.rebuild = self._rebuild
+
+    # After an interruption, and after the failure of a quota model
+
+    def _rebuild(self) -> None:
+        """Recompute every counter from the ledger, and charge models whose state is unknown with the ledger."""
+        self._books.rebuild()
+        if self._others:
+            self._others.rebuild(self._claims())
+
+    def _claims(self) -> list[Call]:
+        """Return the calls that charge a quota model with the whole ledger."""
+        return [
+            ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
+            for allocation_id, entry in self._books.entries.items()
+        ]
+
+    @growing
+    def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
+        """Put another quota model in the place of one, charged with everything that is held and pending.
+
+        This is the way back from a model that failed in the middle of a call and cannot be reset: until then every
+        request is denied with its name. Passing the same model again is right once the program has repaired it.
+
+        Raises:
+            RequestError: *old* is not a model of this partition, or *new* is not a quota model.
+        """
+        self._others.replace(old, new, self._claims())
 
     # Queues and the cluster
 
@@ -58,8 +79,7 @@ class Upkeep(PartitionView):
         most = amounts_of("quota", quota)
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
-        with self._growing:
-            self._life.change_quota(queue_path, most)
+        self._lock.grow(self._life.change_quota, queue_path, most)
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node: the root may use that much more.
@@ -71,10 +91,16 @@ class Upkeep(PartitionView):
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
         require_offer(name, offers)
-        with self._growing:
-            before = self._books.cluster.nodes.get(name)
-            self._books.cluster.add(name, offers)
-            self._books.follow_node(name, before)
+        self._lock.grow(self._change_node, self._books.cluster.add, name, offers)
+
+    def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
+        before = self._books.cluster.nodes.get(name)
+        if not offers and before is None:
+            return change(name)
+        self._books.note_node(name)
+        changed = change(name, *offers)
+        self._books.follow_node(name, before)
+        return changed
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Change what a node offers. Nobody is evicted; the root denies growth until usage has come down.
@@ -83,19 +109,12 @@ class Upkeep(PartitionView):
             RequestError: there is no such node, or an argument cannot be used.
         """
         require_offer(name, offers)
-        with self._growing:
-            before = self._books.cluster.nodes.get(name)
-            self._books.cluster.update(name, offers)
-            self._books.follow_node(name, before)
+        self._lock.grow(self._change_node, self._books.cluster.update, name, offers)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
         name_of("node", name)
-        with self._giving:
-            before = self._books.cluster.nodes.get(name)
-            removed = self._books.cluster.remove(name)
-            self._books.follow_node(name, before)
-            return removed
+        return self._lock.give(self._change_node, self._books.cluster.remove, name)
 
     # The configuration
 
@@ -108,9 +127,7 @@ class Upkeep(PartitionView):
             RequestError: the configuration cannot be used.
         """
         compiled = Compiled.of(config)
-        with self._lock:
-            snapshot = Snapshot(self._books)
-        return make_plan(snapshot, compiled)
+        return make_plan(self._lock.run(Snapshot, self._books), compiled)
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
@@ -124,12 +141,14 @@ class Upkeep(PartitionView):
         """
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
-        with self._growing:
-            if plan.compiled is self._books.compiled:
-                return
-            if plan.base is not self._books.compiled:
-                raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-            self._books.swap(plan.compiled)
+        self._lock.grow(self._apply, plan)
+
+    def _apply(self, plan: Plan) -> None:
+        if plan.compiled is self._books.compiled:
+            return
+        if plan.base is not self._books.compiled:
+            raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
+        self._books.swap(plan.compiled)
 
     def configure(self, config: PartitionSettings | None) -> None:
         """Put another configuration in force, all at once.
@@ -140,9 +159,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: the configuration cannot be used; the old one is still in force.
         """
-        compiled = Compiled.of(config)
-        with self._growing:
-            self._books.swap(compiled)
+        self._lock.grow(self._books.swap, Compiled.of(config))
 
     # The truth
 
@@ -154,15 +171,12 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: something in it is no allocation, or an id is there twice.
         """
-        truth = truth_of(running)
-        with self._lock:
-            return audit(self._books, truth)
+        return self._lock.run(audit, self._books, truth_of(running))
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Repair what an audit reported: adopt what runs, release what does not, and correct what differs in size.
 
-        A difference is left alone if the ledger has changed in that place since, or if the application is unknown. If
-        another quota model raises, what has been repaired until then stays so.
+        A difference is left alone if the ledger has changed in that place since, or if the application is unknown.
 
         Returns:
             The differences that were repaired.
@@ -170,9 +184,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: this is no report, or has something in it that no audit could have found; nothing has changed.
         """
-        differences = differences_of(report)
-        with self._growing:
-            return reconcile(self._books, self._admission, differences)
+        return self._lock.grow(reconcile, self._books, self._admission, differences_of(report))
 
 
 def require_offer(name: str, offers: Resource) -> None:

@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import name_of, row_of
+from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
+from ugm.errors import ReentrantCallError
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup, canonical_path
-from ugm.partition.application import ApplicationInfo
+from ugm.operation_lock import CHANGING, exclusive
+from ugm.partition.application import Application, ApplicationInfo
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
-from ugm.partition.entry import USUAL, Allocation, Ask
-from ugm.partition.explanation import Explanation, charged, explain, number_of
-from ugm.partition.others import OtherModels
+from ugm.partition.entry import USUAL, Allocation, Ask, Entry
+from ugm.partition.explanation import Explanation, explain, number_of
+from ugm.partition.model_set import ModelSet
 from ugm.partition.survey import Survey, effective
 from ugm.queues import QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding
-from ugm.tracking.snapshot import TrackerCopy
+from ugm.tracking.view import copies_of
 
 __all__ = ["PartitionView"]
 
@@ -30,11 +32,10 @@ __all__ = ["PartitionView"]
 class PartitionView(Survey):
     """The read-only face of a `ugm.Partition`."""
 
-    __slots__ = ("_applications", "_in_force")
+    __slots__ = ("_applications",)
 
-    def __init__(self, books: Books, others: OtherModels) -> None:
+    def __init__(self, books: Books, others: ModelSet) -> None:
         super().__init__(books, others)
-        self._in_force: Final = books.in_force
         self._applications: Final = books.applications
 
     # What would be
@@ -47,33 +48,48 @@ class PartitionView(Survey):
         Raises:
             RequestError: there is no such application, it is failing, or an argument cannot be used.
         """
-        force = self._in_force
-        with force.lock:
-            application = self._applications.get(application_id) if type(application_id) is str else None
-            if application is not None and application.is_plain and priority is USUAL and preemptible is True:
-                holding, row = application.holding, row_of("usage", usage, force.epoch.layout)
-                if holding is not None and holding.epoch is force.epoch and fits(holding.checked, row):
-                    return ALLOWED
-            return self._admission.check(Ask("", application_id, usage, priority=priority, preemptible=preemptible))
+        lock = self._lock
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
+                application = self._applications.get(application_id) if type(application_id) is str else None
+                if (
+                    application is not None
+                    and application.is_plain
+                    and priority is USUAL
+                    and preemptible is True
+                    and type(usage) is Resource
+                ):
+                    holding = application.holding
+                    if holding is not None and holding.epoch is settled:
+                        layout, row = usage.compiled
+                        if layout is settled.layout and fits(holding.checked, row):
+                            lock.settled = settled
+                            return ALLOWED
+                ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
+                return lock.attempt(settled, self._admission.check, ask)
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            lock.let_go()
+            raise
 
     def explain(
         self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
     ) -> Explanation:
         """Return what `check` does, and for every limit in the way the *most* largest holders of what is missing.
 
-        Takes time in the number of applications that are charged to those limits, of which only a copy is made under
-        the lock: what the holders are said to hold may be of a moment later than the decision.
+        Takes time in the number of applications that are charged to those limits; under the lock, what they hold is
+        only copied.
 
         Raises:
             RequestError: as for `check`, or *most* is no number.
         """
         number_of(most)
-        with self._lock:
-            ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
-            decision = self._admission.check(ask)
-            holdings = charged(self._books, decision)
-        return explain(decision, holdings, most)
+        ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
+        return explain(*self._lock.run(self._decided, lambda: self._admission.check(ask)), most)
 
+    @exclusive
     def headroom(self, application_id: str) -> Resource | None:
         """Return how much more an application may use: the least that any limit leaves, for each limited resource.
 
@@ -86,46 +102,45 @@ class PartitionView(Survey):
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
-            holding = self._books.open(self._admission.application(application_id))
-            return headroom(holding.held_to(holding.chain()))
+        holding = self._books.open(self._admission.application(application_id))
+        return headroom(holding.held_to(holding.chain()))
 
+    @exclusive
     def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
         """Return every limit of users, groups and queues that holds for an application, and where it is set.
 
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
-            return _limits(self._books.open(self._admission.application(application_id)))
+        return _limits(self._books.open(self._admission.application(application_id)))
 
     # Applications and allocations
 
+    @exclusive
     def application(self, application_id: str) -> ApplicationInfo | None:
         """Return an application as it is now; None if there is none of that id, or none any more."""
-        with self._lock:
-            found = self._applications.get(name_of("application_id", application_id))
-            return None if found is None else found.shown()
+        found = self._applications.get(name_of("application_id", application_id))
+        return None if found is None else found.shown()
 
+    @exclusive
     def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
         """Return all applications, or those in and below a queue, sorted by id.
 
         Raises:
             RequestError: there is no such queue.
         """
-        with self._lock:
-            if queue_path is None:
-                found = self._applications
-            else:
-                below = self._admission.queue(queue_path).below()
-                found = {name: self._applications[name] for queue in below for name in queue.applications}
-            return tuple(found[name].shown() for name in sorted(found))
+        if queue_path is None:
+            found = self._applications
+        else:
+            below = self._admission.queue(queue_path).below()
+            found = {name: self._applications[name] for queue in below for name in queue.applications}
+        return tuple(found[name].shown() for name in sorted(found))
 
+    @exclusive
     def allocation(self, allocation_id: str) -> Allocation | None:
         """Return an allocation as it is now, pending ones included; None if there is none of that id."""
-        with self._lock:
-            entry = self._books.entries.get(name_of("allocation_id", allocation_id))
-            return None if entry is None else entry.shown(allocation_id)
+        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+        return None if entry is None else entry.shown(allocation_id)
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
         """Return all allocations, or those of one application, pending ones included, sorted by id.
@@ -133,30 +148,35 @@ class PartitionView(Survey):
         Raises:
             RequestError: there is no such application.
         """
-        with self._lock:
-            if application_id is None:
-                listing = list(self._applications.values())
-            else:
-                listing = [self._admission.application(application_id)]
-            # The lines are copied under the lock, and told of after it.
-            copies = [(application, {**application.lines, **application.pending}) for application in listing]
         found = [
-            application.entry_of(line).shown(name) for application, lines in copies for name, line in lines.items()
+            application.entry_of(line).shown(name)
+            for application, lines in self._lines(application_id)
+            for name, line in lines.items()
         ]
         return tuple(sorted(found))
 
+    @exclusive
+    def _lines(self, application_id: str | None) -> list[tuple[Application, dict[str, Resource | Entry]]]:
+        """Copy the allocations of all applications, or of one; what they show is worked out without the lock."""
+        if application_id is None:
+            listing = list(self._applications.values())
+        else:
+            listing = [self._admission.application(application_id)]
+        return [(application, {**application.lines, **application.pending}) for application in listing]
+
     # Queues, users and groups
 
+    @exclusive
     def queue(self, queue_path: str = "root") -> QueueState | None:
         """Return a queue as it is now, with all queues below it; None if there is no such queue.
 
         Takes time in the number of applications in and below it.
         """
         path = canonical_path(queue_path)
-        with self._lock:
-            found = self._books.tree.queues.get(path)
-            return None if found is None else queue_state(found, self._books.tree.cluster)
+        found = self._books.tree.queues.get(path)
+        return None if found is None else queue_state(found, self._books.tree.cluster)
 
+    @exclusive
     def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
         """Return the least that any queue from *queue_path* up leaves, for each limited resource.
 
@@ -170,59 +190,54 @@ class PartitionView(Survey):
         Raises:
             RequestError: there is no such queue.
         """
-        with self._lock:
-            return self._books.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
+        return self._books.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
 
+    @exclusive
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return the most that could ever be used in a queue: the least that any queue from there up allows.
 
         Raises:
             RequestError: there is no such queue.
         """
-        with self._lock:
-            return self._books.tree.most(self._admission.queue(queue_path).queue_path)
+        return self._books.tree.most(self._admission.queue(queue_path).queue_path)
 
     def users(self) -> tuple[UserUsage, ...]:
         """Return what every user uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            users = self._books.ledger.users
-            copies = [TrackerCopy.of(users[name].queue) for name in sorted(users)]
+        copies = self._lock.run(copies_of, self._books.ledger.users)
         return tuple(copy.user_usage() for copy in copies)
 
     def groups(self) -> tuple[GroupUsage, ...]:
         """Return what every group uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            groups = self._books.ledger.groups
-            copies = [TrackerCopy.of(groups[name].queue) for name in sorted(groups)]
+        copies = self._lock.run(copies_of, self._books.ledger.groups)
         return tuple(copy.group_usage() for copy in copies)
 
+    @exclusive
     def effective_limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
         """Return every limit that would hold for an application of a user in a queue, and where it is set.
 
         Raises:
             RequestError: there is no such queue, or the user is none.
         """
-        with self._lock:
-            return _limits(self._would_be(user, self._admission.queue(queue_path).queue_path))
+        return _limits(self._would_be(user, self._admission.queue(queue_path).queue_path))
 
+    @exclusive
     def nodes(self) -> dict[str, Resource]:
         """Return what every registered node offers, by name."""
-        with self._lock:
-            return dict(sorted(self._books.cluster.nodes.items()))
+        return dict(sorted(self._books.cluster.nodes.items()))
 
+    @exclusive
     def over_limit(self) -> tuple[Violation, ...]:
         """Return every limit of users, groups and queues that is exceeded now, each by name, leaf to root."""
-        with self._lock:
-            return tuple(self._books.over())
+        return tuple(self._books.over())
 
+    @exclusive
     def verify(self) -> None:
         """Recompute every counter from the ledger, and compare.
 
         Raises:
             InvariantError: something differs. That is a bug in ugm, and worth a report.
         """
-        with self._lock:
-            verify(self._books)
+        verify(self._books)
 
 
 def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:

@@ -65,3 +65,11 @@ class Cluster:
             total[resource] = total.get(resource, 0) + offers.get(resource, 0) - before.get(resource, 0)
         self.nodes[name] = offers
         self.total = Resource(total)
+
+    def restore(self, name: str, offers: Resource | None, total: Resource | None) -> None:
+        """Undo a change of one node."""
+        if offers is None:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = offers
+        self.total = total

@@ -123,6 +123,10 @@ class Queue:
         """What a queue gets that is created directly below: of the nearest queue that says so, upward."""
         return next((queue.spec.template for queue in self.lineage() if queue.spec.template is not None), NO_QUOTA)
 
+    def restore_quota(self, annotated: Resource | None) -> None:
+        """Undo a change of `annotated`; the counter is rebuilt."""
+        self.annotated = annotated
+
     def lineage(self) -> Iterator[Queue]:
         """Yield the queue and those above it, leaf to root."""
         queue: Queue | None = self

@@ -15,16 +15,33 @@ Source: Apache YuniKorn, resource quota management.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, final
 
 from ugm.hierarchy import Layout, Node, headroom
 from ugm.identity import ROOT, UserGroup, ancestors
-from ugm.queues.queue import Queue
+from ugm.queues.queue import Queue, Tenant
 from ugm.queues.specs import NO_QUOTA, QueueSpec, QueueSpecs
 from ugm.resources import Resource
 
-__all__ = ["QueueTree"]
+__all__ = ["QueueTree", "Structure"]
+
+
+class PlacedTenant(Tenant, Protocol):
+    """An application that was placed in a queue."""
+
+    @property
+    def queue(self) -> Queue:
+        """The queue."""
+        ...
+
+
+class Structure(NamedTuple):
+    """The queues of a tree at one moment, with what the configuration says of each."""
+
+    specs: QueueSpecs
+    queues: Sequence[tuple[str, Queue]]
+    facts: Sequence[tuple[QueueSpec, bool, bool, Resource | None]]
 
 
 @final
@@ -143,6 +160,50 @@ class QueueTree:
         self.cluster = cluster
         for node in self.root.chain:
             node.replace_limit(self.root.cluster_limit(cluster))
+
+    # Undoing, and recovery after an interruption
+
+    def structure(self) -> Structure:
+        """Return which queues there are, and what the configuration says of each, to undo a `reshape`."""
+        queues = list(self.queues.items())
+        facts = [(queue.spec, queue.managed, queue.has_left, queue.annotated) for _, queue in queues]
+        return Structure(self.specs, queues, facts)
+
+    def restore(self, structure: Structure) -> None:
+        """Undo a `reshape`; links between queues, and counters, are rebuilt."""
+        self.specs = structure.specs
+        self.queues.clear()
+        self.queues.update(structure.queues)
+        for (_, queue), facts in zip(structure.queues, structure.facts, strict=True):
+            queue.spec, queue.managed, queue.has_left, queue.annotated = facts
+
+    def list_applications(self, applications: Mapping[str, PlacedTenant]) -> None:
+        """List every application in the queue where it was placed, and drop queues that are left without any."""
+        for application in applications.values():
+            for queue in application.queue.lineage():
+                self.queues.setdefault(queue.queue_path, queue)
+        for queue in self.queues.values():
+            queue.applications.clear()
+            queue.children.clear()
+        for queue in self.queues.values():
+            if queue.parent is not None:
+                queue.parent.children[queue.queue_path.rpartition(".")[2]] = queue
+        for application_id, application in applications.items():
+            application.queue.applications[application_id] = application
+        for queue in list(self.queues.values()):
+            if queue.queue_path in self.queues:
+                self.prune(queue)
+
+    def rebuild(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None) -> None:
+        """Follow the configuration in force with new counters for all queues."""
+        self.nodes.clear()
+        for queue in self.queues.values():
+            queue.node = None
+        self.cluster = cluster
+        if specs is self.specs:
+            self.connect(layout)
+        else:
+            self.reshape(specs, layout)
 
     # Reading
 

@@ -54,8 +54,15 @@ class Demand:
                 asked[name] = asked.get(name, 0) + amount
             if node in starting:
                 asked[None] = asked.get(None, 0) + 1
+        self._note_undo(holding, is_new=is_new)
         self._ledger.charge(holding, row)
         self._charged.append((holding, row, is_new))
+
+    def _note_undo(self, holding: Holding, *, is_new: bool) -> None:
+        undo = holding.owner.in_force.lock.undo
+        undo.append((holding.restore, (holding.amounts,)))
+        if is_new:
+            undo.append((self._ledger.withdraw, (holding,)))
 
     def exceeded(self) -> tuple[Violation, ...]:
         """Return every limit that was short, with what all requests together ask of it."""

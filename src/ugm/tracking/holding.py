@@ -15,7 +15,6 @@ Nothing here takes the lock or checks arguments; that is the business of tracker
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from ugm.decision import Violation, exceeded
@@ -29,10 +28,13 @@ from ugm.tracking.limits import Epoch
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["Counted", "Holding", "QuotaNode", "Quotas"]
+__all__ = ["Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of"]
 
-#: What a holding has of other resources until it has some; shared, and never changed.
-_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+#: ``vcore``, ``memory`` and, by name, all other resources; None for no others. One value, so that one assignment changes
+#: all of it. A tuple of plain numbers costs the garbage collector nothing.
+Amounts: TypeAlias = tuple[int, int, Mapping[str, int] | None]
+
+_NO_AMOUNTS: Final[Amounts] = (0, 0, None)
 
 
 class Counted(Owner, Protocol):
@@ -73,19 +75,17 @@ class Holding:
     """
 
     __slots__ = (
+        "amounts",
         "application_id",
         "charged",
         "checked",
         "epoch",
         "group",
-        "memory",
-        "others",
         "owner",
         "queue_path",
         "quotas",
         "sibling",
         "user",
-        "vcore",
     )
 
     application_id: str
@@ -96,11 +96,8 @@ class Holding:
     user: UserGroup | None
     #: The limits of the queue itself, if it has any.
     quotas: Quotas | None
-    #: What is held: the one figure that nothing else can be derived from.
-    vcore: int
-    memory: int
-    #: What is held of other resources, by name; one empty mapping for all holdings of none.
-    others: Mapping[str, int]
+    #: What is held: all counters follow from it. Replaced by one assignment, so that an interruption cannot split it.
+    amounts: Amounts
     #: The nodes that a request must fit: the user's, the group's, the queue's, each leaf to root.
     checked: tuple[QuotaNode, ...]
     #: The nodes that it is charged to; the same tuple unless the user is counted in the group, but not held to it.
@@ -124,8 +121,7 @@ class Holding:
         self.group = group
         self.user = user
         self.quotas = None
-        self.vcore = self.memory = 0
-        self.others = _NONE
+        self.amounts = _NO_AMOUNTS
         self.checked = self.charged = ()
         self.epoch = None
         self.sibling = None
@@ -173,33 +169,27 @@ class Holding:
     # Changes. Whoever calls has checked the arguments.
 
     def grow(self, row: Row) -> bool:
-        """Charge *row* if it fits and answer whether it did. The holding is attached and in line with the epoch."""
+        """Charge *row* if it fits and return whether it did. The holding is attached and in line with the epoch."""
         if not admit(self.checked, self.charged, row):
             return False
         _, _, vcore, memory, _, others = row
-        self.vcore += vcore
-        self.memory += memory
+        held_vcore, held_memory, held_others = self.amounts
         if others:
-            self._hold(others, 1)
+            held_others = _changed(held_others, others, 1)
+        self.amounts = held_vcore + vcore, held_memory + memory, held_others
         return True
 
     def grow_or_tell(self, row: Row) -> tuple[Violation, ...]:
         """Do what `grow` does; if it did not fit, return every limit in the way."""
         return () if self.grow(row) else self.tell_why(row)
 
-    def tell_why(self, row: Row) -> tuple[Violation, ...]:
-        """Return every limit that made `grow` say no; charge *row* if there is none."""
+    def tell_why(self, row: Row, *, charge: bool = True) -> tuple[Violation, ...]:
+        """Return every limit that made `grow` say no; if there is none, *charge* says whether *row* is charged then."""
         violations = exceeded(self.checked, row)
-        if not violations:
+        if charge and not violations:
             # More than the number that stands for unlimited, and no limit in the way.
             self.add(row)
         return violations
-
-    def _hold(self, others: tuple[tuple[str, int], ...], sign: int) -> None:
-        held = dict(self.others)
-        for name, amount in others:
-            held[name] = held.get(name, 0) + sign * amount
-        self.others = {name: amount for name, amount in held.items() if amount} or _NONE
 
     def start(self, row: Row) -> tuple[Violation, ...]:
         """Attach the holding and charge *row* if both fit; otherwise return every limit in the way."""
@@ -211,24 +201,22 @@ class Holding:
             violations = exceeded(held_to, row, starting)
             if violations:
                 return violations
+        # Before it is attached: from then on, what it holds is part of the ledger.
+        _, _, vcore, memory, _, others = row
+        self.amounts = vcore, memory, _changed(None, others, 1) if others else None
         self._attach(chain, held_to, starting)
         charge(chain, row)
-        _, _, self.vcore, self.memory, _, others = row
-        if others:
-            self._hold(others, 1)
         return ()
 
     def add(self, row: Row) -> None:
         """Charge *row* without checking, attaching the holding if it is detached."""
+        amounts = _plus(self.amounts, row)
         if self.epoch is None:
+            self.amounts = amounts
             chain = self.chain()
             self._attach(chain, self.held_to(chain), self.starting(chain))
         charge(self.charged, row)
-        _, _, vcore, memory, _, others = row
-        self.vcore += vcore
-        self.memory += memory
-        if others:
-            self._hold(others, 1)
+        self.amounts = amounts
 
     def would_swap(self, old: Resource, new: Resource) -> tuple[Violation, ...]:
         """Return every limit that stands in the way of *new* in the place of *old*; only what grows is checked.
@@ -242,29 +230,37 @@ class Holding:
     def swap(self, old: Resource, new: Resource) -> None:
         """Put *new* in the place of *old*, which is held, whether or not it fits."""
         row_of = self.owner.in_force.epoch.layout.row
-        self.take(row_of(old))
-        self.add(row_of(new))
+        given, taken = row_of(old), row_of(new)
+        self.require(given)
+        refund(self.charged, given)
+        charge(self.charged, taken)
+        self.amounts = _plus(_minus(self.amounts, given), taken)
 
-    def take(self, row: Row, *, everything: bool = False) -> None:
-        """Refund *row*, which, if so said, is all that is held.
-
-        Raises:
-            ReleaseError: the holding has less than *row*, or more than everything; nothing has changed.
-        """
+    def take(self, row: Row) -> bool:
+        """Refund *row* if that much is held, and return whether it was."""
         _, _, vcore, memory, _, others = row
-        vcore, memory = self.vcore - vcore, self.memory - memory
-        if vcore < 0 or memory < 0 or others or (everything and (vcore or memory or self.others)):
-            self.require(row, everything=everything)
-        self.vcore, self.memory = vcore, memory
+        held_vcore, held_memory, held_others = self.amounts
+        rest_vcore, rest_memory = held_vcore - vcore, held_memory - memory
+        if rest_vcore < 0 or rest_memory < 0:
+            return False
         if others:
+            held_others = _changed(held_others, others, -1)
+            if held_others and min(held_others.values()) < 0:
+                return False
             refund(self.charged, row)
-            self._hold(others, -1)
-            return
+            self.amounts = rest_vcore, rest_memory, held_others
+            return True
+        self.amounts = rest_vcore, rest_memory, held_others
         # What `refund` does where nothing else is counted, spelt out: every release comes by here.
-        _, _, vcore, memory, _, _ = row
         for node in self.charged:
             node.free_vcore += vcore
             node.free_memory += memory
+        return True
+
+    def is_all(self, row: Row) -> bool:
+        """Return whether *row* is exactly what is held, of ``vcore`` and ``memory`` alone."""
+        _, _, vcore, memory, _, others = row
+        return not others and self.amounts == (vcore, memory, None)
 
     def require(self, row: Row, *, everything: bool = False) -> None:
         """Make sure that *row* is held and, if so said, that nothing else is.
@@ -282,7 +278,27 @@ class Holding:
 
     def held(self) -> dict[str, int]:
         """Return what is held, by resource name."""
-        return {VCORE: self.vcore, MEMORY: self.memory, **self.others}
+        vcore, memory, others = self.amounts
+        return {VCORE: vcore, MEMORY: memory, **(others or {})}
+
+    def withdraw(self) -> None:
+        """Undo that the holding has been attached, or is about to be; the counters are rebuilt."""
+        for tracker in (self.owner, self.group):
+            if tracker is not None and self in siblings_from(tracker.holdings.get(self.application_id)):
+                leave(tracker.holdings, self)
+        self.epoch = None
+
+    def reattach(self, amounts: Amounts) -> None:
+        """Undo that the holding has been detached, or is about to be; the counters are rebuilt."""
+        self.amounts = amounts
+        for tracker in (self.owner, self.group):
+            if tracker is not None:
+                enter(tracker.holdings, self)
+        self.invalidate()
+
+    def restore(self, amounts: Amounts) -> None:
+        """Undo a change of what is held; the counters are rebuilt."""
+        self.amounts = amounts
 
     def align(self) -> None:
         """Put the chains together again if the limits have changed since."""
@@ -319,6 +335,36 @@ class Holding:
         if self.group is not None:
             leave(self.group.holdings, self)
         self.epoch = None
+
+
+def amount_of(amounts: Amounts, name: str) -> int:
+    """Return how much of one resource is held."""
+    vcore, memory, others = amounts
+    if name == VCORE:
+        return vcore
+    return memory if name == MEMORY else (others or {}).get(name, 0)
+
+
+def _plus(amounts: Amounts, row: Row) -> Amounts:
+    held_vcore, held_memory, held_others = amounts
+    _, _, vcore, memory, _, others = row
+    return held_vcore + vcore, held_memory + memory, _changed(held_others, others, 1) if others else held_others
+
+
+def _minus(amounts: Amounts, row: Row) -> Amounts:
+    held_vcore, held_memory, held_others = amounts
+    _, _, vcore, memory, _, others = row
+    return held_vcore - vcore, held_memory - memory, _changed(held_others, others, -1) if others else held_others
+
+
+def _changed(
+    held: Mapping[str, int] | None, others: tuple[tuple[str, int], ...], sign: int
+) -> Mapping[str, int] | None:
+    """Return what is held of other resources after a change; None for nothing."""
+    amounts = dict(held or {})
+    for name, amount in others:
+        amounts[name] = amounts.get(name, 0) + sign * amount
+    return {name: amount for name, amount in amounts.items() if amount} or None
 
 
 def _swapped(violation: Violation, old: Resource) -> Violation:

@@ -6,7 +6,7 @@ application has ended. It decides nothing about limits and takes no lock; a `ugm
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, final
 
 from ugm.arguments import application_of, user_of
@@ -15,7 +15,7 @@ from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import Holding
-from ugm.tracking.index import enter, leave
+from ugm.tracking.index import enter, every, leave, siblings_from
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.user_tracker import UserTracker
@@ -144,6 +144,50 @@ class Ledger:
             del self.users[holding.owner.name]
         if holding.group is not None and not holding.group.holdings:
             del self.groups[holding.group.name]
+
+    def withdraw(self, holding: Holding) -> None:
+        """Undo that a holding has been listed, or is about to be; indexes and counters are rebuilt."""
+        if holding in siblings_from(self.holdings.get(holding.application_id)):
+            leave(self.holdings, holding)
+
+    def clear(self) -> None:
+        """Forget everything; whatever runs is listed again."""
+        self.holdings.clear()
+        self.users.clear()
+        self.groups.clear()
+
+    def rebuild(self) -> None:
+        """List everything that follows from `holdings` again; the counters are summed up when they are used next."""
+        trackers = {**self.users, **self.groups}
+        for tracker in trackers.values():
+            tracker.queue.forget_counters()
+        for holding in every(self.holdings):
+            holding.owner.forget_counters()
+            if holding.group is not None:
+                holding.group.forget_counters()
+        users, groups = dict(self.users), dict(self.groups)
+        self.users.clear()
+        self.groups.clear()
+        for holding in every(self.holdings):
+            self._list_again(holding, users, groups)
+        for user in self.users.values():
+            user.forget_choices_made()
+
+    def _list_again(
+        self, holding: Holding, users: Mapping[str, UserTracker], groups: Mapping[str, GroupTracker]
+    ) -> None:
+        owner, group = holding.owner, holding.group
+        holding.invalidate()
+        owner.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
+        if owner.name not in self.users:
+            # The same object as before, because a program may hold it.
+            known = users.get(owner.name)
+            self.users[owner.name] = known if known and known.queue is owner else UserTracker.of(owner)
+        if group is not None:
+            group.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
+            if group.name not in self.groups:
+                listed = groups.get(group.name)
+                self.groups[group.name] = listed if listed and listed.queue is group else GroupTracker.of(group)
 
     def trackers(self) -> Iterator[QueueTracker]:
         """Yield what keeps the usage of every user, then of every group, sorted by name."""

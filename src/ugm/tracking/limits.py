@@ -11,15 +11,14 @@ interpretation".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import lru_cache
-from threading import Lock
 from typing import Final, NamedTuple, Protocol, Self, final
 
 from ugm.arguments import count_of
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Limit
 from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
+from ugm.operation_lock import OperationLock
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
@@ -254,7 +253,7 @@ class LimitsInForce:
         limits: the limits in force from the start; None for none.
         user_limits_win: whether a user with a named limit on the path of a queue is not held to the group's limits
             there. The group is charged all the same.
-        lock: what guards everything, in the place of a lock of its own.
+        lock: guards everything, in the place of a lock of its own.
         managed: whether a manager keeps a ledger of what is charged to the trackers, so that nobody else may.
     """
 
@@ -266,15 +265,17 @@ class LimitsInForce:
         *,
         user_limits_win: bool = False,
         managed: bool = False,
-        lock: AbstractContextManager[object] | None = None,
+        lock: OperationLock | None = None,
     ) -> None:
         self._canonical = lru_cache(maxsize=_REMEMBERED)(canonical_path)
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
-        #: Held by every public operation of a manager or tracker, never while foreign code runs.
-        self.lock: Final = lock or Lock()
+        #: Held by every public operation of a manager or tracker, never while foreign code runs. Its token is the epoch.
+        self.lock: Final = lock or OperationLock()
+        self.lock.token = self.lock.settled = self.epoch
+        self.lock.rebuild = self.renew
 
     def path(self, queue_path: str) -> str:
         """Do what `ugm.identity.canonical_path` does, and remember it."""
@@ -290,7 +291,7 @@ class LimitsInForce:
             closed: whether no other resources are to be had.
         """
         self.limits = limits
-        self.epoch = self._next(Layout((*limits.names, *elsewhere), closed=closed))
+        self._begin(self._next(Layout((*limits.names, *elsewhere), closed=closed)))
 
     def count(self, names: Iterable[str], *, closed: bool | None = None) -> bool:
         """Make room in every counter for more resources until the next swap, and say whether that took anything."""
@@ -299,8 +300,22 @@ class LimitsInForce:
         epoch = self._next(layout)
         if epoch.layout is old:
             return False
-        self.epoch = epoch
+        self._begin(epoch)
         return True
+
+    def renew(self) -> None:
+        """Begin an epoch in which every counter is summed up from the holdings when it is used next."""
+        old = self.epoch.layout
+        # Another layout, even if it counts the same: no counter can be carried over to it.
+        self._begin(Epoch(Layout((*self.limits.names, *old.names), closed=old.closed)))
+
+    def replace(self, limits: Limits, elsewhere: Iterable[str], *, closed: bool) -> None:
+        """Do what `swap` does, and carry no counter over."""
+        self.limits = limits
+        self._begin(Epoch(Layout((*limits.names, *elsewhere), closed=closed)))
+
+    def _begin(self, epoch: Epoch) -> None:
+        self.epoch = self.lock.token = epoch
 
     def _next(self, layout: Layout) -> Epoch:
         # The same names keep the same layout: rows that the caller's vectors remember stay good.

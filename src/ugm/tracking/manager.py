@@ -12,15 +12,18 @@ Source: Apache YuniKorn, user based resource usage tracking; user based quota en
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
 from ugm.arguments import row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
-from ugm.errors import NotTrackedError, ReleaseError, RequestError
+from ugm.errors import NotTrackedError, ReentrantCallError, ReleaseError, RequestError
+from ugm.hierarchy import Row
 from ugm.identity import UserGroup
+from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
 from ugm.tracking.batch import Demand
+from ugm.tracking.holding import Holding
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
 from ugm.tracking.tracker import Request
 from ugm.tracking.view import ManagerView
@@ -69,6 +72,7 @@ class Manager(ManagerView):
             Limits.compile(config), user_limits_win=group_limits == "unless-user-limited", managed=True
         )
         super().__init__(in_force)
+        self._lock.rebuild = self._rebuild
         self._strict: Final = strict
         #: The ledger's own index, close at hand.
         self._holdings: Final = self._ledger.holdings
@@ -95,25 +99,40 @@ class Manager(ManagerView):
             RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
                 application belongs to another user.
         """
-        force = self._in_force
-        with force.lock:
-            try:
-                holding = self._holdings.get(application_id)
-            except TypeError:
-                # What cannot be hashed is no application id; it is refused below.
-                holding = None
-            if (
-                holding is not None
-                and holding.user is user
-                and (holding.queue_path is queue_path or (type(queue_path) is str and holding.queue_path == queue_path))
-                and holding.epoch is force.epoch
-                and type(usage) is Resource
-            ):
-                layout, row = usage.compiled
-                if layout is force.epoch.layout:
-                    violations = () if holding.grow(row) else holding.tell_why(row)
-                    return Decision(violations) if violations else ALLOWED
-            return self._increase_locked(queue_path, application_id, usage, user)
+        lock = self._lock
+        try:
+            # Before the lock is taken: one that has ended by then is of no epoch.
+            holding = self._holdings.get(application_id)
+        except TypeError:
+            # What cannot be hashed is no application id; it is refused below.
+            holding = None
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
+                if (
+                    holding is not None
+                    and holding.user is user
+                    and (
+                        holding.queue_path is queue_path
+                        or (type(queue_path) is str and holding.queue_path == queue_path)
+                    )
+                    and holding.epoch is settled
+                    and type(usage) is Resource
+                ):
+                    layout, row = usage.compiled
+                    if layout is settled.layout:
+                        if holding.grow(row):
+                            lock.settled = settled
+                            return ALLOWED
+                        violations = holding.tell_why(row)
+                        lock.settled = settled
+                        return Decision(violations) if violations else ALLOWED
+                return lock.attempt(settled, self._increase_locked, queue_path, application_id, usage, user)
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            lock.let_go()
+            raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         row = row_of("usage", usage, self._in_force.epoch.layout)
@@ -140,22 +159,26 @@ class Manager(ManagerView):
         Raises:
             RequestError: as for `increase`, for any of the requests; nothing has changed.
         """
-        demand = Demand(self._ledger)
         # Whatever makes the requests is foreign code, and done with before the lock is taken.
-        batch = _batch(requests)
-        with self._lock:
-            try:
-                for queue_path, application_id, usage, user in batch:
-                    row = row_of("usage", usage, self._in_force.epoch.layout)
-                    demand.charge(self._ledger.find(queue_path, application_id, user), usage, row)
-                violations = demand.exceeded()
-            except BaseException:
-                demand.take_back()
-                raise
-            if violations:
-                demand.take_back()
+        return self._lock.run(self._increase_all, _batch(requests))
+
+    def _increase_all(self, batch: Sequence[Request]) -> Decision:
+        demand = Demand(self._ledger)
+        try:
+            for queue_path, application_id, usage, user in batch:
+                row = row_of("usage", usage, self._in_force.epoch.layout)
+                demand.charge(self._ledger.find(queue_path, application_id, user), usage, row)
+            violations = demand.exceeded()
+        except RequestError:
+            demand.take_back()
+            # Nothing is left to undo, and no counter has to be rebuilt.
+            self._lock.undo.clear()
+            raise
+        if violations:
+            demand.take_back()
         return Decision(violations) if violations else ALLOWED
 
+    @exclusive
     def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Charge what is running already without checking: recovery after a restart.
 
@@ -165,12 +188,12 @@ class Manager(ManagerView):
         Raises:
             RequestError: as for `increase`.
         """
-        with self._lock:
-            row = row_of("usage", usage, self._in_force.epoch.layout)
-            holding = self._ledger.find(queue_path, application_id, user)
-            self._ledger.charge(holding, row)
-            return tuple(violation for node in holding.chain() for violation in over(node))
+        row = row_of("usage", usage, self._in_force.epoch.layout)
+        holding = self._ledger.find(queue_path, application_id, user)
+        self._ledger.charge(holding, row)
+        return tuple(violation for node in holding.chain() for violation in over(node))
 
+    @exclusive
     def replace(
         self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
     ) -> Decision:
@@ -183,17 +206,16 @@ class Manager(ManagerView):
             NotTrackedError: the application holds nothing in that queue.
             ReleaseError: it holds less than *placeholder*.
         """
-        with self._lock:
-            layout = self._in_force.epoch.layout
-            row = row_of("placeholder", placeholder, layout)
-            row_of("real", real, layout)
-            holding = self._ledger.find_held(queue_path, application_id, user)
-            holding.require(row)
-            violations = holding.would_swap(placeholder, real)
-            if violations:
-                return Decision(violations)
-            holding.swap(placeholder, real)
-            return ALLOWED
+        layout = self._in_force.epoch.layout
+        row = row_of("placeholder", placeholder, layout)
+        row_of("real", real, layout)
+        holding = self._ledger.find_held(queue_path, application_id, user)
+        holding.require(row)
+        violations = holding.would_swap(placeholder, real)
+        if violations:
+            return Decision(violations)
+        holding.swap(placeholder, real)
+        return ALLOWED
 
     # Giving back
 
@@ -218,31 +240,69 @@ class Manager(ManagerView):
 
         The last two are logged as errors instead if the manager is not strict. In every case nothing has changed.
         """
+        lock = self._lock
         try:
-            force = self._in_force
-            with force.lock:
-                row = row_of("usage", usage, force.epoch.layout)
-                try:
-                    holding = self._holdings.get(application_id)
-                except TypeError:
-                    holding = None
+            # Before the lock is taken: one that has ended by then is of no epoch.
+            holding = self._holdings.get(application_id)
+        except TypeError:
+            # What cannot be hashed is no application id; it is refused below.
+            holding = None
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
                 if (
-                    holding is None
-                    or holding.user is not user
-                    or not (
+                    holding is not None
+                    and holding.user is user
+                    and (
                         holding.queue_path is queue_path
                         or (type(queue_path) is str and holding.queue_path == queue_path)
                     )
-                    or holding.epoch is not force.epoch
+                    and holding.epoch is settled
+                    and type(usage) is Resource
                 ):
-                    holding = self._ledger.find_held(queue_path, application_id, user)
-                holding.take(row, everything=remove_app)
-                if remove_app:
-                    self._ledger.end(holding)
+                    layout, row = usage.compiled
+                    if layout is settled.layout:
+                        if remove_app:
+                            return lock.attempt(settled, self._end, holding, row)
+                        if holding.take(row):
+                            lock.settled = settled
+                            return None
+                return lock.attempt(
+                    settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app
+                )
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
             _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
+            return None
+        except ReentrantCallError:
+            raise
+        except BaseException:
+            lock.let_go()
+            raise
+
+    def _decrease_locked(
+        self,
+        queue_path: str,
+        application_id: str,
+        usage: Resource,
+        user: UserGroup,
+        remove_app: bool,  # noqa: FBT001 - as in the document's signature
+    ) -> None:
+        row = row_of("usage", usage, self._in_force.epoch.layout)
+        holding = self._ledger.find_held(queue_path, application_id, user)
+        if remove_app:
+            self._end(holding, row)
+        elif not holding.take(row):
+            holding.require(row)
+
+    def _end(self, holding: Holding, row: Row) -> None:
+        """Give back all that an application holds in a queue, and end it there: one change, or none."""
+        if not holding.is_all(row):
+            holding.require(row, everything=True)
+        self._lock.undo.append((holding.restore, (holding.amounts,)))
+        holding.take(row)
+        self._ledger.end(holding)
 
     # Limits
 
@@ -256,9 +316,14 @@ class Manager(ManagerView):
         Raises:
             RequestError: a limit allows nothing but zeros; the old limits are still in force.
         """
-        limits = Limits.compile(config)
-        with self._lock:
-            self._in_force.swap(limits)
+        self._lock.run(self._in_force.swap, Limits.compile(config))
+
+    # After an interruption
+
+    def _rebuild(self) -> None:
+        """Recompute everything that follows from what the applications hold."""
+        self._ledger.rebuild()
+        self._in_force.renew()
 
 
 def _batch(requests: Iterable[Request]) -> list[Request]:

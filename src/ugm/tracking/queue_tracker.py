@@ -82,14 +82,12 @@ class QueueTracker:
     @property
     def usage(self) -> Resource:
         """What is used in all queues together, without zeros. Takes time in the number of applications."""
-        with self.in_force.lock:
-            return self.total()
+        return self.in_force.lock.run(self.total)
 
     @property
     def running_applications(self) -> tuple[str, ...]:
         """The applications that run in any queue, sorted."""
-        with self.in_force.lock:
-            return tuple(sorted(self.holdings))
+        return tuple(sorted(self.in_force.lock.run(list, self.holdings)))
 
     def total(self) -> Resource:
         """Return `usage`, for callers that hold the lock."""
@@ -109,8 +107,7 @@ class QueueTracker:
             RequestError: an argument is empty or of the wrong kind, the application is charged through its user, or
                 the tracker belongs to a manager.
         """
-        with self.in_force.lock:
-            return self.increase_locked(queue_path, application_id, usage, None)
+        return self.in_force.lock.run(self.increase_locked, queue_path, application_id, usage, None)
 
     def increase_locked(
         self, queue_path: str, application_id: str, usage: Resource, group: QueueTracker | None
@@ -123,7 +120,9 @@ class QueueTracker:
             self._require_free()
             for tracker in (self,) if group is None else (self, group):
                 tracker.require_only(self, application_id)
-            return not Holding(application_id, path, self, group).start(row)
+            holding = Holding(application_id, path, self, group)
+            self.in_force.lock.undo.append((holding.withdraw, ()))
+            return not holding.start(row)
         self._require_own(holding)
         holding.align()
         return holding.grow_or_tell(row) == ()
@@ -138,17 +137,22 @@ class QueueTracker:
             NotTrackedError: the application does not run in that queue.
             ReleaseError: it holds less than *usage*, or would end with something left.
         """
+        self.in_force.lock.run(self._decrease, queue_path, application_id, usage, remove_app=remove_app)
+
+    def _decrease(self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool) -> None:
         path, application_id = self.in_force.path(queue_path), application_of(application_id)
-        with self.in_force.lock:
-            row = row_of("usage", usage, self.in_force.epoch.layout)
-            holding = self.find(application_id, path)
-            if holding is None:
-                raise NotTrackedError(application_id, path, self.name, "it does not run in that queue")
-            self._require_own(holding)
-            holding.align()
-            holding.take(row, everything=remove_app)
-            if remove_app:
-                holding.detach()
+        row = row_of("usage", usage, self.in_force.epoch.layout)
+        holding = self.find(application_id, path)
+        if holding is None:
+            raise NotTrackedError(application_id, path, self.name, "it does not run in that queue")
+        self._require_own(holding)
+        holding.align()
+        holding.require(row, everything=remove_app)
+        if remove_app:
+            self.in_force.lock.undo.append((holding.reattach, (holding.amounts,)))
+        holding.take(row)
+        if remove_app:
+            holding.detach()
 
     def _require_free(self) -> None:
         if self.in_force.managed:
@@ -182,8 +186,7 @@ class QueueTracker:
             RequestError: the count is no count, or the path not well formed.
         """
         path, applications = self.in_force.path(queue_path or ROOT), count_of("count", count)
-        with self.in_force.lock:
-            self._set(path, lambda old: _by_hand(old, old.resources, applications))
+        self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, old.resources, applications))
 
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
         """Limit the resources used in and below a queue until the next configuration is applied.
@@ -198,8 +201,7 @@ class QueueTracker:
             RequestError: the vector is no limit (negative, or nothing but zeros), or the path is not well formed.
         """
         path, resources = self.in_force.path(queue_path or ROOT), checked_limit("resource", resource)
-        with self.in_force.lock:
-            self._set(path, lambda old: _by_hand(old, resources, old.applications))
+        self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, resources, old.applications))
 
     def _set(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
         if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
@@ -215,6 +217,10 @@ class QueueTracker:
         self._recount()
         for holding in every(self.holdings):
             holding.invalidate()
+
+    def forget_counters(self) -> None:
+        """Drop all counters and the list of applications; a rebuild of the ledger lists them again."""
+        self.holdings, self.nodes = {}, {}
 
     # What holdings and managers work with; they hold the lock.
 

@@ -59,8 +59,7 @@ class UserTracker(NamedTracker):
 
     def has_group_for_app(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application."""
-        with self.queue.in_force.lock:
-            return self.has_chosen(application_id)
+        return self.queue.in_force.lock.run(self.has_chosen, application_id)
 
     def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
         """Choose the group that an application is charged to; None charges it to no group.
@@ -74,16 +73,16 @@ class UserTracker(NamedTracker):
         group = None if group_tracker is None else group_tracker.queue
         if group is not None and group.in_force is not self.queue.in_force:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
-        with self.queue.in_force.lock:
-            if not self.has_chosen(application_id):
-                self.choices = self.choices or {}
-                self.choices[application_id] = group
+        self.queue.in_force.lock.run(self._choose, application_id, group)
+
+    def _choose(self, application_id: str, group: QueueTracker | None) -> None:
+        if not self.has_chosen(application_id):
+            self.choices = {**(self.choices or {}), application_id: group}
 
     def group_name_for_app(self, application_id: str) -> str | None:
         """Return the group chosen for an application; None where the choice is none, or not made."""
-        with self.queue.in_force.lock:
-            group = self.chosen(application_id)
-            return None if group is None else group.name
+        group = self.queue.in_force.lock.run(self.chosen, application_id)
+        return None if group is None else group.name
 
     # For callers that hold the lock
 
@@ -102,6 +101,11 @@ class UserTracker(NamedTracker):
             self.choices.pop(application_id, None)
             self.choices = self.choices or None
 
+    def forget_choices_made(self) -> None:
+        """Drop the choices of running applications, which an interruption may have left."""
+        left = {name: group for name, group in (self.choices or {}).items() if name not in self.queue.holdings}
+        self.choices = left or None
+
     # Changing
 
     def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
@@ -110,8 +114,10 @@ class UserTracker(NamedTracker):
         An application for which no group was chosen before its first usage is charged to none.
         See `QueueTracker.increase_resource` for what is returned and raised.
         """
-        with self.queue.in_force.lock:
-            charged = self.queue.increase_locked(queue_path, application_id, usage, self.chosen(application_id))
-            if charged:
-                self.forget_choice(application_id)
+        return self.queue.in_force.lock.run(self._increase, queue_path, application_id, usage)
+
+    def _increase(self, queue_path: str, application_id: str, usage: Resource) -> bool:
+        charged = self.queue.increase_locked(queue_path, application_id, usage, self.chosen(application_id))
+        if charged:
+            self.forget_choice(application_id)
         return charged

@@ -5,22 +5,25 @@ Every question takes the lock once. Answers are values, but for the trackers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from ugm.arguments import name_of, row_of, user_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup
+from ugm.operation_lock import exclusive
 from ugm.resources import Resource
 from ugm.tracking.audit import verify
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
 from ugm.tracking.tracker import EffectiveLimit
 from ugm.tracking.user_tracker import UserTracker
 
-__all__ = ["ManagerView"]
+__all__ = ["ManagerView", "copies_of"]
 
 #: What an application asks that only wants to run.
 _NOTHING: Final = Resource()
@@ -38,6 +41,7 @@ class ManagerView:
         self._lock: Final = in_force.lock
         self._ledger: Final = Ledger(in_force)
 
+    @exclusive
     def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         """Return what `increase` would answer now.
 
@@ -47,14 +51,14 @@ class ManagerView:
             RequestError: as for `increase`. The other questions answer about an application of another user, too, as
                 if it had not started: they only ask what would be.
         """
-        with self._lock:
-            row = row_of("usage", usage, self._in_force.epoch.layout)
-            holding = self._ledger.find(queue_path, application_id, user)
-            if holding.epoch is not None and fits(holding.checked, row):
-                return ALLOWED
-            violations = holding.violations(row)
-            return Decision(violations) if violations else ALLOWED
+        row = row_of("usage", usage, self._in_force.epoch.layout)
+        holding = self._ledger.find(queue_path, application_id, user)
+        if holding.epoch is not None and fits(holding.checked, row):
+            return ALLOWED
+        violations = holding.violations(row)
+        return Decision(violations) if violations else ALLOWED
 
+    @exclusive
     def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
         """Return how much more an application may use: the least that any limit leaves, for each limited resource.
 
@@ -65,22 +69,22 @@ class ManagerView:
         >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
         True
         """
-        with self._lock:
-            holding = self._ledger.find_for(queue_path, application_id, user)
-            return headroom(holding.held_to(holding.chain()))
+        holding = self._ledger.find_for(queue_path, application_id, user)
+        return headroom(holding.held_to(holding.chain()))
 
+    @exclusive
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
-        with self._lock:
-            nothing = self._in_force.epoch.layout.row(_NOTHING)
-            return not self._ledger.find_for(queue_path, application_id, user).violations(nothing)
+        nothing = self._in_force.epoch.layout.row(_NOTHING)
+        return not self._ledger.find_for(queue_path, application_id, user).violations(nothing)
 
+    @exclusive
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
         """Return the group that the application is charged to, or would be; ``*`` for a group wildcard."""
-        with self._lock:
-            group = self._ledger.find_for(queue_path, application_id, user).group
-            return None if group is None else group.name
+        group = self._ledger.find_for(queue_path, application_id, user).group
+        return None if group is None else group.name
 
+    @exclusive
     def effective_limits(
         self, user: UserGroup, queue_path: str, application_id: str | None = None
     ) -> tuple[EffectiveLimit, ...]:
@@ -95,69 +99,71 @@ class ManagerView:
         Returns:
             The limits of the user, then those of the group, each leaf to root.
         """
-        with self._lock:
-            if application_id is None:
-                holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
-            else:
-                holding = self._ledger.find_for(queue_path, application_id, user)
-            return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+        if application_id is None:
+            holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
+        else:
+            holding = self._ledger.find_for(queue_path, application_id, user)
+        return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
 
+    @exclusive
     def over_limit(self) -> tuple[Violation, ...]:
         """Return every limit that is exceeded now, users before groups, each sorted by name, leaf to root.
 
         Takes time in the number of limited queues of all users and groups, under the lock.
         """
-        with self._lock:
-            nodes = (node for tracker in self._ledger.trackers() for node in tracker.in_line())
-            return tuple(violation for node in nodes for violation in over(node))
+        nodes = (node for tracker in self._ledger.trackers() for node in tracker.in_line())
+        return tuple(violation for node in nodes for violation in over(node))
 
     # Showing
 
+    @exclusive
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
-        with self._lock:
-            tracker = self._ledger.users.get(user_of(user).name)
-            return None if tracker is None else tracker.queue.total()
+        tracker = self._ledger.users.get(user_of(user).name)
+        return None if tracker is None else tracker.queue.total()
 
+    @exclusive
     def get_group_resources(self, group: str) -> Resource | None:
         """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
         name_of("group", group)
-        with self._lock:
-            tracker = self._ledger.groups.get(group)
-            return None if tracker is None else tracker.queue.total()
+        tracker = self._ledger.groups.get(group)
+        return None if tracker is None else tracker.queue.total()
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
         """Return what every tracked user uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            copies = [TrackerCopy.of(self._ledger.users[name].queue) for name in sorted(self._ledger.users)]
+        copies = self._lock.run(copies_of, self._ledger.users)
         return tuple(copy.user_usage() for copy in copies)
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
         """Return what every tracked group uses in which queues, with the limits there, sorted by name."""
-        with self._lock:
-            copies = [TrackerCopy.of(self._ledger.groups[name].queue) for name in sorted(self._ledger.groups)]
+        copies = self._lock.run(copies_of, self._ledger.groups)
         return tuple(copy.group_usage() for copy in copies)
 
+    @exclusive
     def get_user_tracker(self, user_name: str) -> UserTracker | None:
         """Return the live tracker of a user, to read and to set limits by hand; None for a user who is not tracked.
 
         It is charged through the manager only, and dropped when the last application of the user has ended.
         """
         name_of("user_name", user_name)
-        with self._lock:
-            return self._ledger.users.get(user_name)
+        return self._ledger.users.get(user_name)
 
+    @exclusive
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
         """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
         name_of("group_name", group_name)
-        with self._lock:
-            return self._ledger.groups.get(group_name)
+        return self._ledger.groups.get(group_name)
 
+    @exclusive
     def verify(self) -> None:
         """Recompute every counter from what the applications hold, and compare.
 
         Raises:
             InvariantError: something differs. That is a bug in ugm, and worth a report.
         """
-        with self._lock:
-            verify(self._ledger)
+        verify(self._ledger)
+
+
+def copies_of(trackers: Mapping[str, NamedTracker]) -> list[TrackerCopy]:
+    """Copy all trackers, sorted by name; what they show is worked out after the lock has been released."""
+    return [TrackerCopy.of(trackers[name].queue) for name in sorted(trackers)]

@@ -1,0 +1,238 @@
+"""The quota models that the embedding program adds: checked together, changed together or not at all.
+
+A model is foreign code. It may raise in the middle of anything, and so may an exception from outside while it runs. Two
+rules keep that away from everything else:
+
+* *Each model is undone by itself.* Every call that has returned is listed in the undo list of the operation, with its
+  inverse. If the operation fails, each inverse is called separately. A model that fails there concerns no other model.
+* *A model whose state is unknown is not used.* If a call that changes a model did not return, the model may or may not
+  have made the change. If it has a method `reset`, it is reset and charged with the whole ledger before the next
+  operation. Otherwise it is *suspended*: it is not called any more, and every request is denied with its name, until
+  `ugm.Partition.replace_model` puts another model in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias, final
+
+from ugm.decision import SUSPENDED, Violation
+from ugm.errors import RequestError, UgmError
+from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
+from ugm.operation_lock import OperationLock
+
+__all__ = ["Call", "ModelSet", "charging"]
+
+_Method: TypeAlias = Literal["charge", "refund", "expect", "forget"]
+
+#: A change of all models: what is called, and with which claim.
+Call: TypeAlias = tuple[_Method, Claim]
+
+_INVERSE: Final[dict[_Method, _Method]] = {
+    "charge": "refund",
+    "refund": "charge",
+    "expect": "forget",
+    "forget": "expect",
+}
+
+#: What only a model with an interest in pending requests is told.
+_DEMAND: Final = ("expect", "forget")
+
+
+def charging(claim: Claim, *, pending: bool) -> list[Call]:
+    """Return the calls that charge a claim, which is no longer pending then."""
+    return [("forget", claim), ("charge", claim)] if pending else [("charge", claim)]
+
+
+@final
+class ModelSet:
+    """Any number of quota models as one. False if there are none.
+
+    Args:
+        models: the models, in the order in which they are called.
+        lock: the lock under which they are called.
+
+    Raises:
+        RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
+    """
+
+    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_unknown")
+
+    _models: tuple[QuotaModel, ...]
+    #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
+    _calling: QuotaModel | None
+    #: Models whose state is unknown, and that can be reset.
+    _unknown: list[QuotaModel]
+    #: Models that are not used any more.
+    _suspended: list[QuotaModel]
+
+    def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
+        if not isinstance(models, Iterable):
+            raise RequestError("models", models, "expected several quota models")
+        self._models = tuple(models)
+        for position, model in enumerate(self._models):
+            require_model(model)
+            if any(model is other for other in self._models[:position]):
+                raise RequestError("models", model, "the model is there twice")
+        self._lock: Final = lock
+        self._calling = None
+        self._unknown, self._suspended = [], []
+
+    def __bool__(self) -> bool:
+        return bool(self._models)
+
+    @property
+    def _usable(self) -> Iterable[QuotaModel]:
+        if not self._suspended and not self._unknown:
+            return self._models
+        return [model for model in self._models if not self._is_out(model)]
+
+    def _is_out(self, model: QuotaModel) -> bool:
+        return any(model is out for out in (*self._suspended, *self._unknown))
+
+    # Questions
+
+    def check(self, claim: Claim) -> tuple[Violation, ...]:
+        """Return every limit that a claim would exceed; a model that is suspended denies everything."""
+        found: list[Violation] = []
+        for model in self._models:
+            if self._is_out(model):
+                found.append(Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0))
+            else:
+                found += self._ask(model, "check", claim)
+        return tuple(found)
+
+    def evictions(self, claim: Claim) -> tuple[str, ...]:
+        """Return the allocations that must go so that no model objects to a claim; none if nothing would do."""
+        evicted: dict[str, None] = {}
+        for model in self._models:
+            if self._is_out(model):
+                return ()
+            if self._ask(model, "check", claim):
+                found = self._ask(model, "evictions", claim) if isinstance(model, EvictingModel) else ()
+                if not found:
+                    return ()
+                evicted.update(dict.fromkeys(found))
+        return tuple(evicted)
+
+    def _ask(self, model: QuotaModel, question: str, claim: Claim) -> tuple[Any, ...]:
+        """Return the answer to a question, which changes nothing that matters.
+
+        A model that keeps results of its own may be in the middle of updating them when it raises.
+        """
+        resettable = isinstance(model, ResettableModel)
+        if resettable:
+            self._calling = model
+        try:
+            answer = tuple(getattr(model, question)(claim))
+        except Exception as error:
+            if not resettable or isinstance(error, UgmError):
+                self._calling = None
+                self._lock.harmless = error
+            raise
+        self._calling = None
+        return answer
+
+    # Changes
+
+    def apply(self, calls: Sequence[Call]) -> None:
+        """Change all models; if one of them raises, the operation fails and its undo list takes everything back."""
+        for method, claim in calls:
+            for model in self._usable:
+                if method not in _DEMAND or isinstance(model, DemandModel):
+                    self._call(model, method, claim)
+
+    def _call(self, model: QuotaModel, method: _Method, claim: Claim) -> None:
+        undo = self._lock.undo
+        self._calling = model
+        try:
+            getattr(model, method)(claim)
+        except BaseException:
+            # Whatever the error says: the model may have changed.
+            undo.append((self._undo_nothing, ()))
+            raise
+        undo.append((self._undo, (model, _INVERSE[method], claim)))
+        self._calling = None
+
+    def _undo_nothing(self) -> None:
+        self.note_interruption()
+
+    def take_back(self, mark: int) -> None:
+        """Undo all changes since the undo list had *mark* steps; the operation goes on."""
+        self._lock.roll_back(mark)
+
+    def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
+        """Undo one call. A model that fails here has an unknown state; all others are undone all the same."""
+        self.note_interruption()
+        if self._lock.repeats:
+            self._distrust(model)
+            return
+        self._calling = model
+        try:
+            getattr(model, inverse)(claim)
+        except Exception:  # noqa: BLE001 - the error that led here goes to the caller
+            self._distrust(model)
+        self._calling = None
+
+    # Models whose state is unknown
+
+    def note_interruption(self) -> None:
+        """Note that the call of a model did not return, if there is one."""
+        if self._calling is not None:
+            self._distrust(self._calling)
+            self._calling = None
+
+    def _distrust(self, model: QuotaModel) -> None:
+        if not self._is_out(model):
+            (self._unknown if isinstance(model, ResettableModel) else self._suspended).append(model)
+
+    def rebuild(self, calls: Iterable[Call]) -> None:
+        """Reset every model whose state is unknown, and charge it with all *calls*."""
+        self.note_interruption()
+        for model in tuple(self._unknown):
+            if not _charged_anew(model, calls):
+                self._suspended.append(model)
+            self._unknown.remove(model)
+
+    def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
+        """Put a model that is charged with all *calls* in the place of another.
+
+        Raises:
+            RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
+        """
+        require_model(new)
+        if not any(model is old for model in self._models):
+            raise RequestError("old", old, "expected one of the models of the partition")
+        if any(model is new for model in self._models) and new is not old:
+            raise RequestError("new", new, "the model is there already")
+        _charge_all(new, calls)
+        self._models = tuple(new if model is old else model for model in self._models)
+        self._unknown = [model for model in self._unknown if model is not old]
+        self._suspended = [model for model in self._suspended if model is not old]
+
+
+def require_model(model: object) -> None:
+    """Make sure that an object is a quota model.
+
+    Raises:
+        RequestError: it is not.
+    """
+    if isinstance(model, type) or not isinstance(model, QuotaModel):
+        raise RequestError("models", model, "expected something with check, charge and refund")
+
+
+def _charged_anew(model: QuotaModel, calls: Iterable[Call]) -> bool:
+    """Reset a model, charge it with all calls, and return whether that worked."""
+    try:
+        if isinstance(model, ResettableModel):
+            model.reset()
+        _charge_all(model, calls)
+    except Exception:  # noqa: BLE001 - the model is suspended, and says so with every denial
+        return False
+    return True
+
+
+def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:
+    for method, claim in calls:
+        if method not in _DEMAND or isinstance(model, DemandModel):
+            getattr(model, method)(claim)
