@@ -72,6 +72,7 @@ class Survey:
         self._others: Final = others
         self._admission: Final = Admission(books, others)
         self._lock = books.in_force.lock
+        self._lock.settle()
 
     @property
     def config(self) -> PartitionSettings | None:

@@ -11,7 +11,8 @@ from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.partition.entry import AllocationState, Ask
 from ugm.partition.gang import allocate_all, asks_of
-from ugm.partition.others import OtherModels
+from ugm.operation_lock import OperationLock
+from ugm.partition.model_set import ModelSet
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts
 from ugm.shared.database import Fenced
@@ -66,7 +67,7 @@ class Allocations(Calls):
         for ask in batch:
             bounded(ask.usage)
         return self._decide(
-            _need(batch), lambda tools: allocate_all(tools.books, OtherModels(()), tools.admission, batch)
+            _need(batch), lambda tools: allocate_all(tools.books, ModelSet((), OperationLock()), tools.admission, batch)
         )
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:

@@ -20,7 +20,8 @@ from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.life import LifeCycle
-from ugm.partition.others import OtherModels
+from ugm.operation_lock import OperationLock
+from ugm.partition.model_set import ModelSet
 from ugm.shared.changes import CHANGE, Change, change_of
 from ugm.shared.database import UNWILLING, Database, Moved, Short, Stale
 from ugm.shared.recount import recount
@@ -109,7 +110,7 @@ class Engine:
 
     def tools(self) -> Tools:
         """Return what operations work with."""
-        books, others = self.structure.books, OtherModels(())
+        books, others = self.structure.books, ModelSet((), OperationLock())
         admission = Admission(books, others)
         return Tools(books, admission, LifeCycle(books, others, admission))
 

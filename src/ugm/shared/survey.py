@@ -13,7 +13,8 @@ from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.partition.compiled import PartitionSettings
 from ugm.partition.explanation import Explanation
-from ugm.partition.others import OtherModels
+from ugm.operation_lock import OperationLock
+from ugm.partition.model_set import ModelSet
 from ugm.partition.survey import Standing
 from ugm.partition.view import PartitionView
 from ugm.queues import Placement, QueueState
@@ -39,12 +40,12 @@ class SharedSurvey:
         with self._reader.lock:
             return self._reader.ask(
                 Need(applications=known, whole=whole),
-                lambda tools: question(PartitionView(tools.books, OtherModels(()))),
+                lambda tools: question(PartitionView(tools.books, ModelSet((), OperationLock()))),
             )
 
     def _all(self, question: Callable[[PartitionView], T]) -> T:
         with self._reader.lock:
-            return self._reader.everything(lambda books, _: question(PartitionView(books, OtherModels(()))))
+            return self._reader.everything(lambda books, _: question(PartitionView(books, ModelSet((), OperationLock()))))
 
     @property
     def config(self) -> PartitionSettings | None:

@@ -19,7 +19,8 @@ from ugm.partition.application import ApplicationInfo
 from ugm.partition.books import Books
 from ugm.partition.entry import Allocation
 from ugm.partition.explanation import Explanation
-from ugm.partition.others import OtherModels
+from ugm.operation_lock import OperationLock
+from ugm.partition.model_set import ModelSet
 from ugm.partition.survey import is_limiting
 from ugm.partition.view import PartitionView
 from ugm.queues import QueueState
@@ -132,7 +133,7 @@ def _shown(books: Books, allocation_id: str) -> Allocation | None:
 
 
 def _verify(books: Books, counters: list[Any]) -> None:
-    PartitionView(books, OtherModels(())).verify()
+    PartitionView(books, ModelSet((), OperationLock())).verify()
     nodes: list[Node[Any]] = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
     nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
