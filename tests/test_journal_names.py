@@ -8,15 +8,17 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 import pytest
 
 from admitting import memory
+from elsewhere import elsewhere, fill, forked, killed, opened, race, read, writer
 from scenes import Wrong
 from test_journal import begin
 from ugm import RequestError
@@ -33,7 +35,6 @@ from ugm.journal import (
 )
 from ugm.journal.store import connect
 
-_FOLDER: Final = Path(__file__).parent
 ELSEWHERE: Final = "it is in use under another name, or was not closed under another name"
 MOVED: Final = "the file was moved, replaced or deleted while it was open"
 
@@ -48,77 +49,10 @@ def ids(partition: JournaledPartition) -> list[str]:
     return list(partition.allocation_ids())
 
 
-def fill(partition: JournaledPartition, *names: str) -> None:
-    """Allocate one of ten for each name."""
-    for name in names:
-        assert partition.allocate(name, "app", memory(1))
-
-
-# Other processes
-
-
-def program(text: str, *arguments: object) -> list[str]:
-    """Return the command that runs a program, which has the names of this module."""
-    return [sys.executable, "-c", f"import sys\nfrom test_journal_names import *\n{text}", *map(str, arguments)]
-
-
-ENVIRONMENT: Final = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_FOLDER), *sys.path])}
-
-
-def elsewhere(text: str, *arguments: object) -> str:
-    """Run a program in another process and return what it prints."""
-    done = subprocess.run(  # noqa: S603 - our own program
-        program(text, *arguments), capture_output=True, text=True, env=ENVIRONMENT, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-OPEN: Final = """
-try:
-    with open_partition(sys.argv[1]) as partition:
-        print(*partition.allocation_ids())
-except JournalError as error:
-    print(type(error).__name__, error.reason)
-"""
-
-READ: Final = """
-for read in (inspect, lambda path: list(exported(path)), lambda path: usage(path, "user")):
-    try:
-        read(sys.argv[1])
-        print("read")
-    except JournalError as error:
-        print(type(error).__name__, error.reason)
-"""
-
-WORK: Final = """
-partition = begin(Path(sys.argv[1]))
-fill(partition, "a", "b", "c")
-print("ready", flush=True)
-sys.stdin.readline()
-if sys.argv[2] == "kill":
-    os.kill(os.getpid(), signal.SIGKILL)
-partition.journal.close()
-"""
-
-
-@contextmanager
-def writer(path: Path, end: str = "close") -> Iterator[int]:
-    """Let another process make three allocations and keep the journal open; it ends with the block."""
-    command = program(WORK, path, end)
-    with subprocess.Popen(  # noqa: S603 - our own program
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield process.pid
-        process.communicate(b"\n")
-
-
 def expect_all(*paths: Path) -> None:
     """Expect that a closed journal shows all three allocations under each name."""
     for path in paths:
-        assert elsewhere(READ, path) == "read\nread\nread"
+        assert elsewhere(read, path) == ["read"] * 3
         with open_partition(path) as partition:
             assert ids(partition) == ["a", "b", "c"]
             partition.verify()
@@ -149,7 +83,7 @@ def test_another_name_has_no_second_writer(path: Path, link: Callable[[Path, Pat
     with writer(path) as process:
         link(path, other)
         whose = f"process {process}" if link is symbolic else "another process"
-        assert elsewhere(OPEN, other) == f"JournalHeldError {whose} has it open for writing"
+        assert elsewhere(opened, other) == f"JournalHeldError {whose} has it open for writing"
         with pytest.raises(JournalHeldError):
             compact(other)
     if not path.exists():
@@ -205,11 +139,11 @@ def test_reading_by_another_name(path: Path, end: str) -> None:
     other = path.with_name("other")
     with writer(path, end):
         hard(path, other)
-        for line in elsewhere(READ, other).splitlines():
+        for line in elsewhere(read, other):
             assert line.startswith(f"JournalError {ELSEWHERE}")
-        assert elsewhere(READ, path) == "read\nread\nread"
+        assert elsewhere(read, path) == ["read"] * 3
     if end == "kill":
-        assert elsewhere(OPEN, other).startswith(f"JournalError {ELSEWHERE}")
+        assert elsewhere(opened, other).startswith(f"JournalError {ELSEWHERE}")
         with pytest.raises(JournalError, match=ELSEWHERE):
             compact(other)
     expect_all(*(path, other) if end == "kill" else (other, path))
@@ -220,7 +154,7 @@ def test_renamed_and_killed(path: Path) -> None:
     other = path.with_name("other")
     with writer(path, "kill"):
         path.rename(other)
-    assert elsewhere(OPEN, other).startswith(f"JournalError {ELSEWHERE}")
+    assert elsewhere(opened, other).startswith(f"JournalError {ELSEWHERE}")
     with pytest.raises(JournalDamagedError, match=r"it is empty or missing"):
         open_partition(path)
     bring(path, other)
@@ -233,7 +167,7 @@ def test_a_copy_without_the_log(path: Path) -> None:
         pass
     shutil.copy(path, path.with_name("copy"))
 
-    assert elsewhere(OPEN, path.with_name("copy")).startswith(f"JournalError {ELSEWHERE}")
+    assert elsewhere(opened, path.with_name("copy")).startswith(f"JournalError {ELSEWHERE}")
     expect_all(path)
 
 
@@ -262,8 +196,8 @@ def test_paths(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["journal", "./journal", "below/../journal", f"/{path}", "linked/linked/journal"]
     with writer(path):
         for name in names:
-            assert elsewhere(OPEN, name).startswith("JournalHeldError")
-            assert elsewhere(READ, name) == "read\nread\nread"
+            assert elsewhere(opened, name).startswith("JournalHeldError")
+            assert elsewhere(read, name) == ["read"] * 3
     expect_all(*map(Path, names))
 
 
@@ -288,22 +222,14 @@ def test_a_mounted_folder(tmp_path: Path) -> None:
     path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
     with mounted(tmp_path / "one", tmp_path / "two"):
         with writer(path) as process:
-            assert elsewhere(OPEN, other) == f"JournalHeldError process {process} has it open for writing"
-            assert elsewhere(READ, other) == "read\nread\nread"
-        with writer_killed(path):
-            assert elsewhere(OPEN, other) == "a b c d"
+            assert elsewhere(opened, other) == f"JournalHeldError process {process} has it open for writing"
+            assert elsewhere(read, other) == ["read"] * 3
+        killed(path)
+        assert elsewhere(opened, other) == "a b c d"
         with begin(path):
             with pytest.raises(JournalHeldError):
                 open_partition(other)
             assert inspect(other).allocations == 4
-
-
-@contextmanager
-def writer_killed(path: Path) -> Iterator[None]:
-    """Let another process make a fourth allocation and die."""
-    text = "partition = open_partition(sys.argv[1]); fill(partition, 'd'); os.kill(os.getpid(), signal.SIGKILL)"
-    assert subprocess.run(program(text, path), env=ENVIRONMENT, check=False).returncode == -signal.SIGKILL  # noqa: S603 - ours
-    yield
 
 
 def test_a_mounted_file(tmp_path: Path) -> None:
@@ -313,16 +239,16 @@ def test_a_mounted_file(tmp_path: Path) -> None:
         pass
     other.touch()
     with mounted(path, other):
-        with writer_killed(other):
-            assert elsewhere(OPEN, path).startswith(f"JournalError {ELSEWHERE}")
-            for line in elsewhere(READ, path).splitlines():
-                assert line.startswith(f"JournalError {ELSEWHERE}")
+        killed(other)
+        assert elsewhere(opened, path).startswith(f"JournalError {ELSEWHERE}")
+        for line in elsewhere(read, path):
+            assert line.startswith(f"JournalError {ELSEWHERE}")
         with open_partition(other) as partition:
             assert ids(partition) == ["a", "b", "c", "d"]
-            assert elsewhere(OPEN, path) == "JournalHeldError another process has it open for writing"
+            assert elsewhere(opened, path) == "JournalHeldError another process has it open for writing"
             with pytest.raises(JournalHeldError):
                 open_partition(path)
-        assert elsewhere(OPEN, path) == "a b c d"
+        assert elsewhere(opened, path) == "a b c d"
 
 
 def test_a_folder_that_may_only_be_read(tmp_path: Path) -> None:
@@ -332,9 +258,9 @@ def test_a_folder_that_may_only_be_read(tmp_path: Path) -> None:
     path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
     with mounted(tmp_path / "one", tmp_path / "two", "ro"):
         with writer(path):
-            assert elsewhere(READ, other) == "read\nread\nread"
-        assert elsewhere(READ, other) == "read\nread\nread"
-        assert elsewhere(OPEN, other).startswith("JournalError it cannot be written")
+            assert elsewhere(read, other) == ["read"] * 3
+        assert elsewhere(read, other) == ["read"] * 3
+        assert elsewhere(opened, other).startswith("JournalError it cannot be written")
     expect_all(path)
 
 
@@ -422,64 +348,38 @@ def test_copying_does_not_unlock(path: Path) -> None:
         inspect(path)
         usage(link, "user")
         for name in (path, link):
-            assert elsewhere(OPEN, name).startswith("JournalHeldError")
+            assert elsewhere(opened, name).startswith("JournalHeldError")
         fill(partition, "c")
     expect_all(path)
-
-
-FORK: Final = """
-partition = begin(Path(sys.argv[1]))
-fill(partition, "a", "b", "c")
-if os.fork():
-    os.wait3(0)
-partition.journal.close()
-os.write(1, b"ready\\n")
-sys.stdin.readline()
-"""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_the_lock_ends_with_its_process(path: Path) -> None:
     """A forked process neither ends the lock of its parent nor keeps it when that has died."""
-    with subprocess.Popen(  # noqa: S603 - our own program
-        program(FORK, path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+    with forked(path) as (parent, _):
         hard(path, path.with_name("link"))
         for name in ("journal", "link"):
-            assert elsewhere(OPEN, path.with_name(name)).startswith("JournalHeldError")
-        process.kill()
-        process.wait()
-        assert elsewhere(OPEN, path) == "a b c"
-        process.communicate("\n")
-
-
-RACE: Final = """
-sys.stdin.readline()
-try:
-    with begin(Path(sys.argv[1])) as partition:
-        print(partition.allocate(sys.argv[2], "app", memory(1)).allowed, flush=True)
-except JournalHeldError:
-    print("held")
-"""
+            assert elsewhere(opened, path.with_name(name)).startswith("JournalHeldError")
+        os.kill(parent, signal.SIGKILL)
+        for _ in range(100):
+            found = elsewhere(opened, path)
+            if not found.startswith("JournalHeldError"):
+                break
+            sleep(0.02)
+        assert found == "a b c"
 
 
 def test_a_race_to_make_it(path: Path) -> None:
     """Of several processes that make the same journal at once, one comes first; nobody's changes are lost."""
     (path.parent / "linked").symlink_to(path.parent)
     names = [path, path.parent / "linked" / "journal"] * 2
-    processes = [
-        subprocess.Popen(  # noqa: S603 - our own program
-            program(RACE, name, number), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT, text=True
-        )
-        for number, name in enumerate(names)
-    ]
-    printed = [process.communicate("\n")[0].strip() for process in processes]
+    with ThreadPoolExecutor(len(names)) as threads:
+        outcomes = list(threads.map(lambda one: elsewhere(race, one[1], str(one[0])), enumerate(names)))
 
-    assert set(printed) <= {"True", "held"}
+    assert set(outcomes) <= {"made", "held"}
     with open_partition(path) as partition:
-        assert ids(partition) == [str(number) for number, text in enumerate(printed) if text == "True"] != []
+        assert ids(partition) == [str(number) for number, outcome in enumerate(outcomes) if outcome == "made"]
+        assert ids(partition)
 
 
 # Names that are unusual, and files that are none

@@ -40,6 +40,8 @@ _ELSEWHERE: Final = (
 
 #: What is kept free for giving back when the disk is full: thousands of releases.
 _KEPT: Final = 5 * 2**18
+#: More than what SQLite and the note of what was acknowledged take until the first change is written.
+_TO_OPEN: Final = 2**17
 
 
 def place_of(path: str | os.PathLike[str]) -> str:
@@ -225,6 +227,8 @@ class Hold:
             undo.callback(self._unlock_file)
             # First, so that nothing is made beside a file that another process writes under another name.
             self.lock_file()
+            if self._use is not None:
+                Reserve(path).make_room_to_open()
             self._connection: Final = _locked_beside(path)
             undo.callback(self._connection.close)
             self.lock_file()
@@ -313,12 +317,13 @@ def _holder(path: str, session: int | None) -> int | None:
 class Reserve:
     """Space on the disk that is given up when nothing else is left, so that what is given back can still be written."""
 
-    __slots__ = ("_path", "is_there")
+    __slots__ = ("_journal", "_path", "is_there")
 
     #: Whether the space is kept.
     is_there: bool
 
     def __init__(self, path: str) -> None:
+        self._journal: Final = path
         self._path: Final = Path(f"{path}-reserve")
         self.is_there = self._path.exists() and self._path.stat().st_size == _KEPT
 
@@ -331,17 +336,34 @@ class Reserve:
         if self.is_there:
             return
         try:
-            with self._path.open("wb") as file:
-                file.write(bytes(_KEPT))
-                file.flush()
-                os.fsync(file.fileno())
+            _write(self._path, _KEPT)
         except OSError:
             self._path.unlink(missing_ok=True)
             raise
         self.is_there = True
+
+    def make_room_to_open(self) -> None:
+        """Give the space up if the disk has not even as much as opening the journal takes."""
+        if not self.is_there:
+            return
+        probe = Path(f"{self._journal}-new")
+        try:
+            _write(probe, _TO_OPEN)
+        except OSError:
+            self.give_up()
+        finally:
+            probe.unlink(missing_ok=True)
 
     def give_up(self) -> bool:
         """Free the space, and say whether there was any."""
         was_there, self.is_there = self.is_there, False
         self._path.unlink(missing_ok=True)
         return was_there
+
+
+def _write(path: Path, size: int) -> None:
+    """Make a file of a size that takes its space on the disk."""
+    with path.open("wb") as file:
+        file.write(bytes(size))
+        file.flush()
+        os.fsync(file.fileno())

@@ -23,7 +23,7 @@ from contextlib import closing, contextmanager, suppress
 from random import SystemRandom
 from typing import Final
 
-from ugm.journal.beside import Witness, witnessed
+from ugm.journal.beside import Reserve, Witness, witnessed
 from ugm.journal.inode import file_use
 from ugm.journal.store import connect, is_no_room, truncate_log
 
@@ -34,9 +34,7 @@ _LARGEST: Final = 2**31 - 1
 _RANDOM: Final = SystemRandom()
 
 
-def begin_session(
-    path: str, connection: sqlite3.Connection, number: int, make_room: Callable[[], object] | None = None
-) -> Witness:
+def begin_session(path: str, connection: sqlite3.Connection, number: int, make_room: Callable[[], object]) -> Witness:
     """Begin to write a journal under a name, and return the note of what is acknowledged.
 
     A session that was not ended is continued, so nothing has to be written on a full disk.
@@ -58,30 +56,33 @@ def begin_session(
     try:
         witness = Witness(path, number, session)
     except OSError:
-        if make_room is None:
-            raise
+        # A log that has grown in vain is the first to make room; see `ugm.journal.compaction`.
+        with suppress(sqlite3.Error):
+            truncate_log(connection)
         make_room()
         witness = Witness(path, number, session)
     try:
         [known] = connection.execute("PRAGMA user_version").fetchone()
         if known != session:
-            _set_session(connection, session, make_room)
-        truncate_log(connection)
+            _with_room(make_room, lambda: connection.execute(f"PRAGMA user_version = {session}"))
+        # If there is no room for that either, the log stays as it is until there is.
+        with suppress(sqlite3.OperationalError):
+            _with_room(make_room, lambda: truncate_log(connection))
     except BaseException:
         witness.close()
         raise
     return witness
 
 
-def _set_session(connection: sqlite3.Connection, session: int, make_room: Callable[[], object] | None = None) -> None:
-    statement = f"PRAGMA user_version = {session}"
+def _with_room(make_room: Callable[[], object], work: Callable[[], object]) -> None:
+    """Do something, and once more with more room if the disk is full."""
     try:
-        connection.execute(statement)
+        work()
     except sqlite3.OperationalError as error:
-        if make_room is None or not is_no_room(error):
+        if not is_no_room(error):
             raise
         make_room()
-        connection.execute(statement)
+        work()
 
 
 def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
@@ -92,7 +93,7 @@ def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
     with suppress(sqlite3.Error):
         # In this order: SQLite moves the header first, so what comes with it could still be missing.
         if truncate_log(connection):
-            _set_session(connection, witness.session - 1)
+            connection.execute(f"PRAGMA user_version = {witness.session - 1}")
     connection.close()
     witness.close()
 
@@ -108,7 +109,7 @@ def writing(path: str) -> Iterator[sqlite3.Connection]:
     """
     known = witnessed(path)
     with closing(connect(path)) as connection:
-        witness = begin_session(path, connection, known.number if known else 0)
+        witness = begin_session(path, connection, known.number if known else 0, Reserve(path).give_up)
         try:
             yield connection
         finally:

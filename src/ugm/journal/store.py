@@ -56,8 +56,9 @@ _PATIENCE: Final = 10
 #: How many pages the log may have before they are moved to the file. Few, because the space that is kept in reserve has
 #: to hold them in the end.
 _LOG_PAGES: Final = 200
-#: The same when the disk is full: what is left is for the file then.
-_FULL_LOG_PAGES: Final = 8
+#: The same when the disk is full: what is left is for the file then. Each commit costs more, and how many succeed does
+#: not depend on what the log had when the disk became full.
+_FULL_LOG_PAGES: Final = 1
 #: The largest log that is kept when it begins anew. One transaction may need more: compacting, a large gang.
 _LOG_SIZE: Final = 2**20
 
@@ -74,8 +75,25 @@ _TABLES: Final = """
 
 #: What SQLite says when the disk is full: for the file or its log, and for the index of the log.
 _NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
-#: What SQLite says where the file may be well.
-_OUT_OF_REACH: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+#: What SQLite says where the file may be well: kinds of errors, and single ones of another kind.
+_OUT_OF_REACH: Final = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_NOMEM,
+)
+_OUT_OF_REACH_NOW: Final = (
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMOPEN,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_NOMEM,
+)
 
 
 #: A row of the table of changes: number, instant, data and checksum.
@@ -348,7 +366,8 @@ class Reading:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUT_OF_REACH:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 0xFF in _OUT_OF_REACH or code in _OUT_OF_REACH_NOW:
                 raise JournalError(self._path, f"it cannot be read: {error}") from error
             raise self.damaged(f"the database cannot be read: {error}") from error
 
