@@ -66,7 +66,7 @@ def compacted(path: str, connection: sqlite3.Connection, *, usage_since: int | N
 
 
 def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Mapping[str, list[bytes]]) -> None:
-    """Write the tables in the place of the changes up to a number.
+    """Write the tables in the place of the changes, the last of which has this number.
 
     The transaction may make the log much larger than it was, above all if it fails because the disk is full. That space
     is what further releases need, so it is freed in any case. It can be freed if nothing else is in the log. If the
@@ -78,8 +78,11 @@ def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Map
             raise JournalError(path, "it cannot be compacted: the disk is full, and the journal is being read")
         try:
             with transaction(connection):
-                # First what goes, so that its pages take what comes.
-                connection.execute("DELETE FROM changes WHERE number <= ?", (number,))
+                [last] = connection.execute("SELECT max(number) FROM changes").fetchone()
+                if last not in (None, number):
+                    raise JournalError(path, f"it cannot be compacted up to change {number}: it ends with {last} now")
+                # First what goes, so that its pages take what comes. Without a condition SQLite writes none of them.
+                connection.execute("DELETE FROM changes")
                 for table, rows in tables.items():
                     connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
                     connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", written_rows(0, rows))  # noqa: S608 - as above

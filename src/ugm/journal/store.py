@@ -152,6 +152,8 @@ def connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
+    # Some builds of SQLite overwrite what is deleted. On a full disk there is no room in the log for that.
+    connection.execute("PRAGMA secure_delete = OFF").fetchall()
     connection.execute(f"PRAGMA journal_size_limit = {_LOG_SIZE}").fetchall()
     bound_log(connection, is_full=False)
     return connection
