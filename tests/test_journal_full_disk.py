@@ -119,7 +119,7 @@ def dying(partition: JournaledPartition) -> JournaledPartition:
     partition.journal.close()
     child = os.fork()
     if not child:
-        sqlite3.connect = dying_connection(sqlite3.connect)
+        pytest.MonkeyPatch().setattr(sqlite3, "connect", dying_connection(sqlite3.connect))
         opened(path).journal.compact()
         os._exit(1)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL

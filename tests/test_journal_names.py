@@ -11,9 +11,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from time import sleep
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -134,7 +135,7 @@ def test_every_name_in_turn(path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "kill"])
-def test_reading_by_another_name(path: Path, end: str) -> None:
+def test_reading_by_another_name(path: Path, end: Literal["close", "kill"]) -> None:
     """A reader that cannot see the last changes says so, and does not take them for damage."""
     other = path.with_name("other")
     with writer(path, end):
@@ -489,7 +490,7 @@ def test_a_clock_beyond_all_calendars(path: Path) -> None:
     with begin(path) as partition:
         number = partition.journal.number
     for told in (2**63, 253_402_300_800_000):
-        with open_partition(path, clock=lambda told=told: told) as partition:
+        with open_partition(path, clock=partial(int, told)) as partition:
             with pytest.raises(RequestError, match="expected whole milliseconds"):
                 partition.allocate("a", "app", memory(1))
             assert partition.journal.number == number

@@ -226,8 +226,7 @@ class Hold:
         with ExitStack() as undo:
             undo.callback(self._unlock_file)
             # First, so that nothing is made beside a file that another process writes under another name.
-            self.lock_file()
-            if self._use is not None:
+            if self.lock_file():
                 Reserve(path).make_room_to_open()
             self._connection: Final = _locked_beside(path)
             undo.callback(self._connection.close)
@@ -247,19 +246,21 @@ class Hold:
         except (sqlite3.Error, OSError) as error:
             raise JournalError(path, f"it cannot be written: {error}") from error
 
-    def lock_file(self) -> None:
-        """Lock the file that the path leads to now, if there is one; to be called again when it has been made.
+    def lock_file(self) -> bool:
+        """Lock the file that the path leads to now, and return whether there is one.
+
+        To be called again when it has been made.
 
         Raises:
             JournalHeldError: another process writes it, or another part of this one.
             OSError: it cannot be opened or locked.
         """
         if self._use is not None and self._use.is_in_place:
-            return
+            return True
         self._unlock_file()
         require_usable(self._path)
         if identity_of(self._path) is None:
-            return
+            return False
         use = FileUse(self._path, write=True)
         try:
             use.lock()
@@ -271,6 +272,7 @@ class Hold:
             use.close()
             raise
         self._use = use
+        return True
 
     def require_in_place(self) -> None:
         """Make sure that the path still leads to the file that is locked.
