@@ -9,11 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from os import stat
 from typing import Final, final
 
 from ugm.journal.beside import NOT_IN_PLACE, Reserve, Witness
 from ugm.journal.errors import JournalError
-from ugm.journal.inode import Identity, identity_of
 from ugm.journal.session import end_session
 from ugm.journal.store import ChangeRow, bound_log, is_no_room, write_changes
 
@@ -33,7 +33,7 @@ class Disk:
         reserve: space for when the disk is full.
     """
 
-    __slots__ = ("_identities", "_log", "_path", "_reserve", "_witness", "connection")
+    __slots__ = ("_expected", "_log", "_path", "_reserve", "_witness", "connection")
 
     connection: sqlite3.Connection
 
@@ -42,15 +42,21 @@ class Disk:
         self._witness: Final = witness
         self._reserve: Final = reserve
         self._log: Final = f"{path}-wal"
-        self._identities: Final = self._found()
+        self._expected: Final = self._inodes()
         self.connection = connection
         if not reserve.is_there:
             # The disk may still be full: a log that has grown before that is known could not be moved to the file.
             self._bound_log(is_full=True)
 
-    def _found(self) -> tuple[Identity | None, Identity | None]:
-        """Return the files that the names of the journal and of its log lead to."""
-        return identity_of(self._path), identity_of(self._log)
+    def _inodes(self) -> tuple[int, int]:
+        """Return the inodes that the names of the journal and of its log lead to, 0 if one is missing.
+
+        This is done before every commit, so it is written to be fast.
+        """
+        try:
+            return stat(self._path).st_ino, stat(self._log).st_ino  # noqa: PTH116 - three times as fast as a Path
+        except OSError:
+            return 0, 0
 
     @property
     def has_room(self) -> bool:
@@ -71,7 +77,7 @@ class Disk:
 
     def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
         """Write changes and return why that failed, if it did."""
-        if self._found() != self._identities:
+        if self._inodes() != self._expected:
             # SQLite would write to files that nobody finds any more.
             return JournalError(self._path, NOT_IN_PLACE)
         try:

@@ -57,7 +57,7 @@ class Identity(NamedTuple):
 def identity_of(path: str) -> Identity | None:
     """Return the identity of the file that a name leads to; None if there is none."""
     try:
-        found = os.stat(path)  # noqa: PTH116 - this is done before every commit, and is three times as fast
+        found = Path(path).stat()
     except OSError:
         return None
     return Identity(found.st_dev, found.st_ino)
