@@ -56,8 +56,11 @@ def place_of(path: str | os.PathLike[str]) -> str:
     try:
         place = str(Path(path).resolve())
         found, resolved = identity_of(os.fspath(path)), identity_of(place)
-    except (TypeError, ValueError, RuntimeError, OSError) as error:
+    except (TypeError, ValueError) as error:
         raise RequestError("path", path, f"expected the path of a file ({error})") from error
+    except (RuntimeError, OSError) as error:
+        # Such as a circle of symbolic links, in some versions of Python.
+        raise JournalError(os.fspath(path), f"it cannot be read: {error}") from error
     require_usable(place)
     if found != resolved:
         # Such as /proc/self/fd/3 of a file that has been deleted.
@@ -261,17 +264,11 @@ class Hold:
         require_usable(self._path)
         if identity_of(self._path) is None:
             return False
-        use = FileUse(self._path, write=True)
+        use = self._use = FileUse(self._path, write=True)
         try:
             use.lock()
         except JournalHeldError as error:
-            session = use.session
-            use.close()
-            raise JournalHeldError(self._path, error.holder or _holder(self._path, session)) from None
-        except BaseException:
-            use.close()
-            raise
-        self._use = use
+            raise JournalHeldError(self._path, error.holder or _holder(self._path, use.session)) from None
         return True
 
     def require_in_place(self) -> None:
@@ -291,7 +288,7 @@ class Hold:
     def _unlock_file(self) -> None:
         use, self._use = self._use, None
         if use is not None:
-            use.close(unlock=True)
+            use.close()
 
 
 def _locked_beside(path: str) -> sqlite3.Connection:

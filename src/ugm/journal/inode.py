@@ -160,7 +160,7 @@ class FileUse:
         OSError: the file cannot be opened.
     """
 
-    __slots__ = ("_file", "_is_open", "_path", "_process", "identity")
+    __slots__ = ("_file", "_has_lock", "_is_open", "_path", "_process", "identity")
 
     identity: Final[Identity]
 
@@ -168,6 +168,7 @@ class FileUse:
         require_usable(path)
         self._path: Final = path
         self._process: Final = os.getpid()
+        self._has_lock = False
         with _GUARD:
             self.identity, self._file = _opened(path, write=write)
             self._file.uses += 1
@@ -197,16 +198,17 @@ class FileUse:
                 raise JournalHeldError(self._path, self._process)
             if file.writable is None or not _locked(file.writable):
                 raise JournalHeldError(self._path, None)
+            self._has_lock = True
             file.written_as = self._path
 
-    def close(self, *, unlock: bool = False) -> None:
+    def close(self) -> None:
         """End this use, and give up the lock that it has taken; once more is harmless."""
         if not self._is_open or os.getpid() != self._process:
             return
         self._is_open = False
         file = self._file
         with _GUARD:
-            if unlock and file.writable is not None:
+            if self._has_lock and file.writable is not None:
                 file.written_as = None
                 _unlock(file.writable)
             file.uses -= 1
