@@ -10,7 +10,7 @@ import stat
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from time import sleep
@@ -334,6 +334,28 @@ def test_a_log_of_another_journal(path: Path) -> None:
     ):
         partition.journal.backup(path)
     assert not path.exists()
+
+
+def test_a_log_that_is_old(path: Path) -> None:
+    """A log that was left when its content was in the file already is not read into a file that has changed since."""
+    other, log = path.with_name("other"), Path(f"{path}-wal")
+    with writer(path):
+        pass
+    with closing(connect(str(path))) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        [session] = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {session}")
+        left = log.read_bytes()
+    log.write_bytes(left)
+    expect_all(path)
+    hard(path, other)
+    killed(other)
+    assert elsewhere(opened, other) == "a b c d"
+    log.write_bytes(left)
+    for line in [*elsewhere(read, path), elsewhere(opened, path)]:
+        assert line == f"JournalError {log} is older than the file; move it away to use the file"
+    log.unlink()
+    assert elsewhere(opened, path) == "a b c d"
 
 
 # The lock and this process

@@ -93,6 +93,8 @@ def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
     with suppress(sqlite3.Error):
         # In this order: SQLite moves the header first, so what comes with it could still be missing.
         if truncate_log(connection):
+            # The header may say so only when the log has gone, too.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
             connection.execute(f"PRAGMA user_version = {witness.session - 1}")
     connection.close()
     witness.close()

@@ -254,12 +254,23 @@ def reading(path: str) -> Iterator[Reading]:
             found = Reading(path, connection)
             try:
                 found.begin()
+                if not session & 1 and _is_log_old(session, found.session) and use.session == session:
+                    raise JournalError(path, f"{path}-wal is older than the file; move it away to use the file")
                 yield found
             except JournalDamagedError:
                 # Somebody who writes it under another name would look like damage.
                 require_same_home(path, use, session)
                 raise
             require_same_home(path, use, session)
+
+
+def _is_log_old(in_file: int, in_log: int) -> bool:
+    """Return whether the log beside a closed journal is from before the file was last written.
+
+    A process that dies while it closes a journal may leave a log behind, whose content the file has already. If the
+    file is written under another name then, SQLite must not read that log into it.
+    """
+    return not in_log & 1 and in_log != in_file
 
 
 def _address(path: str, session: int) -> str:
@@ -308,6 +319,13 @@ class Reading:
             if len(rows) != 1 or rows[0][1] != row_sum(rows[0][0], b"version"):
                 raise self.damaged("the version cannot be read")
             self.version = rows[0][0]
+
+    @property
+    def session(self) -> int:
+        """The number of the last session, as the file and its log together have it."""
+        with self._telling():
+            [found] = self._connection.execute("PRAGMA user_version").fetchone()
+        return int(found)
 
     def copy_to(self, target: Path) -> None:
         """Write all of it into a new file, which is closed and needs no files beside it.
