@@ -7,16 +7,18 @@ What they say about usage over time, and which configurations were in force, mov
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from ugm.journal.beside import Reserve
 from ugm.journal.contents import Contents, Entry, opened, rebuild
 from ugm.journal.errors import JournalError
 from ugm.journal.records import to_json, written_image
+from ugm.journal.session import writing
 from ugm.journal.spans import Meter, Span, kept_row, kept_spans
-from ugm.journal.store import connect, written_rows
+from ugm.journal.store import transaction, truncate_log, written_rows
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
@@ -43,9 +45,9 @@ def compact_file(path: str, *, usage_since: int | None = None) -> Compaction:
     with opened(path):
         pass
     try:
-        with closing(connect(path)) as connection:
+        with writing(path) as connection:
             return compacted(path, connection, usage_since=usage_since)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be compacted: {error}") from error
 
 
@@ -59,22 +61,40 @@ def compacted(path: str, connection: sqlite3.Connection, *, usage_since: int | N
     with opened(path) as contents:
         number, snapshot, history = _digest(contents, usage_since)
         done = Compaction(number - contents.start.number, len(snapshot), len(history))
-    try:
-        connection.execute("BEGIN IMMEDIATE")
-        for table, rows in (("snapshot", snapshot), ("history", history)):
-            connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
-            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", written_rows(0, rows))  # noqa: S608 - as above
-        connection.execute("DELETE FROM changes WHERE number <= ?", (number,))
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise JournalError(path, f"it cannot be compacted: {error}") from error
-    # A file that cannot be made smaller now uses the space for what comes.
-    with suppress(sqlite3.OperationalError):
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    _replace(path, connection, number, {"snapshot": snapshot, "history": history})
     return done
+
+
+def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Mapping[str, list[bytes]]) -> None:
+    """Write the tables in the place of the changes, the last of which has this number.
+
+    The transaction may make the log much larger than it was, above all if it fails because the disk is full. That space
+    is what further releases need, so it is freed in any case. It can be freed if nothing else is in the log. If the
+    disk is full already and readers keep the log as it is, nothing is begun.
+    """
+    try:
+        is_log_empty = truncate_log(connection)
+        if not is_log_empty and not Reserve(path).is_there:
+            raise JournalError(path, "it cannot be compacted: the disk is full, and the journal is being read")
+        try:
+            with transaction(connection):
+                [last] = connection.execute("SELECT max(number) FROM changes").fetchone()
+                if last not in (None, number):
+                    raise JournalError(path, f"it cannot be compacted up to change {number}: it ends with {last} now")
+                # First what goes, so that its pages take what comes. Without a condition SQLite writes none of them.
+                connection.execute("DELETE FROM changes")
+                for table, rows in tables.items():
+                    connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
+                    connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", written_rows(0, rows))  # noqa: S608 - as above
+            # A file that cannot be made smaller now uses the space for what comes.
+            with suppress(sqlite3.OperationalError):
+                truncate_log(connection)
+                connection.execute("VACUUM")
+        finally:
+            with suppress(sqlite3.Error):
+                truncate_log(connection)
+    except sqlite3.Error as error:
+        raise JournalError(path, f"it cannot be compacted: {error}") from error
 
 
 def _digest(contents: Contents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:

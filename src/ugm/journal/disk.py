@@ -9,17 +9,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from os import stat
 from typing import Final, final
 
-from ugm.journal.beside import Reserve, Witness
+from ugm.journal.beside import NOT_IN_PLACE, Reserve, Witness
 from ugm.journal.errors import JournalError
-from ugm.journal.store import ChangeRow, bound_log, write_changes
+from ugm.journal.session import end_session
+from ugm.journal.store import ChangeRow, bound_log, is_no_room, write_changes
 
 __all__ = ["Disk"]
 
 _FULL: Final = "the disk is full, and only what gives back is accepted"
-#: What SQLite says when the disk is full: for the file or its log, and for the index of the log.
-_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 @final
@@ -33,7 +33,7 @@ class Disk:
         reserve: space for when the disk is full.
     """
 
-    __slots__ = ("_path", "_reserve", "_witness", "connection")
+    __slots__ = ("_expected", "_log", "_path", "_reserve", "_witness", "connection")
 
     connection: sqlite3.Connection
 
@@ -41,7 +41,22 @@ class Disk:
         self._path: Final = path
         self._witness: Final = witness
         self._reserve: Final = reserve
+        self._log: Final = f"{path}-wal"
+        self._expected: Final = self._inodes()
         self.connection = connection
+        if not reserve.is_there:
+            # The disk may still be full: a log that has grown before that is known could not be moved to the file.
+            self._bound_log(is_full=True)
+
+    def _inodes(self) -> tuple[int, int]:
+        """Return the inodes that the names of the journal and of its log lead to, 0 if one is missing.
+
+        This is done before every commit, so it is written to be fast.
+        """
+        try:
+            return stat(self._path).st_ino, stat(self._log).st_ino  # noqa: PTH116 - three times as fast as a Path
+        except OSError:
+            return 0, 0
 
     @property
     def has_room(self) -> bool:
@@ -58,16 +73,18 @@ class Disk:
             self._reserve.keep()
         except OSError as error:
             raise JournalError(self._path, _FULL) from error
-        with suppress(sqlite3.Error):
-            bound_log(self.connection, is_full=False)
+        self._bound_log(is_full=False)
 
     def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
         """Write changes and return why that failed, if it did."""
+        if self._inodes() != self._expected:
+            # SQLite would write to files that nobody finds any more.
+            return JournalError(self._path, NOT_IN_PLACE)
         try:
             try:
                 write_changes(self.connection, rows)
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode not in _NO_ROOM:
+                if not is_no_room(error):
                     raise
                 self._give_up_room()
                 write_changes(self.connection, rows)
@@ -80,10 +97,12 @@ class Disk:
     def _give_up_room(self) -> None:
         """Give up the reserve, and leave it to the file rather than to its log."""
         self._reserve.give_up()
+        self._bound_log(is_full=True)
+
+    def _bound_log(self, *, is_full: bool) -> None:
         with suppress(sqlite3.Error):
-            bound_log(self.connection, is_full=True)
+            bound_log(self.connection, is_full=is_full)
 
     def close(self) -> None:
         """Let go of the files."""
-        self.connection.close()
-        self._witness.close()
+        end_session(self.connection, self._witness)

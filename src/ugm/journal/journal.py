@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Final, final
 
@@ -12,7 +11,7 @@ from ugm.journal.beside import Hold
 from ugm.journal.compaction import Compaction, compacted
 from ugm.journal.errors import JournalError
 from ugm.journal.gates import Recorder
-from ugm.journal.store import reading
+from ugm.journal.store import exists, reading
 from ugm.journal.usage import By, Period, UsageLine, usage
 from ugm.journal.writer import Writer
 
@@ -77,10 +76,14 @@ class Journal:
         target = Path(path)
         if target.exists():
             raise RequestError("path", str(path), "there is a file already")
+        if exists(f"{target}-wal"):
+            # SQLite would read it as the log of the copy.
+            raise RequestError("path", str(path), f"there is {target}-wal of another journal; move it away first")
+        self._hold.require_in_place()
         try:
-            with reading(self.path) as source, closing(sqlite3.connect(target)) as copy:
-                source.copy(copy)
-        except sqlite3.Error as error:
+            with reading(self.path) as source:
+                source.copy_to(target)
+        except (sqlite3.Error, OSError) as error:
             target.unlink(missing_ok=True)
             raise JournalError(self.path, f"the copy cannot be written: {error}") from error
 
@@ -99,6 +102,7 @@ class Journal:
         made: list[Compaction] = []
 
         def work(connection: sqlite3.Connection) -> None:
+            self._hold.require_in_place()
             made.append(compacted(self.path, connection, usage_since=usage_since))
 
         self._writer.alone(work)
@@ -114,4 +118,5 @@ class Journal:
         zone: str = "UTC",
     ) -> tuple[UsageLine, ...]:
         """Return who used how much between two instants; as `ugm.journal.usage`, up to now."""
+        self._hold.require_in_place()
         return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

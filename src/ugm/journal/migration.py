@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Final
 
 from ugm.journal.errors import JournalError
-from ugm.journal.store import FORMAT, Change, change_row, connect, format_of, reading, row_sum
+from ugm.journal.session import writing
+from ugm.journal.store import FORMAT, Change, change_row, format_of, reading, row_sum, transaction
 
 __all__ = ["migrate"]
 
@@ -27,9 +27,9 @@ def migrate(path: str) -> None:
         with reading(path) as found:
             rows = list(found.changes(0))
         try:
-            with closing(connect(path)) as connection:
+            with writing(path) as connection:
                 _step(connection, version, rows)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise JournalError(path, f"it cannot be brought from version {version} to {FORMAT}: {error}") from error
 
 
@@ -37,10 +37,9 @@ _Rows = list[Change]
 
 
 def _step(connection: sqlite3.Connection, version: int, rows: _Rows) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    _STEPS[version](connection, rows)
-    connection.execute("UPDATE version SET version = ?, sum = ?", (version + 1, row_sum(version + 1, b"version")))
-    connection.execute("COMMIT")
+    with transaction(connection):
+        _STEPS[version](connection, rows)
+        connection.execute("UPDATE version SET version = ?, sum = ?", (version + 1, row_sum(version + 1, b"version")))
 
 
 def _from_seconds(connection: sqlite3.Connection, rows: _Rows) -> None:

@@ -25,13 +25,14 @@ from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.journal.answers import Awaited, Mailbox, Promised
-from ugm.journal.beside import Hold, Reserve, Witness, place_of, witnessed
+from ugm.journal.beside import Hold, Reserve, place_of, witnessed
 from ugm.journal.contents import opened, rebuild
 from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.gates import Gate, Recorder
 from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
+from ugm.journal.session import begin_session
 from ugm.journal.store import connect, create, exists
 from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.model import QuotaModel
@@ -169,7 +170,7 @@ def open_partition(
         hold = Hold.on(place)
         undo.callback(hold.release)
         books, last = _restored(place, recorder, user_limits_win=group_limits == "unless-user-limited")
-        recorder.writer = _writer(place, last, clock, undo, together=durability == "group")
+        recorder.writer = _writer(place, hold, last, clock, undo, together=durability == "group")
         partition = JournaledPartition(books, others, recorder, Journal(place, hold, recorder))
         undo.callback(partition.journal.close)
         partition.verify()
@@ -194,16 +195,17 @@ def _restored(path: str, recorder: Recorder, *, user_limits_win: bool) -> tuple[
     return books, (0, 0)
 
 
-def _writer(path: str, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool) -> Writer:
+def _writer(path: str, hold: Hold, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool) -> Writer:
     try:
         if not exists(path):
             create(path)
+            hold.lock_file()
         elif not os.access(path, os.W_OK):
             raise JournalError(path, "it cannot be written: the file is read-only")
         connection = connect(path)
         undo.callback(connection.close)
         reserve = Reserve(path)
-        witness = Witness(path, last[0])
+        witness = begin_session(path, connection, last[0], reserve.give_up)
         undo.callback(witness.close)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be written: {error}") from error

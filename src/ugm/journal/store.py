@@ -22,7 +22,9 @@ from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
+from ugm.journal.beside import require_home, require_same_home, sync_folder
 from ugm.journal.errors import JournalDamagedError, JournalError
+from ugm.journal.inode import file_use
 
 __all__ = [
     "FORMAT",
@@ -35,8 +37,11 @@ __all__ = [
     "create",
     "exists",
     "format_of",
+    "is_no_room",
     "reading",
     "row_sum",
+    "transaction",
+    "truncate_log",
     "write_changes",
     "written_rows",
 ]
@@ -51,8 +56,11 @@ _PATIENCE: Final = 10
 #: How many pages the log may have before they are moved to the file. Few, because the space that is kept in reserve has
 #: to hold them in the end.
 _LOG_PAGES: Final = 200
-#: The same when the disk is full: what is left is for the file then.
-_FULL_LOG_PAGES: Final = 8
+#: The same when the disk is full: what is left is for the file then. Each commit costs more, and how many succeed does
+#: not depend on what the log had when the disk became full.
+_FULL_LOG_PAGES: Final = 1
+#: The largest log that is kept when it begins anew. One transaction may need more: compacting, a large gang.
+_LOG_SIZE: Final = 2**20
 
 #: How many changes one statement writes at most: every SQLite takes 999 values, and a change has four.
 _AT_ONCE: Final = 200
@@ -65,8 +73,27 @@ _TABLES: Final = """
 """
 
 
-#: What SQLite says where the file may be well.
-_OUT_OF_REACH: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+#: What SQLite says when the disk is full: for the file or its log, and for the index of the log.
+_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
+#: What SQLite says where the file may be well: kinds of errors, and single ones of another kind.
+_OUT_OF_REACH: Final = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_NOMEM,
+)
+_OUT_OF_REACH_NOW: Final = (
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+    sqlite3.SQLITE_IOERR_SHMOPEN,
+    sqlite3.SQLITE_IOERR_SHMMAP,
+    sqlite3.SQLITE_IOERR_SHMLOCK,
+    sqlite3.SQLITE_IOERR_LOCK,
+    sqlite3.SQLITE_IOERR_RDLOCK,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_NOMEM,
+)
 
 
 #: A row of the table of changes: number, instant, data and checksum.
@@ -96,7 +123,16 @@ def row_sum(position: int, data: bytes) -> int:
 
 
 def create(path: str) -> None:
-    """Make an empty journal; a file is there once everything is in it."""
+    """Make an empty journal; a file is there once everything is in it.
+
+    Raises:
+        JournalError: the log of another journal is in the way.
+        OSError: it cannot be made.
+        sqlite3.Error: the same.
+    """
+    if exists(f"{path}-wal"):
+        # SQLite would read it as the log of the new file.
+        raise JournalError(path, f"it is empty or missing, but {path}-wal has changes; move that file away first")
     draft = Path(f"{path}-new")
     draft.unlink(missing_ok=True)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
@@ -104,17 +140,7 @@ def create(path: str) -> None:
         connection.execute("INSERT INTO version VALUES (?, ?)", (FORMAT, row_sum(FORMAT, b"version")))
         connection.execute("COMMIT")
     draft.replace(path)
-    _sync_folder(draft.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name last, where a system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+    sync_folder(draft.parent)
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -126,20 +152,44 @@ def connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
+    # Some builds of SQLite overwrite what is deleted. On a full disk there is no room in the log for that.
+    connection.execute("PRAGMA secure_delete = OFF").fetchall()
+    connection.execute(f"PRAGMA journal_size_limit = {_LOG_SIZE}").fetchall()
     bound_log(connection, is_full=False)
     return connection
 
 
 def bound_log(connection: sqlite3.Connection, *, is_full: bool) -> None:
-    """Let the log grow as far as it may while there is room on the disk; if there is none, begin it anew now.
+    """Set how far the log may grow. On a full disk it is made as small as possible: the space is for the file then.
 
     Raises:
-        sqlite3.Error: it cannot be begun anew.
+        sqlite3.Error: the log cannot be moved to the file.
     """
     pages = _FULL_LOG_PAGES if is_full else _LOG_PAGES
     connection.execute(f"PRAGMA wal_autocheckpoint = {pages}").fetchall()
     if is_full:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        truncate_log(connection)
+
+
+def truncate_log(connection: sqlite3.Connection) -> bool:
+    """Move all of the log to the file, free its space, and return whether that was possible.
+
+    Does not wait for readers: as long as they read, the log has to stay.
+
+    Raises:
+        sqlite3.Error: the log cannot be moved to the file.
+    """
+    connection.execute("PRAGMA busy_timeout = 0").fetchall()
+    try:
+        [is_busy, _, _] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {_PATIENCE * 1000}").fetchall()
+    return not is_busy
+
+
+def is_no_room(error: sqlite3.Error) -> bool:
+    """Return whether SQLite says that the disk is full."""
+    return getattr(error, "sqlite_errorcode", 0) in _NO_ROOM
 
 
 def write_changes(connection: sqlite3.Connection, rows: Sequence[ChangeRow]) -> None:
@@ -155,16 +205,27 @@ def write_changes(connection: sqlite3.Connection, rows: Sequence[ChangeRow]) -> 
     if len(rows) <= _AT_ONCE:
         connection.execute(_insert(len(rows)), tuple(chain.from_iterable(rows)))
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         for first in range(0, len(rows), _AT_ONCE):
             part = rows[first : first + _AT_ONCE]
             connection.execute(_insert(len(part)), tuple(chain.from_iterable(part)))
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit everything that the block does, or nothing of it if the block or the commit fails.
+
+    Raises:
+        sqlite3.Error: it cannot be begun or committed.
+    """
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
         connection.execute("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
+    finally:
+        if connection.in_transaction:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
 
 
 @cache
@@ -183,14 +244,42 @@ def reading(path: str) -> Iterator[Reading]:
         JournalError: it is no journal, or of another version.
         JournalDamagedError: it is damaged.
     """
-    try:
-        connection = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=_PATIENCE, isolation_level=None)
-    except sqlite3.Error as error:
-        raise JournalError(path, f"cannot be read: {error}") from error
-    with closing(connection):
-        found = Reading(path, connection)
-        found.begin()
-        yield found
+    with file_use(path) as use:
+        session = require_home(path, use)
+        try:
+            connection = sqlite3.connect(_address(path, session), uri=True, timeout=_PATIENCE, isolation_level=None)
+        except sqlite3.Error as error:
+            raise JournalError(path, f"cannot be read: {error}") from error
+        with closing(connection):
+            found = Reading(path, connection)
+            try:
+                found.begin()
+                if not session & 1 and _is_log_old(session, found.session) and use.session == session:
+                    raise JournalError(path, f"{path}-wal is older than the file; move it away to use the file")
+                yield found
+            except JournalDamagedError:
+                # Somebody who writes it under another name would look like damage.
+                require_same_home(path, use, session)
+                raise
+            require_same_home(path, use, session)
+
+
+def _is_log_old(in_file: int, in_log: int) -> bool:
+    """Return whether the log beside a closed journal is from before the file was last written.
+
+    A process that dies while it closes a journal may leave a log behind, whose content the file has already. If the
+    file is written under another name then, SQLite must not read that log into it.
+    """
+    return not in_log & 1 and in_log != in_file
+
+
+def _address(path: str, session: int) -> str:
+    """Return the address under which SQLite reads a file."""
+    address = f"file://{quote(os.fsencode(path))}?mode=ro"
+    # In a folder that may not be written SQLite cannot make the files by which readers and writers know of each other.
+    if not session & 1 and not exists(f"{path}-wal") and not os.access(Path(path).parent, os.W_OK):
+        address += "&immutable=1"
+    return address
 
 
 def format_of(path: str) -> int:
@@ -231,9 +320,23 @@ class Reading:
                 raise self.damaged("the version cannot be read")
             self.version = rows[0][0]
 
-    def copy(self, target: sqlite3.Connection) -> None:
-        """Write all of it into another database."""
-        self._connection.backup(target)
+    @property
+    def session(self) -> int:
+        """The number of the last session, as the file and its log together have it."""
+        with self._telling():
+            [found] = self._connection.execute("PRAGMA user_version").fetchone()
+        return int(found)
+
+    def copy_to(self, target: Path) -> None:
+        """Write all of it into a new file, which is closed and needs no files beside it.
+
+        Raises:
+            sqlite3.Error: it cannot be written.
+        """
+        with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+            self._connection.backup(copy)
+            # The session is that of the original.
+            copy.execute("PRAGMA user_version = 0")
 
     def check(self) -> None:
         """Have the database look for damage of its own kind."""
@@ -283,7 +386,8 @@ class Reading:
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _OUT_OF_REACH:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 0xFF in _OUT_OF_REACH or code in _OUT_OF_REACH_NOW:
                 raise JournalError(self._path, f"it cannot be read: {error}") from error
             raise self.damaged(f"the database cannot be read: {error}") from error
 

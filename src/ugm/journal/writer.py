@@ -33,6 +33,8 @@ Clock = Callable[[], int]
 #: Is called once a change is durable, with None, or when it is in doubt, with the error.
 Teller: TypeAlias = Callable[[JournalError | None], None]
 
+#: The last millisecond of the year 9999, the last one that calendars know.
+_LAST_INSTANT: Final = 253_402_300_799_999
 _CLOSED: Final = "it has been closed"
 
 
@@ -196,8 +198,8 @@ class Writer:
             RequestError: the clock tells no milliseconds.
         """
         told = self._clock()
-        if type(told) is not int:
-            raise RequestError("clock", told, "expected whole milliseconds")
+        if type(told) is not int or told > _LAST_INSTANT:
+            raise RequestError("clock", told, "expected whole milliseconds, before the year 10000")
         return max(told, self.at)
 
     # Noting, under the lock of the partition

@@ -1,0 +1,118 @@
+"""Sessions: from opening a journal for writing until it is closed, under one name.
+
+The problem: SQLite keeps the last changes in a log beside the file, and finds that log by name. If a file has two names
+(a hard link, a bind mount of the file) or is renamed while it is open, the log is found under one of them only. Read
+under the other name, the journal would lack its last changes, or show pages of different moments.
+
+The idea: the header of the file says whether it was closed. Each session has a random odd number. It is noted in the
+file `-witness` beside the name first, and then written to the header, before anything else is. When the journal is
+closed, everything is moved to the file first, and then the number in the header becomes even. So:
+
+- An even number: the file has everything, whatever its name. Journals from before there were sessions have 0.
+- An odd number: the last changes are beside the name whose `-witness` has the same number. Under any other name the
+  journal is refused.
+
+The cost: three writes when a journal is opened and three when it is closed, none in between.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from random import SystemRandom
+from typing import Final
+
+from ugm.journal.beside import Reserve, Witness, witnessed
+from ugm.journal.inode import file_use
+from ugm.journal.store import connect, is_no_room, truncate_log
+
+__all__ = ["begin_session", "end_session", "writing"]
+
+#: The largest number that the header takes.
+_LARGEST: Final = 2**31 - 1
+_RANDOM: Final = SystemRandom()
+
+
+def begin_session(path: str, connection: sqlite3.Connection, number: int, make_room: Callable[[], object]) -> Witness:
+    """Begin to write a journal under a name, and return the note of what is acknowledged.
+
+    A session that was not ended is continued, so nothing has to be written on a full disk.
+
+    Args:
+        path: the journal, which is locked.
+        connection: what it is written through.
+        number: the last change that it has.
+        make_room: called if the disk is full, before a second attempt.
+
+    Raises:
+        JournalError: the file cannot be read.
+        OSError: the note cannot be written.
+        sqlite3.Error: the journal cannot be written.
+    """
+    with file_use(path) as use:
+        before = use.session
+    session = before if before & 1 else _RANDOM.randrange(3, _LARGEST, 2)
+    try:
+        witness = Witness(path, number, session)
+    except OSError:
+        # A log that has grown in vain is the first to make room; see `ugm.journal.compaction`.
+        with suppress(sqlite3.Error):
+            truncate_log(connection)
+        make_room()
+        witness = Witness(path, number, session)
+    try:
+        [known] = connection.execute("PRAGMA user_version").fetchone()
+        if known != session:
+            _with_room(make_room, lambda: connection.execute(f"PRAGMA user_version = {session}"))
+        # If there is no room for that either, the log stays as it is until there is.
+        with suppress(sqlite3.OperationalError):
+            _with_room(make_room, lambda: truncate_log(connection))
+    except BaseException:
+        witness.close()
+        raise
+    return witness
+
+
+def _with_room(make_room: Callable[[], object], work: Callable[[], object]) -> None:
+    """Do something, and once more with more room if the disk is full."""
+    try:
+        work()
+    except sqlite3.OperationalError as error:
+        if not is_no_room(error):
+            raise
+        make_room()
+        work()
+
+
+def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
+    """Close a journal: the file alone has everything then, unless a reader or the disk prevents that.
+
+    Both are harmless. The session stays open then, and is continued when the journal is opened again.
+    """
+    with suppress(sqlite3.Error):
+        # In this order: SQLite moves the header first, so what comes with it could still be missing.
+        if truncate_log(connection):
+            # The header may say so only when the log has gone, too.
+            connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+            connection.execute(f"PRAGMA user_version = {witness.session - 1}")
+    connection.close()
+    witness.close()
+
+
+@contextmanager
+def writing(path: str) -> Iterator[sqlite3.Connection]:
+    """Open a journal that is locked, for work on the whole of it.
+
+    Raises:
+        JournalError: the file cannot be read.
+        OSError: the note of what is acknowledged cannot be written.
+        sqlite3.Error: the journal cannot be written.
+    """
+    known = witnessed(path)
+    with closing(connect(path)) as connection:
+        witness = begin_session(path, connection, known.number if known else 0, Reserve(path).give_up)
+        try:
+            yield connection
+        finally:
+            end_session(connection, witness)
