@@ -75,7 +75,7 @@ class held_up:  # noqa: N801 - reads as a statement
     """Lets no commit begin until the block is left."""
 
     def __init__(self, partition: JournaledPartition) -> None:
-        self._writer = partition._recorder.writer
+        self._writer = partition._outlet.writer
         self._go, self._ready = Event(), Event()
         self._thread = Thread(target=self._hold)
 

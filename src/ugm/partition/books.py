@@ -53,7 +53,18 @@ class Books:
     Each method that changes something other than a counter first lists in `undo` how to undo it.
     """
 
-    __slots__ = ("applications", "closed", "cluster", "compiled", "entries", "in_force", "ledger", "tell", "tree", "undo")
+    __slots__ = (
+        "applications",
+        "closed",
+        "cluster",
+        "compiled",
+        "entries",
+        "in_force",
+        "ledger",
+        "tell",
+        "tree",
+        "undo",
+    )
 
     compiled: Compiled
     #: By application id.
@@ -118,7 +129,7 @@ class Books:
         self.undo.append((self._set_closed, (self.closed,)))
         self.closed = True
 
-    def _set_closed(self, closed: bool) -> None:
+    def _set_closed(self, closed: bool) -> None:  # noqa: FBT001
         self.closed = closed
 
     def note_node(self, name: str) -> None:
@@ -334,8 +345,9 @@ class Books:
         """Yield the resources that only nodes and allocations name; where nothing is closed, they are not counted."""
         if self.cluster.total is not None:
             yield from self.cluster.total
-            for _, entry in self.entries.items():
-                yield from entry.usage
+            for application in self.applications.values():
+                for entry in application.entries().values():
+                    yield from entry.usage
 
     def _run_again(self, application: Application) -> None:
         """Let an application run with what its allocations add up to."""

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of"]
 
-#: ``vcore``, ``memory`` and, by name, all other resources; None for no others. One value, so that one assignment changes
-#: all of it. A tuple of plain numbers costs the garbage collector nothing.
+#: ``vcore``, ``memory`` and all other resources by name, None for no others. It is one value, so that one assignment
+#: changes all of it. A tuple of plain numbers costs the garbage collector nothing.
 Amounts: TypeAlias = tuple[int, int, Mapping[str, int] | None]
 
 _NO_AMOUNTS: Final[Amounts] = (0, 0, None)

@@ -267,9 +267,7 @@ class Manager(ManagerView):
                         if holding.take(row):
                             lock.settled = settled
                             return None
-                return lock.attempt(
-                    settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app
-                )
+                return lock.attempt(settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app)
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
