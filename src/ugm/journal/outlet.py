@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, final
 from ugm.journal.errors import JournalError
 from ugm.journal.records import written_events
 from ugm.journal.writer import Writer
+from ugm.partition.events import Event
 from ugm.partition.feed import Feed
 
 __all__ = ["Deferral", "JournalOutlet", "Written"]
@@ -86,7 +87,7 @@ class JournalOutlet:
             JournalError: the change cannot be serialised.
         """
         events = self._feed.current
-        data = written_events(events)
+        data = self._serialised(events)
         if data:
             self.writer.note(data)
         written = Written(self.writer.number, self._feed.last + len(events))
@@ -95,6 +96,13 @@ class JournalOutlet:
             with suppress(JournalError):
                 self.writer.acknowledge(written.change)
         return written
+
+    def _serialised(self, events: list[Event]) -> bytes:
+        try:
+            return written_events(events)
+        except (ValueError, TypeError) as error:
+            reason = f"the change cannot be serialised ({error}); it was undone"
+            raise JournalError(self.writer.path, reason) from error
 
     def is_written(self) -> bool:
         """Return whether the current operation has been noted."""

@@ -31,8 +31,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
 Clock = Callable[[], int]
-#: Is called once a change is durable, with None, or when it is in doubt, with the error. After an interruption it may be
-#: called once more, and has to ignore that.
+#: Is called once a change is durable, with None, or when it is in doubt, with the error. After an interruption it may
+#: be called once more, and has to ignore that.
 Teller: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last one that calendars know.
@@ -89,7 +89,6 @@ class Writer:
         "_instant",
         "_is_idle",
         "_noted",
-        "_path",
         "_process",
         "_refusal",
         "_thread",
@@ -99,6 +98,7 @@ class Writer:
         "_writing",
         "at",
         "number",
+        "path",
     )
 
     #: The last change that was noted, and its instant.
@@ -128,7 +128,7 @@ class Writer:
         *,
         together: bool,
     ) -> None:
-        self._path: Final = path
+        self.path: Final = path
         self._disk: Final = disk
         self._clock: Final = clock
         self._process: Final = os.getpid()
@@ -172,7 +172,7 @@ class Writer:
             JournalError: it was forked from that.
         """
         if self.is_foreign:
-            raise JournalError(self._path, f"it belongs to process {self._process}, from which this one was forked")
+            raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_sound(self) -> None:
         """Make sure that nothing is in doubt, and that a change can be noted.
@@ -182,7 +182,7 @@ class Writer:
             RequestError: the clock tells no milliseconds.
         """
         if self._refusal is not None:
-            raise JournalError(self._path, self._refusal)
+            raise JournalError(self.path, self._refusal)
         if self._failure is not None:
             self.flush()
         # Now, because a clock that fails must not do so when everything has changed.
@@ -334,7 +334,7 @@ class Writer:
         self.require_owner()
         with self._writing:
             if self._refusal is not None:
-                raise JournalError(self._path, self._refusal)
+                raise JournalError(self.path, self._refusal)
             self.flush()
             work(self._disk.connection)
 
