@@ -195,16 +195,16 @@ def test_no_evictions_in_vain(model: ElasticModel) -> None:
             {},
             {},
             (
-                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its namespace "
-                "has no group, and no default group is configured"
+                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
+                "namespace has no group, and no default group is configured"
             ),
         ),
         (
             {"team": "a", NAMESPACE_TAG: "unbound"},
             {},
             (
-                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its namespace "
-                "has no group, and no default group is configured"
+                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
+                "namespace has no group, and no default group is configured"
             ),
         ),
         (

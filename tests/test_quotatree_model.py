@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from quotatree_scenes import PAIR, document
 from quotatree_strategies import documents
 from ugm import Claim, EvictingModel, Partition, RequestError, Resource, UserGroup
+from ugm.model import SetupViolation
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
 
 SUE = UserGroup("sue")
@@ -89,17 +93,96 @@ def test_charge_without_a_check(model: EvictingModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usage", "told"),
+    ("group", "usage"), [("nowhere", Resource(cpu=2)), ("nowhere", Resource()), ("R", Resource(cpu=1))]
+)
+def test_unknown_group(model: EvictingModel, group: str, usage: Resource) -> None:
+    """A group that is no leaf of the tree allows nothing, not even an empty request."""
+    (violation,) = model.check(claim(1, group)._replace(usage=usage))
+
+    assert (str(violation), violation.can_wait) == (f"quota node '{group}': the tree has no such leaf", False)
+    assert not list(model.evictions(claim(1, group, priority=9)))
+
+
+def test_maintenance_is_denied() -> None:
+    """A manager that enforces nothing yet grants nothing through a model; what runs is counted."""
+    manager = manager_of("T")
+    manager.set_mode(Mode.MAINTENANCE)
+    for model, kind, name in (
+        (TreeModel(manager, "T", group_of), "tree", "T"),
+        (ForestModel(manager, "F", lambda asked: {"T": group_of(asked)}), "forest", "F"),
+    ):
+        (violation,) = model.check(claim(1, "A", 1))
+        told = f"quota {kind} '{name}': its manager is in maintenance mode, in which no quota is enforced"
+        assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (told, False, True)
+        assert pickle.loads(pickle.dumps(violation)) == violation  # noqa: S301 - made here
+        assert not list(model.evictions(claim(1, "A", 1, priority=9)))
+        model.charge(claim(1, "A", 9))
+        model.refund(claim(1, "A", 9))
+
+    manager.set_mode("normal")
+    assert not list(model.check(claim(1, "A", 1)))
+
+
+def test_unknown_trees_and_forests() -> None:
+    """A tree or forest that does not exist is refused at setup; one that is gone later denies."""
+    manager = manager_of("T")
+    with pytest.raises(RequestError, match="tree_name 'Nope': there is no such quota tree"):
+        TreeModel(manager, "Nope", group_of)
+    with pytest.raises(RequestError, match="forest_name 'Nope': there is no such quota forest"):
+        ForestModel(manager, "Nope", lambda _: {})
+    tree, forest = TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda _: {"T": "A"})
+    manager.delete_tree("T")
+    assert [str(each) for each in tree.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
+    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
+    manager.delete_forest("F")
+    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota forest 'F': there is no such forest"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
     [
-        (Resource(cpu=2), "2 cpu requested, never more than 0 allowed"),
-        (Resource(), "0 of 0 applications running, 1 more requested"),
+        ((None, "T", group_of), {}),
+        ((manager_of("T"), None, group_of), {}),
+        ((manager_of("T"), "T", group_of), {"unrestricted": 1}),
+        ((manager_of("T"), "T", group_of), {"default_group": ""}),
     ],
 )
-def test_unknown_group(model: EvictingModel, usage: Resource, told: str) -> None:
-    """A group that is not in the tree allows nothing, and the denial says of which resource."""
-    (violation,) = model.check(claim(1, "nowhere")._replace(usage=usage))
+def test_misuse_at_setup(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """What cannot be a model is refused before it is one."""
+    with pytest.raises(RequestError):
+        TreeModel(*arguments, **options)
 
-    assert str(violation) == f"quota node 'nowhere': {told}"
+
+def test_no_group_is_denied() -> None:
+    """A claim without a group is denied with the reason, unless the setup names a default or lifts the restriction."""
+    manager = manager_of("T", "U")
+    free = claim(1, "free", 3)
+
+    assert [str(each) for each in TreeModel(manager, "T", group_of).check(free)] == [
+        "quota tree 'T': the request has no group in it"
+    ]
+    default = TreeModel(manager, "T", group_of, default_group="A")
+    assert not list(default.check(free))
+    default.charge(free)
+    assert manager.view("T").consumers["a1"].group == "A"
+    assert [each.name for each in default.check(claim(2, "free", 9))] == ["A", "R"]
+    for answer, name in ((None, "U"), ({}, "F")):
+        groups = {"T": "A", "U": answer} if answer is None else answer
+        (violation,) = ForestModel(manager, "F", lambda _, groups=groups: groups).check(free)  # type: ignore[misc]
+        assert str(violation).endswith(f"'{name}': the request has no group in it")
+    (violation,) = ForestModel(manager, "F", lambda _: {"Typo": "A"}).check(free)
+    assert str(violation) == "quota tree 'Typo': there is no such tree"
+
+
+def test_trees_outside_the_forest_do_not_stand_for_it() -> None:
+    """A claim that names only trees outside the forest has no group in the forest."""
+    manager = manager_of("T", "U")
+    manager.delete_tree_from_forest("F", "U")
+    outside = ForestModel(manager, "F", lambda _: {"U": "A"})
+
+    assert [str(each) for each in outside.check(claim(1, "A"))] == ["quota forest 'F': the request has no group in it"]
+    assert not list(ForestModel(manager, "F", lambda _: {"U": "A"}, unrestricted=True).check(claim(1, "A")))
+    assert not list(ForestModel(manager, "F", lambda _: {"T": "A", "U": "A"}).check(claim(1, "A")))
 
 
 def test_asked_without_an_id(model: EvictingModel) -> None:
@@ -125,9 +208,9 @@ def test_in_a_partition() -> None:
 
 
 def test_no_say() -> None:
-    """A claim that a tree does not limit is neither checked nor counted there."""
+    """A claim that a tree does not limit, as its setup says, is neither checked nor counted there."""
     manager = manager_of("T")
-    model = TreeModel(manager, "T", group_of)
+    model = TreeModel(manager, "T", group_of, unrestricted=True)
     free = claim(1, "free", 100)
     model.charge(free)
     model.refund(free)

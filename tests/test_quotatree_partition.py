@@ -36,7 +36,8 @@ class Town:
         self.manager.add_forest("F")
         for name in ("U", "V"):
             self.manager.add_tree_to_forest("F", name)
-        models = [TreeModel(self.manager, "T", _group), ForestModel(self.manager, "F", _groups)]
+        models = [TreeModel(self.manager, "T", _group, unrestricted=True)]
+        models.append(ForestModel(self.manager, "F", _groups, unrestricted=True))
         self.partition = partition_of(QUEUES, models=models, **options)
         for queue in ("a", "b", "c", "free"):
             self.partition.submit(queue, SUE, f"root.{queue}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
-from ugm.quotatree.managed import Attempt, ManagedTree, noted
+from ugm.quotatree.managed import Attempt, ManagedTree, noting, take_back
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.search import Search
 from ugm.quotatree.tree import Trial
@@ -27,18 +27,18 @@ def tree_plan(
     managed: ManagedTree, consumer: Consumer, without: Iterable[str] = (), policy: VictimPolicy | None = None
 ) -> AllocationPlan:
     """Return what a request on one tree would do, if some others were gone."""
-    with noted((managed,)) as trials:
+
+    def plan() -> AllocationPlan:
         for consumer_id in without:
             managed.tree.deallocate(consumer_id)
-    found = managed.tree.find(consumer, policy)
-    plan = (
-        AllocationPlan(consumer.id, rejection=found)
-        if isinstance(found, Rejection)
-        else _plan(managed, consumer, found)
-    )
-    for _, trial in trials:
-        managed.tree.take_back(trial)
-    return plan
+        found = managed.tree.find(consumer, policy)
+        if isinstance(found, Rejection):
+            return AllocationPlan(consumer.id, rejection=found)
+        return _plan(managed, consumer, found)
+
+    planned, trials = noting((managed,), plan)
+    take_back(trials)
+    return planned
 
 
 def _plan(managed: ManagedTree, consumer: Consumer, found: Search) -> AllocationPlan:
