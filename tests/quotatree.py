@@ -59,8 +59,10 @@ _SYNTAX: Final = ("json-syntax", "yaml", "type", "key", "quantity", "document", 
 class Replay:
     """One scenario and the manager that it runs through."""
 
-    def __init__(self, scenario: Mapping[str, Any], *, habits: bool = True) -> None:
-        self.manager = QuotaManager(requeue_rejected=habits, check_unrequested=habits)
+    def __init__(
+        self, scenario: Mapping[str, Any], *, requeue_rejected: bool = True, check_unrequested: bool = True
+    ) -> None:
+        self.manager = QuotaManager(requeue_rejected=requeue_rejected, check_unrequested=check_unrequested)
         #: Whether the order on lists is that of the original. It is no longer after a forest has rejected a request:
         #: here everybody is back in place then, there those who were moved come down again behind all others.
         self.has_order = True

@@ -228,6 +228,33 @@ def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
     manager.verify()
 
 
+@given(scenes())
+def test_never_means_never(scene: tuple[QuotaManager, Asked]) -> None:
+    """Waiting can never help exactly if the request does not fit the tree when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate(TREE, last.id)
+    if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
+        return
+    can_wait = all(violation.can_wait for violation in response.rejection.violations)
+    for consumer_id in manager.view(TREE).consumers:
+        manager.deallocate(TREE, consumer_id)
+
+    assert bool(manager.allocate(TREE, last.id)) == can_wait
+
+
+@given(forest_scenes())
+def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
+    """A request that waiting can never help does not fit the forest when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate_forest(FOREST, last)
+    if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):
+        return
+    for consumer_id in [name for view in views(manager) for name in view.consumers]:
+        manager.deallocate_forest(FOREST, consumer_id)
+
+    assert not manager.allocate_forest(FOREST, last)
+
+
 @given(documents())
 def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
     """What a cache writes it reads again, as JSON and parsed."""
