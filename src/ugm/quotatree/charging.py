@@ -12,7 +12,7 @@ from functools import partial
 from ugm.errors import RequestError
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.locking import release_owned, unlocking
-from ugm.quotatree.managed import Attempt, ManagedTree, noting
+from ugm.quotatree.managed import Attempt, ManagedTree, Trials, noting
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.tree import QuotaTree, Trial
 from ugm.quotatree.tree_manager import Mode, TreeManager, found
@@ -48,7 +48,7 @@ class ChargingManager(TreeManager):
                 if anywhere and tree_name not in self._trees:
                     return Attempt("", (), {}).noted_after(before)
                 managed, consumer = self._asking(tree_name, info)
-                answer, trials = noting((managed,), lambda: self._charge(managed.tree, consumer, anywhere=anywhere))
+                answer, trials = noting((managed,), lambda _: self._charge(managed.tree, consumer, anywhere=anywhere))
                 require_held(info, answer)
                 return Attempt("", trials, {}).noted_after(before)
         except BaseException:
@@ -67,7 +67,7 @@ class ChargingManager(TreeManager):
                 managed = self._trees.get(tree_name)
                 if managed is None:
                     return Attempt("", (), {}).noted_after(before)
-                _, trials = noting((managed,), lambda: managed.tree.deallocate(consumer_id))
+                _, trials = noting((managed,), lambda _: managed.tree.deallocate(consumer_id))
                 return Attempt("", trials, {}).noted_after(before)
         except BaseException:
             release_owned(self._lock)
@@ -111,7 +111,12 @@ class ChargingManager(TreeManager):
             managed.tree.recover(managed.tree.trial or Trial())
             leaving = [consumer for consumer in managed.tree.consumers.values() if consumer.info in infos]
             for consumer in sorted(leaving, key=lambda consumer: consumer.sequence, reverse=True):
-                noting((managed,), partial(managed.tree.deallocate, consumer.id))
+                noting((managed,), partial(_deallocate, consumer.id))
+
+
+def _deallocate(consumer_id: str, trials: Trials) -> None:
+    for managed, _ in trials:
+        managed.tree.deallocate(consumer_id)
 
 
 def require_held(info: ConsumerInfo, answer: tuple[str, ...] | Rejection) -> None:

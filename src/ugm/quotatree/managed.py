@@ -91,13 +91,16 @@ class Attempt(NamedTuple):
                 managed.attempt = before
 
 
-def noting(trees: Iterable[ManagedTree], change: Callable[[], T]) -> tuple[T, Trials]:
-    """Make a change to trees, and return its answer and what it has changed; if it raises, it has changed nothing."""
+def noting(trees: Iterable[ManagedTree], change: Callable[[Trials], T]) -> tuple[T, Trials]:
+    """Make a change to trees, and return its answer and what it has changed; if it raises, it has changed nothing.
+
+    The change is told what is noted, and may undo that as its last step.
+    """
     trials = tuple((managed, Trial()) for managed in trees)
     try:
         for managed, trial in trials:
             managed.tree.trial = trial
-        answer = change()
+        answer = change(trials)
         for managed, _ in trials:
             managed.tree.trial = None
     except BaseException:
@@ -169,11 +172,11 @@ class Forest:
         Returns:
             Who was preempted, or why the request is rejected; and how to take back what has changed.
         """
-        return self._together(info, lambda: self._allocate(info, tuple(without), policy))
+        return self._together(info, lambda: self.grant(info, without, policy))
 
-    def _allocate(
-        self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None
-    ) -> Preempted | Rejection:
+    def grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> Preempted | Rejection:
+        """Do what `allocate` does, without undoing a rejected request."""
+        without = tuple(without)
         for managed in self.trees.values():
             _deallocate(managed, without)
         asking = [(managed, managed.tree.consumer(info, entry)) for managed, entry in self.named_by(info)]
@@ -195,9 +198,10 @@ class Forest:
 
     def force(self, info: ConsumerInfo, *, anywhere: bool = False) -> tuple[Preempted | Rejection, Attempt]:
         """Allocate a consumer at its groups, whatever the quotas; if one is no node, on no tree, or *anywhere*."""
-        return self._together(info, lambda: self._force(info, anywhere=anywhere))
+        return self._together(info, lambda: self.put(info, anywhere=anywhere))
 
-    def _force(self, info: ConsumerInfo, *, anywhere: bool) -> Preempted | Rejection:
+    def put(self, info: ConsumerInfo, *, anywhere: bool = False) -> Preempted | Rejection:
+        """Do what `force` does, without undoing a rejected request."""
         for managed, entry in self.named_by(info):
             answer = managed.tree.force(managed.tree.consumer(info, entry), anywhere=anywhere)
             if isinstance(answer, Rejection):
@@ -210,24 +214,23 @@ class Forest:
         """Grant a request on all trees; if that fails, take everything back."""
         holders: dict[str, tuple[str, ...] | None] = {}
 
-        def change() -> Preempted | Rejection:
+        def change(trials: Trials) -> tuple[Preempted | Rejection, Trials]:
             answer = grant()
             if not isinstance(answer, Rejection):
                 self._hold(info, answer, holders)
-            return answer
-
-        answer, trials = self._noting(change, holders)
-        attempt = Attempt(info.consumer_id, trials, holders, self)
-        if isinstance(answer, Rejection):
+                return answer, trials
             if all(managed.tree.requeue_rejected and trial.is_undone for managed, trial in trials):
                 for _, trial in trials:
                     trial.forget_preemptions()
-                return answer, attempt
-            attempt.take_back()
-            return answer, attempt._replace(trials=tuple((managed, Trial()) for managed, _ in trials))
-        return answer, attempt
+                return answer, trials
+            for managed, trial in trials:
+                managed.tree.take_back(trial)
+            return answer, tuple((managed, Trial()) for managed, _ in trials)
 
-    def _noting(self, change: Callable[[], T], holders: Mapping[str, tuple[str, ...] | None]) -> tuple[T, Trials]:
+        (answer, trials), _ = self._noting(change, holders)
+        return answer, Attempt(info.consumer_id, trials, holders, self)
+
+    def _noting(self, change: Callable[[Trials], T], holders: Mapping[str, tuple[str, ...] | None]) -> tuple[T, Trials]:
         """Make a change to all trees and to the holders; *holders* are those noted so far."""
         try:
             return noting(self.trees.values(), change)
@@ -253,7 +256,7 @@ class Forest:
     def give_back(self, consumer_id: str) -> Attempt:
         """Do as `deallocate`, and return how to take that back."""
         holders = {consumer_id: self.holders.get(consumer_id)}
-        _, trials = self._noting(lambda: self.deallocate(consumer_id), holders)
+        _, trials = self._noting(lambda _: self.deallocate(consumer_id), holders)
         return Attempt("", trials, holders, self)
 
     def restore_holders(self, holders: Mapping[str, tuple[str, ...] | None]) -> None:

@@ -187,9 +187,9 @@ class QuotaManager(ChargingManager):
         with self._lock:
             forest, info = self._forest_request(forest_name, consumer)
             if self._mode is not Mode.NORMAL:
-                return forest_plan(info, lambda: forest.force(info))
+                return forest_plan(forest, info, lambda: forest.put(info))
             policy = None if preempting else nobody
-            return forest_plan(info, lambda: forest.allocate(info, without=without, policy=policy))
+            return forest_plan(forest, info, lambda: forest.grant(info, without, policy))
 
     @unlocking
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:

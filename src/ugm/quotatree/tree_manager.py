@@ -314,7 +314,7 @@ class TreeManager:
             managed, consumer = self._asking(tree_name, consumer_id)
             if self._mode is not Mode.NORMAL:
                 raise RequestError("mode", str(self._mode), "a try is possible in normal mode only")
-            answer, trials = noting((managed,), lambda: self._allocate(managed.tree, consumer))
+            answer, trials = noting((managed,), lambda _: self._allocate(managed.tree, consumer))
             # Where the group is no leaf, nothing was tried that could be undone.
             managed.attempt = None if is_homeless(answer) else Attempt(consumer_id, trials, {})
             return respond(consumer_id, answer)
