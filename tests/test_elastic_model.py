@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ugm import Claim, DemandModel, EvictingModel, Partition, QuotaModel, RequestError, Resource, UserGroup
-from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 from ugm.model import SetupViolation
 
@@ -254,3 +254,34 @@ def test_unknown_allocation(model: ElasticModel) -> None:
     """What was not charged cannot be refunded."""
     with pytest.raises(RequestError, match="there is no such pod"):
         model.refund(claim("x"))
+
+
+def test_reset_keeps_everything_else(model: ElasticModel) -> None:
+    """After a reset no claim is held or expected; groups, other pods and what was requested before stay."""
+    model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
+    model.charge(claim("x"))
+    model.expect(claim("y", 20))
+    model.reset()
+
+    assert model.quota.pods_in("a") == (Pod("daemon", Resource(cpu=3), "a"),)
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=3)
+    model.charge(claim("y"))
+    model.refund(claim("y"))
+    model.reset()
+    assert model.quota.tree.request("a") == Resource(cpu=3)
+
+
+def test_a_failure_changes_nothing(model: ElasticModel) -> None:
+    """A claim that cannot be counted is refused, and what was held for its allocation is held still."""
+    model.charge(claim("x"))
+    wrong = claim("x")._replace(usage=Resource(cpu=-1))
+    for call in (model.charge, model.expect, model.check, model.evictions):
+        with pytest.raises(RequestError):
+            call(wrong)
+    with pytest.raises(RequestError):
+        model.expect(claim("x"))
+
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=10)
+    verify(model.quota.tree)
+    model.reset()
+    assert not model.quota.knows("x")

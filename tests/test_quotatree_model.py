@@ -13,7 +13,7 @@ from quotatree_scenes import PAIR, document
 from quotatree_strategies import documents
 from ugm import Claim, EvictingModel, Partition, RequestError, Resource, UserGroup
 from ugm.model import SetupViolation
-from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel
+from ugm.quotatree import ConsumerInfo, ForestModel, Mode, QuotaManager, TreeModel, TreeRequest
 
 SUE = UserGroup("sue")
 
@@ -245,4 +245,94 @@ def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> No
         if not list(model.check(asked)):
             model.charge(asked)
             charged[asked.allocation_id] = asked
+    manager.verify()
+
+
+def test_reset_keeps_everything_else() -> None:
+    """After a reset no claim is held, others come down, and claims may be charged again; other consumers stay."""
+    manager = manager_of("T", "U")
+    model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
+    model.charge(claim(1, "A", 2))
+    other.charge(claim(2, "A", 1))
+    assert manager.view("T").consumers["a2"].node == "R"
+    model.reset()
+
+    assert {name: one.node for name, one in manager.view("T").consumers.items()} == {"a2": "A"}
+    assert not list(model.evictions(claim(3, "B", 4, priority=9)))
+    model.charge(claim(1, "A", 2))
+    model.refund(claim(1, "A", 2))
+    model.reset()
+    manager.verify()
+    assert set(manager.view("T").consumers) == {"a2"}
+
+
+@pytest.mark.parametrize("kind", ["tree", "forest"])
+def test_recharged_without_a_group(kind: str) -> None:
+    """A claim that was charged before a reset is charged again even if its group has left the tree meanwhile."""
+    manager = manager_of("T", "U")
+    model: TreeModel | ForestModel = TreeModel(manager, "T", group_of)
+    if kind == "forest":
+        model = ForestModel(manager, "F", lambda asked: dict.fromkeys("TU", group_of(asked)))
+    for number, group in ((1, "A"), (2, "B")):
+        model.charge(claim(number, group, 1))
+    manager.get_tree_cache("T").delete_node("A")
+    manager.update_all()
+    before = manager.view("T").consumers
+    model.reset()
+    for number, group in ((1, "A"), (2, "B")):
+        model.charge(claim(number, group, 1))
+
+    assert manager.view("T").consumers == before
+    with pytest.raises(RequestError):
+        model.charge(claim(3, "A", 1))
+    model.refund(claim(1, "A", 1))
+    with pytest.raises(RequestError):
+        model.charge(claim(1, "A", 1)._replace(priority=1))
+    manager.verify()
+
+
+def test_recharged_without_a_tree() -> None:
+    """So is one whose tree has gone: it is held nowhere, as before the reset."""
+    manager = manager_of("T", "U")
+    models = [
+        TreeModel(manager, "T", group_of),
+        ForestModel(manager, "F", lambda asked: {"U": group_of(asked)}),
+    ]
+    for model in models:
+        model.charge(claim(1, "A", 1))
+    for name in ("T", "U"):
+        manager.deallocate(name, "a1")
+        manager.delete_tree(name)
+    manager.delete_forest("F")
+    for model in models:
+        model.reset()
+        model.charge(claim(1, "A", 1))
+        model.refund(claim(1, "A", 1))
+
+
+def test_a_policy_that_raises_changes_nothing() -> None:
+    """If the choice of victims fails, everybody is where they were, also those who were left out for the question."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    manager = QuotaManager(policy=broken)
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest("F")
+    manager.add_tree_to_forest("F", manager.add_tree_from_struct(document(PAIR, "T")))
+    models = [TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda asked: {"T": group_of(asked)})]
+    models[0].charge(claim(1, "A", 4))
+    before = manager.view("T")
+    for model in models:
+        with pytest.raises(ZeroDivisionError):
+            model.evictions(claim(2, "B", 1, priority=9))
+    manager.add_consumer(ConsumerInfo("x", [TreeRequest("T", "B", Resource(cpu=1), priority=9)]))
+    for call in (manager.try_allocate, manager.plan_allocate, manager.allocate):
+        with pytest.raises(ZeroDivisionError):
+            call("T", "x")
+    for call in (manager.try_allocate_forest, manager.plan_allocate_forest, manager.allocate_forest):
+        with pytest.raises(ZeroDivisionError):
+            call("F", "x")
+
+    assert manager.view("T") == before
     manager.verify()

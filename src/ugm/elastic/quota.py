@@ -188,7 +188,13 @@ class ElasticQuota:
     def _take_in(self, pod: Pod, *, is_running: bool = False) -> None:
         if pod.name in self._ledger.pods:
             raise RequestError("pod", pod.name, "there is a pod of this name")
-        self._exchange(pod.name, pod, is_running=is_running)
+        try:
+            held = self._ledger.add(pod)
+            held.is_running = is_running
+            self._count(held, 1)
+        except BaseException:
+            self._restore(pod.name, None)
+            raise
 
     def replace(self, pod: Pod) -> None:
         """Count a pod that runs already, in place of the pod of this name if there is one.
@@ -197,25 +203,21 @@ class ElasticQuota:
             RequestError: it cannot be counted. Nothing has changed.
         """
         require_pod(pod)
-        self._exchange(pod.name, pod, is_running=True)
-
-    def _exchange(self, name: str, pod: Pod | None, *, is_running: bool = False) -> None:
-        """Count a pod, or none, in place of the one of a name; if that is interrupted, nothing has changed."""
-        old = self._ledger.pods.get(name)
+        old = self._ledger.pods.get(pod.name)
         try:
             if old is not None:
-                self._count(old, -1)
-                self._ledger.remove(name)
-            if pod is not None:
-                held = self._ledger.add(pod)
-                held.is_running = is_running
-                self._count(held, 1)
+                self.forget(pod.name)
+            self._take_in(pod, is_running=True)
         except BaseException:
-            self._ledger.pods.pop(name, None)
-            if old is not None:
-                self._ledger.pods[name] = old
-            self.recount()
+            self._restore(pod.name, old)
             raise
+
+    def _restore(self, name: str, held: Held | None) -> None:
+        """Count a pod, or none of that name, as before a call that was interrupted."""
+        self._ledger.pods.pop(name, None)
+        if held is not None:
+            self._ledger.pods[name] = held
+        self.recount()
 
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without asking whether it may; a running one stays as it is.
@@ -223,7 +225,9 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        self._run(self._held(name), is_running=True)
+        held = self._held(name)
+        if not held.is_running:
+            self._run(held, is_running=True)
 
     def stop(self, name: str) -> None:
         """Undo `start`: the pod waits again.
@@ -231,17 +235,18 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        self._run(self._held(name), is_running=False)
+        held = self._held(name)
+        if held.is_running:
+            self._run(held, is_running=False)
 
     def _run(self, held: Held, *, is_running: bool) -> None:
-        if held.is_running is not is_running:
-            try:
-                self._use(held, 1 if is_running else -1)
-                held.is_running = is_running
-            except BaseException:
-                held.is_running = not is_running
-                self.recount()
-                raise
+        try:
+            self._use(held, 1 if is_running else -1)
+            held.is_running = is_running
+        except BaseException:
+            held.is_running = not is_running
+            self.recount()
+            raise
 
     def forget(self, name: str) -> Pod:
         """Leave a pod out, whether it waits or runs, and return it.
@@ -250,7 +255,12 @@ class ElasticQuota:
             RequestError: the pod is unknown.
         """
         held = self._held(name)
-        self._exchange(name, None)
+        try:
+            self._count(held, -1)
+            self._ledger.remove(name)
+        except BaseException:
+            self._restore(name, held)
+            raise
         return held.pod
 
     def forget_all(self, names: Iterable[str]) -> None:
