@@ -1,6 +1,6 @@
 """Every recorded scenario of quota trees in the original quota manager, every field of every step.
 
-They are replayed twice. A manager that keeps two habits of the original (`requeue_rejected` and `check_unrequested`, see
+They are replayed twice. A manager that keeps two habits of the original (`requeue_rejected`, `check_unrequested`; see
 `docs/quotatree.md`) agrees in every step. One without them agrees up to the first step at which one of them matters.
 `test_quotatree_differences.py` is about those, and about what is done instead of the defects of the original.
 """
@@ -43,7 +43,7 @@ def scenarios(name: str) -> list[Any]:
 
 def steps_to_compare(scenario: dict[str, Any]) -> int:
     """Return how many steps are to agree; -1 if not even the documents are."""
-    broken = scenario.get("bookkeeping", {}).get("broken_after_step", len(scenario["steps"]))
+    broken: int = scenario.get("bookkeeping", {}).get("broken_after_step", len(scenario["steps"]))
     return DIFFERENCES.get(scenario["name"], (broken, ""))[0]
 
 
