@@ -134,6 +134,21 @@ def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -
         assert abs(shared.runtime[name] - shared.floor[name] - exact) <= len(shared.rounds)
 
 
+@given(st.randoms(use_true_random=False))
+def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
+    """A group that requests more gets no less, whatever its weight, and whether minimums begin to be scaled or not."""
+    for _ in range(60):
+        given = [
+            Sharer(name, draw.randint(0, 9), draw.randint(0, 9), draw.choice([0, 0, 1, 3]), lends=draw.random() < 0.8)
+            for name in "abcd"[: draw.randint(2, 4)]
+        ]
+        available, one, *others = draw.randint(0, 30), *given
+        for scale in (True, False):
+            larger = [one._replace(wanted=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
+            gets = [share(available, [each, *others], scale=scale).runtime["a"] for each in larger]
+            assert gets == sorted(gets)
+
+
 @given(counts, st.integers(0, 50), sharers())
 def test_more_to_share_is_more_for_everybody(available: int, more: int, given: list[Sharer]) -> None:
     """With more to share nobody gets less, up to a unit for each round of either."""
