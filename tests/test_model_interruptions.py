@@ -345,7 +345,7 @@ def test_interrupted_at_some_lines(
     make: Callable[[], Scene], prepare: Callable[[Scene], object], call: Callable[[Scene], object]
 ) -> None:
     """A call that is interrupted at a line has taken effect or changed nothing, and can be recovered from."""
-    check_interruptions(make, prepare, call, slice(random.randrange(9), None, 9), opcodes=False)
+    check_interruptions(make, prepare, call, slice(random.randrange(17), None, 17), opcodes=False)
 
 
 @pytest.mark.deep
