@@ -31,7 +31,12 @@ _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in Ap
 _KINDS: Final[Schema] = {"type": "string", "enum": sorted(kind.__name__.lower() for kind in get_args(Event))}
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
-_WHO: Final = {"groups": listing(USER, maxItems=1000), "queue": TEXT, "tags": mapping(TEXT, maxProperties=1000)}
+_WHO: Final = {
+    "groups": listing(USER, maxItems=1000),
+    "queue": TEXT,
+    "tags": mapping(TEXT, maxProperties=1000),
+    "quota": QUANTITIES,
+}
 _CHECK: Final[Schema] = {
     "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(_WHO, user=USER, usage=QUANTITIES)]
 }
