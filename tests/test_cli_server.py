@@ -225,6 +225,35 @@ def test_serve(file: Path) -> None:
     assert (told["writable"], told["config"]) == (False, str(file))
 
 
+def replace(file: Path, text: str) -> None:
+    """Put another text in the place of a file, so that nobody ever reads half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+def test_serve_reports_reloads(file: Path) -> None:
+    """The standard error says how each reload of a watched file ended."""
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        replace(file, "partitions: [")
+        refused = process.stderr.readline(), process.stderr.readline()
+        replace(file, CONFIG)
+        accepted = process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+    assert refused[0].endswith(f" WARNING {file} was not reloaded, the old configuration stays in force:\n")
+    assert refused[1].endswith("[yaml-syntax]\n")
+    assert accepted.endswith(f" INFO {file} was reloaded and is in force\n")
+
+
 @pytest.mark.parametrize(
     ("options", "status", "text"),
     [

@@ -236,7 +236,14 @@ ROUTES: Final = (
         reference("Changed"),
         changes=True,
     ),
-    Route("GET", "/health", "That the server answers.", operated.health, reference("Health"), is_quick=True),
+    Route(
+        "GET",
+        "/health",
+        "Whether the server is well, and how its configuration was changed last.",
+        operated.health,
+        reference("Health"),
+        is_quick=True,
+    ),
     Route(
         "GET",
         "/states",
