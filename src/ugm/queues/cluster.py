@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Final, final
 
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
 __all__ = ["Cluster"]
+
+#: So many resources of which nothing is left are named with a 0, and no fewer than those of which something is.
+_FEW: Final = 16
 
 
 @final
@@ -17,12 +20,16 @@ class Cluster:
 
     The sum is None until a first node is registered: a program that knows no nodes has no limit at the root. From then
     on the sum holds, also when the last node has gone.
+
+    A resource that only nodes have offered that are gone is named with a 0. Such names are dropped when they are the
+    larger part, so that a cluster whose devices have names of their own does not grow: a closed limit allows nothing of
+    what it does not name, which is the same.
     """
 
     __slots__ = ("nodes", "total")
 
     nodes: dict[str, Resource]
-    #: Invariant: the sum over all nodes; has a 0 for what only nodes have offered that are gone.
+    #: Invariant: the sum over all nodes, and names with a 0.
     total: Resource | None
 
     def __init__(self) -> None:
@@ -64,6 +71,9 @@ class Cluster:
         for resource in {**before, **offers}:
             total[resource] = total.get(resource, 0) + offers.get(resource, 0) - before.get(resource, 0)
         self.nodes[name] = offers
+        if sum(1 for amount in total.values() if not amount) > max(_FEW, len(total) // 2):
+            # What has just changed stays: without any name the sum would read like no limit.
+            total = {name: amount for name, amount in total.items() if amount or name in before or name in offers}
         self.total = Resource(total)
 
     def restore(self, name: str, offers: Resource | None, total: Resource | None) -> None:
