@@ -16,7 +16,7 @@ import pytest
 
 from test_scale import lines_run_by
 from ugm import Manager, Partition, QuotaModel, Resource, UserGroup, parse_config
-from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.server import History
 from ugm.tracking import limits
@@ -97,6 +97,24 @@ def with_other_models() -> Operation:
     return through_a_partition(Partition(CONFIG, cluster=CLUSTER, models=models))
 
 
+def elastic_groups() -> Operation:
+    """Groups of an elastic quota, their pods, and resources that only one group or pod ever names."""
+    quota = ElasticQuota(ElasticTree(CLUSTER))
+    quota.create(ElasticGroup("stays", min=Resource(vcore=1), max=CLUSTER))
+
+    def operate(number: int) -> None:
+        name, device, claim = f"group-{number}", f"device-{number}", f"claim-{number}"
+        most = Resource({"vcore": 9, device: 1})
+        quota.create(ElasticGroup(name, min=Resource({device: 1}), max=most))
+        quota.adopt(Pod(f"pod-{number}", Resource({"vcore": 1, claim: 1}), group=name))
+        quota.update(ElasticGroup(name, max=Resource(vcore=9)))
+        quota.tree.set_total(CLUSTER + Resource({device: 1}))
+        quota.forget(f"pod-{number}")
+        quota.delete(name)
+
+    return operate
+
+
 def resources_of_allocations() -> Operation:
     """Resources that only one allocation ever names: a device claim, a licence token."""
     partition = Partition(CONFIG, cluster=CLUSTER)
@@ -156,6 +174,7 @@ RUNS: Final = {
     "partition": (through_a_partition, 4_000),
     "history": (with_a_history, 2_000),
     "models": (with_other_models, 1_000),
+    "elastic-groups": (elastic_groups, 2_000),
     "resources-of-allocations": (resources_of_allocations, 2_000),
     "resources-of-nodes": (resources_of_nodes, 1_500),
     "resources-of-quotas": (resources_of_quotas, 1_500),
