@@ -184,7 +184,7 @@ RUNS: Final = {
 
 @pytest.fixture(autouse=True)
 def _memories(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the memories for paths be full after the first tenth of the shortest run."""
+    """Let the caches for paths be full after the first tenth of the shortest run."""
     monkeypatch.setattr(limits, "_REMEMBERED", 64)
 
 

@@ -161,7 +161,7 @@ class Books:
         self.tree.resize(total)
 
     def count(self, names: Sequence[str], *, closed: bool | None = None) -> None:
-        """Make room in every counter for more resources, and forget those that are not in use if there are many."""
+        """Make room in every counter for more resources, and drop unused ones if they are the larger part."""
         in_use = self._names_in_use if self.is_whole else None
         if self.in_force.count(names, closed=closed, in_use=in_use):
             self.tree.connect(self.in_force.epoch.layout)

@@ -191,15 +191,15 @@ class Survey:
     ) -> Decision:
         """Return what would be answered to the first allocation of a new application of a user in a queue.
 
-        The answer is that of `Partition.allocate` after a `Partition.submit` with the same tags and quota. The queue
-        need not exist: one that placement would create counts as created. Other quota models are asked too.
+        The answer is that of `ugm.Partition.allocate` after a `ugm.Partition.submit` with the same tags and quota. The
+        queue need not exist: one that placement would create counts as created. Other quota models are asked too.
 
         Args:
             user: who would own the application.
             queue_path: the queue, as `placement_for` returned it.
             usage: what the allocation would take.
-            tags: as for `Partition.submit`.
-            quota: as for `Partition.submit`: the quota of a namespace.
+            tags: as for `ugm.Partition.submit`.
+            quota: as for `ugm.Partition.submit`: the quota of a namespace.
 
         Raises:
             RequestError: an argument cannot be used, or the partition is being removed.

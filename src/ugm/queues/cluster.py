@@ -10,7 +10,7 @@ from ugm.resources import Resource
 
 __all__ = ["Cluster"]
 
-#: So many resources of which nothing is left are named with a 0, and no fewer than those of which something is.
+#: Number of names with a 0 that are always kept in the sum.
 _FEW: Final = 16
 
 
@@ -21,9 +21,9 @@ class Cluster:
     The sum is None until a first node is registered: a program that knows no nodes has no limit at the root. From then
     on the sum holds, also when the last node has gone.
 
-    A resource that only nodes have offered that are gone is named with a 0. Such names are dropped when they are the
-    larger part, so that a cluster whose devices have names of their own does not grow: a closed limit allows nothing of
-    what it does not name, which is the same.
+    A resource that only removed nodes have offered is named with a 0. If such names are the larger part of the sum,
+    they are dropped: otherwise a cluster whose devices have names of their own would grow without end. Dropping them
+    changes no answer, because a closed limit allows nothing of a resource that it does not name.
     """
 
     __slots__ = ("nodes", "total")
@@ -72,7 +72,7 @@ class Cluster:
             total[resource] = total.get(resource, 0) + offers.get(resource, 0) - before.get(resource, 0)
         self.nodes[name] = offers
         if sum(1 for amount in total.values() if not amount) > max(_FEW, len(total) // 2):
-            # What has just changed stays: without any name the sum would read like no limit.
+            # The resources of this change stay: a sum without names would look like no limit.
             total = {name: amount for name, amount in total.items() if amount or name in before or name in offers}
         self.total = Resource(total)
 

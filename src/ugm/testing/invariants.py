@@ -14,7 +14,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ugm import (
     GroupUsage,
@@ -28,9 +28,6 @@ from ugm import (
     UserGroup,
     UserUsage,
 )
-
-#: What these functions check. A shared partition has the questions of a view, too.
-Checked: TypeAlias = Tracker | PartitionView
 
 __all__ = ["check_never_above", "check_sums", "exposed", "exposed_partition", "verify_all"]
 
@@ -108,14 +105,14 @@ def _raise(findings: list[str]) -> None:
         raise InvariantError(tuple(findings))
 
 
-def _shown(checked: Checked) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
+def _shown(checked: Tracker | PartitionView) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
     """Return what a tracker or a partition shows of all users and groups."""
     if isinstance(checked, Tracker):
         return checked.get_users_resources(), checked.get_groups_resources()
     return checked.users(), checked.groups()
 
 
-def _total_of(checked: Checked, root: UserUsage | GroupUsage) -> Resource | None:
+def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) -> Resource | None:
     """Return the total of a user or group, as another question answers it."""
     if isinstance(root, UserUsage):
         if isinstance(checked, Tracker):
@@ -128,7 +125,7 @@ def _total_of(checked: Checked, root: UserUsage | GroupUsage) -> Resource | None
     return None if standing is None else standing.usage
 
 
-def check_sums(tracker: Checked) -> None:
+def check_sums(tracker: Tracker | PartitionView) -> None:
     """Check that what a tracker or a partition shows of users and groups adds up.
 
     No usage is negative. What a queue uses is what the queues below it use and what is used in the queue itself, so
@@ -194,7 +191,7 @@ def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> It
             yield f"the groups use {-ungrouped} {name} more than the users"
 
 
-def check_never_above(tracker: Checked, kinds: Collection[TrackingType] = _BOTH) -> None:
+def check_never_above(tracker: Tracker | PartitionView, kinds: Collection[TrackingType] = _BOTH) -> None:
     """Check that no user and no group uses more, or runs more, than is allowed.
 
     That is true as long as nothing was adopted and no limit lowered. With ``group_limits="unless-user-limited"`` it is
@@ -229,7 +226,7 @@ def _above(whose: str, root: QueueUsage) -> Iterator[str]:
             yield f"{whose} runs {running} applications in {queue.queue_path}, where {queue.max_applications} may run"
 
 
-def verify_all(tracker: Checked) -> None:
+def verify_all(tracker: Tracker | PartitionView) -> None:
     """Check everything that is true in any state: `check_sums`, and the self-check of a `ugm.Manager` or a partition.
 
     Raises:

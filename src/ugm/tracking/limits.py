@@ -24,13 +24,13 @@ __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce
 
 T = TypeVar("T")
 
-#: How many results a memory keeps; beyond that it begins anew. Each is worked out again in a microsecond.
+#: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.
 _REMEMBERED: Final = 1 << 14
 
-#: Results for longer paths are not kept, so that a memory is bounded in bytes, too.
+#: Length of the longest path whose result is kept, so that the size of a cache in bytes is bounded, too.
 _LONGEST: Final = 256
 
-#: So many resources are counted without need, and no fewer than those that are in use.
+#: Number of unused resource names that a layout always keeps.
 _SPARE: Final = 16
 
 
@@ -97,8 +97,8 @@ class Level(NamedTuple):
     fallback: Limit | None
 
 
-class _Memory(dict[str, T]):
-    """The results of a function for queue paths, worked out once; a hit is as quick as a look into a dictionary."""
+class _PathCache(dict[str, T]):
+    """A bounded cache of the results of a function of a queue path. A hit costs one dictionary lookup."""
 
     __slots__ = ("_function",)
 
@@ -129,9 +129,9 @@ class LimitBook:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
         #: A queue path to what is set from there to the root, leaf to root; queues that set nothing are left out.
-        self.levels_on: Final = _Memory(self._levels_on).__getitem__
+        self.levels_on: Final = _PathCache(self._levels_on).__getitem__
         #: The same with the positions of the names, up to the first wildcard: nothing above it is ever reached.
-        self.orders_on: Final = _Memory(self._orders_on).__getitem__
+        self.orders_on: Final = _PathCache(self._orders_on).__getitem__
 
     def _levels_on(self, queue_path: str) -> tuple[Level, ...]:
         return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
@@ -292,7 +292,7 @@ class LimitsInForce:
         managed: bool = False,
         lock: OperationLock | None = None,
     ) -> None:
-        self._canonical = _Memory(canonical_path).__getitem__
+        self._canonical = _PathCache(canonical_path).__getitem__
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
@@ -330,8 +330,8 @@ class LimitsInForce:
         Args:
             names: the resources.
             closed: whether no other resources are to be had; None leaves that as it is.
-            in_use: what returns the resources that have to be counted besides; None if nobody knows. It is called only
-                if something is new, and what is not in use is dropped if it is the larger part.
+            in_use: returns the resources that have to be counted besides; None keeps all that are counted now. It is
+                called only if *names* has a new resource; unused ones are then dropped if they are the larger part.
         """
         old, names = self.epoch.layout, tuple(names)
         is_closed = old.closed if closed is None else closed
@@ -345,7 +345,7 @@ class LimitsInForce:
         return True
 
     def kept(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
-        """Return the resources to go on counting: all of now, or those in use if they are the smaller part."""
+        """Return the resources to keep in the layout: all that it has, or only those in use if most are unused."""
         names = self.epoch.layout.names
         if len(names) <= _SPARE:
             return names
