@@ -122,7 +122,7 @@ class Books:
         if tree.cluster is not None:
             # Somebody may use what is counted, though no node has it and no limit names it any more.
             layout = self.in_force.epoch.layout
-            kept = self.in_force.kept(self._names_in_use) if self.is_whole else layout.names
+            kept = self.in_force.kept(self._needed_names) if self.is_whole else layout.names
             names = (*names, *tree.cluster, *kept)
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
@@ -162,18 +162,18 @@ class Books:
 
     def count(self, names: Sequence[str], *, closed: bool | None = None) -> None:
         """Make room in every counter for more resources, and drop unused ones if they are the larger part."""
-        in_use = self._names_in_use if self.is_whole else None
+        in_use = self._needed_names if self.is_whole else None
         if self.in_force.count(names, closed=closed, in_use=in_use):
             self.tree.connect(self.in_force.epoch.layout)
 
-    def _names_in_use(self) -> set[str]:
+    def _needed_names(self) -> set[str]:
         """Return the resources that a limit, a node or an application names."""
         specs, tree = self.compiled.specs, self.tree
-        used = {*self.in_force.limits.names, *specs.names, *tree.names_beside(specs), *(tree.cluster or ())}
+        needed = {*self.in_force.limits.names, *specs.names, *tree.names_beside(specs), *(tree.cluster or ())}
         for application in self.applications.values():
             if application.holding is not None:
-                used.update(application.holding.others)
-        return used
+                needed.update(application.holding.held())
+        return needed
 
     def count_adopted(self, usage: Resource) -> None:
         """Make room for resources that nobody has, but somebody uses: the counter of the root has to show them."""
