@@ -121,16 +121,21 @@ class Naive:
         if self.scale and known and 0 < sum(mins.values()) > available:
             share = Fraction(max(available, 0), sum(mins.values()))
             scaled = {name: int(least * share) for name, least in mins.items()}
-        claims = sum(wanted[g.name] if g.allow_lent else max(wanted[g.name], mins[g.name]) for g in below)
-        plenty = available >= claims and IDLE_SCALING not in self.defects
+        weights = {g.name: g.weight.get(resource, 0) for g in below}
+        # Without weight nothing beyond the minimum can be had, so nothing beyond it counts.
+        met = {g.name: wanted[g.name] if weights[g.name] > 0 else min(wanted[g.name], mins[g.name]) for g in below}
+        met.update((g.name, max(met[g.name], mins[g.name])) for g in below if not g.allow_lent)
+        plenty = available >= sum(met.values()) and IDLE_SCALING not in self.defects
         least = mins if plenty else scaled
         gets = {g.name: min(wanted[g.name], least[g.name]) if g.allow_lent else least[g.name] for g in below}
-        weights = {g.name: g.weight.get(resource, 0) for g in below}
         self._deal(available - sum(gets.values()), gets, wanted, weights)
+        if not plenty and IDLE_SCALING not in self.defects:
+            without = {name: mins[name] for name, weight in weights.items() if weight <= 0}
+            self._deal(available - sum(gets.values()), gets, met, without)
         return {name: (scaled[name], gets[name]) for name in gets}
 
     def _deal(self, left: int, gets: dict[str, int], wanted: dict[str, int], weights: dict[str, int]) -> None:
-        hungry = [name for name in gets if wanted[name] > gets[name] and weights[name] > 0]
+        hungry = [name for name in gets if wanted[name] > gets[name] and weights.get(name, 0) > 0]
         while left > 0 and hungry:
             exact = {name: Fraction(left * weights[name], sum(weights[each] for each in hungry)) for name in hungry}
             parts = {name: int(part) for name, part in exact.items()}

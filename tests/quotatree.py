@@ -35,7 +35,7 @@ _CATEGORIES: Final = {
     ("consumer_id", "the consumer has no entry"): "no_spec_for_tree",
     ("consumer_id", "the consumer is allocated"): "already_allocated",
     ("consumer_id", "a consumer of that id"): "duplicate",
-    ("consumer_id", "it was not the last"): "undo_failed",
+    ("consumer_id", "the last change"): "undo_failed",
     ("mode", "a try"): "not_normal_mode",
     ("name", "there is no such node"): "not_found",
     ("name", "a name is"): "bad_name",
@@ -59,8 +59,10 @@ _SYNTAX: Final = ("json-syntax", "yaml", "type", "key", "quantity", "document", 
 class Replay:
     """One scenario and the manager that it runs through."""
 
-    def __init__(self, scenario: Mapping[str, Any], *, as_original: bool = True) -> None:
-        self.manager = QuotaManager(as_original=as_original)
+    def __init__(
+        self, scenario: Mapping[str, Any], *, requeue_rejected: bool = True, check_unrequested: bool = True
+    ) -> None:
+        self.manager = QuotaManager(requeue_rejected=requeue_rejected, check_unrequested=check_unrequested)
         #: Whether the order on lists is that of the original. It is no longer after a forest has rejected a request:
         #: here everybody is back in place then, there those who were moved come down again behind all others.
         self.has_order = True

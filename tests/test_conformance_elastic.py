@@ -33,9 +33,12 @@ DEFECTS: Final = {
     ),
     **dict.fromkeys(("v-total-0050", "v-weird-0081"), IDLE_SCALING),
     "corner-dim_missing_in_total": NO_TOTAL,
-    **dict.fromkeys(("v-keys-0023", "v-keys-0035", "v-keys-0047", "v-keys-0215", "v-keys-0239"), STALE_NAMES),
+    **dict.fromkeys(("v-keys-0023", "v-keys-0035", "v-keys-0047", "v-keys-0239"), STALE_NAMES),
     **dict.fromkeys(("v-keys-0275", "v-keys-0287"), STALE_NAMES),
 }
+
+#: In this one the original also leaves idle what a group without weight misses of its minimum.
+BOTH_DEFECTS: Final = {"v-keys-0215": (STALE_NAMES, IDLE_SCALING)}
 
 #: Scenarios in which too much was taken off the root's request when a group that asked for more than its maximum left.
 ROOT_REQUEST: Final = frozenset(("v-move-0211", "v-move-0223", "v-dirtydel-0274"))
@@ -82,7 +85,7 @@ def test_runtime(scenario: dict[str, Any]) -> None:
     if scenario["name"] in ROOT_REQUEST:
         assert {(field, name) for field, name, _, _ in differing} == {("request", ROOT_GROUP)}
     else:
-        assert bool(differing) is (scenario["name"] in DEFECTS), differing
+        assert bool(differing) is (scenario["name"] in DEFECTS | BOTH_DEFECTS), differing
 
 
 def _steps(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -123,10 +126,11 @@ def follow(model: Naive, step: dict[str, Any]) -> None:
         model.change(model.asked if step["op"] == "request" else model.used, step["quota"], step["delta"])
 
 
-@pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id in DEFECTS])
+@pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id in DEFECTS | BOTH_DEFECTS])
 def test_only_the_defect_differs(scenario: dict[str, Any]) -> None:
-    """The naive model with the one defect named gives what is recorded."""
-    model = naive(scenario, DEFECTS[scenario["name"]])
+    """The naive model with the defects named gives what is recorded."""
+    name = scenario["name"]
+    model = naive(scenario, *BOTH_DEFECTS.get(name, [DEFECTS.get(name, "")]))
     for step in scenario["steps"]:
         if step["op"] != "runtime":
             follow(model, step)

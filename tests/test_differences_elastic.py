@@ -57,6 +57,21 @@ def test_minimum_below_an_idle_parent() -> None:
     assert gets(tree, "p", "a", "b") == [15, 15, 0]
 
 
+@pytest.mark.parametrize("requested", [39, 40, 50, 100])
+def test_what_is_left_goes_to_minimums_without_weight(requested: int) -> None:
+    """Where minimums are scaled, a group that cannot borrow has what others leave of its minimum, and loses nothing."""
+    groups = [
+        ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1)),
+        ElasticGroup("b", min=Resource(cpu=50), max=Resource(cpu=100)),
+        ElasticGroup("c", min=Resource(cpu=60), max=Resource(cpu=100)),
+    ]
+    tree = ElasticTree(Resource(cpu=100), groups)
+    tree.change_request("a", Resource(cpu=requested))
+    tree.change_request("b", Resource(cpu=61))
+
+    assert gets(tree, "a", "b", "c") == [39, 61, 0]
+
+
 def test_a_group_takes_away_what_it_brought() -> None:
     """With a group goes what its maximum let through of its request; its siblings keep theirs."""
     groups = [

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+from typing import Any
+
 import pytest
 
 from ugm import Claim, DemandModel, EvictingModel, Partition, QuotaModel, RequestError, Resource, UserGroup
-from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
+from ugm.model import SetupViolation
 
 SUE = UserGroup("sue")
 
@@ -153,8 +157,8 @@ def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
     assert model.evictions(claim("urgent", 11, priority=1)) == ("first",)
 
 
-def test_evictions_that_end_a_shortage() -> None:
-    """Who is evicted asks for nothing any more: that may be what gives the group its minimum back."""
+def test_evictions_in_a_group_without_weight() -> None:
+    """Evicted allocations request nothing any more, so a group that cannot borrow has its minimum for the claim."""
     groups = [
         ElasticGroup("a", "", Resource(cpu=20), Resource(cpu=100), Resource(cpu=0, memory=1)),
         ElasticGroup("idle", "", Resource(cpu=10), Resource(cpu=100)),
@@ -163,7 +167,7 @@ def test_evictions_that_end_a_shortage() -> None:
     model.charge(claim("low", 10))
     urgent = claim("urgent", 20, priority=1)
 
-    assert [violation.limit for violation in model.check(urgent)] == [13]
+    assert [violation.limit for violation in model.check(urgent)] == [20]
     assert model.evictions(urgent) == ("low",)
     assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
     model.refund(claim("low", 10))
@@ -179,7 +183,105 @@ def test_no_evictions_in_vain(model: ElasticModel) -> None:
     assert model.evictions(claim("urgent", 90, priority=10)) == ()
 
 
+@pytest.mark.parametrize(
+    ("tags", "options", "told"),
+    [
+        (
+            {GROUP_TAG: "typo"},
+            {},
+            "elastic group 'typo': there is no such group, and no default group is configured",
+        ),
+        (
+            {},
+            {},
+            (
+                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
+                "namespace has no group, and no default group is configured"
+            ),
+        ),
+        (
+            {"team": "a", NAMESPACE_TAG: "unbound"},
+            {},
+            (
+                "elastic group tag 'quota.scheduling.koordinator.sh/name': the application has no such tag, its "
+                "namespace has no group, and no default group is configured"
+            ),
+        ),
+        (
+            {GROUP_TAG: "a"},
+            {"group_tag": "team"},
+            (
+                "elastic group tag 'team': the application has no such tag, its namespace has no group, and no default "
+                "group is configured"
+            ),
+        ),
+    ],
+)
+def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: dict[str, Any], told: str) -> None:
+    """A claim without a group is denied for good, with the reason; a default group or an explicit option lets it in."""
+    one = claim("x")._replace(tags=tags)
+    strict = ElasticModel(model.quota, **options)
+    (violation,) = strict.check(one)
+    assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (told, False, True)
+    assert not list(strict.evictions(one._replace(priority=9)))
+    assert pickle.loads(pickle.dumps(violation)) == violation  # noqa: S301 - made here
+
+    assert not list(ElasticModel(model.quota, **options, unrestricted=True).check(one))
+    model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15)))
+    assert not list(strict.check(one))
+    assert [each.name for each in strict.check(one._replace(usage=Resource(cpu=16)))] == [DEFAULT_GROUP]
+
+
+def test_no_group_is_counted_if_it_runs(model: ElasticModel) -> None:
+    """What is adopted without a group is counted in the default group, and taken off what there is."""
+    model.charge(claim("x", group="typo"))
+    assert model.quota.tree.used(DEFAULT_GROUP) == Resource(cpu=10)
+    assert model.quota.tree.runtime(ROOT_GROUP) == Resource(cpu=50)
+    model.refund(claim("x", group="typo"))
+    assert model.quota.tree.used(DEFAULT_GROUP) == Resource()
+
+
+def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> None:
+    """The mark says that the default group may have children, not that its own pods are refused."""
+    model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15), is_parent=True))
+
+    for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
+        assert not list(model.check(one))
+        model.quota.expect(Pod(one.allocation_id, Resource(cpu=1), one.tags[GROUP_TAG]))
+
+
 def test_unknown_allocation(model: ElasticModel) -> None:
     """What was not charged cannot be refunded."""
     with pytest.raises(RequestError, match="there is no such pod"):
         model.refund(claim("x"))
+
+
+def test_reset_keeps_everything_else(model: ElasticModel) -> None:
+    """After a reset no claim is held or expected; groups, other pods and what was requested before stay."""
+    model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
+    model.charge(claim("x"))
+    model.expect(claim("y", 20))
+    model.reset()
+
+    assert model.quota.pods_in("a") == (Pod("daemon", Resource(cpu=3), "a"),)
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=3)
+    model.charge(claim("y"))
+    model.refund(claim("y"))
+    model.reset()
+    assert model.quota.tree.request("a") == Resource(cpu=3)
+
+
+def test_a_failure_changes_nothing(model: ElasticModel) -> None:
+    """A claim that cannot be counted is refused, and what was held for its allocation is held still."""
+    model.charge(claim("x"))
+    wrong = claim("x")._replace(usage=Resource(cpu=-1))
+    for call in (model.charge, model.expect, model.check, model.evictions):
+        with pytest.raises(RequestError):
+            call(wrong)
+    with pytest.raises(RequestError):
+        model.expect(claim("x"))
+
+    assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=10)
+    verify(model.quota.tree)
+    model.reset()
+    assert not model.quota.knows("x")

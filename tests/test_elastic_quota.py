@@ -194,3 +194,39 @@ def test_checking_changes_nothing() -> None:
 
     assert one.if_expected(Pod("q", TEN, "a"), lambda: one.tree.runtime("a")) == Resource(cpu=20)
     assert (one.tree.request("a"), one.tree.used("a")) == (TEN, TEN)
+
+
+def test_the_nearest_group_comes_first() -> None:
+    """Of the groups above that have no room, the nearest is named first, whatever resource it denies."""
+    groups = [
+        ElasticGroup("top", max=Resource(cpu=1, gpu=9), is_parent=True),
+        ElasticGroup("mid", "top", max=Resource(cpu=9, gpu=1), is_parent=True),
+        ElasticGroup("leaf", "mid", max=Resource(cpu=9, gpu=9)),
+    ]
+    rules = AdmissionRules(by_runtime=False, check_parents=True)
+    one = ElasticQuota(ElasticTree(Resource(cpu=100, gpu=100), groups), rules=rules)
+    decision = one.check(Pod("p", Resource(cpu=2, gpu=2), "leaf"))
+
+    assert [(each.name, each.resource) for each in decision.violations] == [("mid", "gpu"), ("top", "cpu")]
+
+
+def test_never_counts_minimums_beyond_the_cluster() -> None:
+    """A minimum that is not scaled is granted in a smaller cluster, so a request within it can wait."""
+    tree = ElasticTree(TEN, [ElasticGroup("a", min=Resource(cpu=20), max=Resource(cpu=30))], scale_min=False)
+    one = ElasticQuota(tree)
+    one.adopt(Pod("p", TEN, "a"))
+
+    assert one.check(Pod("q", Resource(cpu=15), "a")).can_wait
+    assert str(one.check(Pod("q", Resource(cpu=21), "a")).violations[0]) == (
+        "elastic group 'a': 21 cpu requested, never more than 20 allowed"
+    )
+
+
+def test_never_more_than_the_minimum_without_weight() -> None:
+    """A group that cannot borrow never gets more than its minimum, and a denial says so."""
+    weightless = ElasticGroup("a", min=TEN, max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1))
+    one = quota(weightless)
+    one.adopt(Pod("p", TEN, "a"))
+
+    assert one.check(Pod("q", TEN, "a")).can_wait
+    assert not one.check(Pod("q", Resource(cpu=11), "a")).can_wait

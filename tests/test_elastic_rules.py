@@ -220,7 +220,7 @@ def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     quota.forget("p")
     quota.update(TEAM._replace(is_parent=True))
     assert refused(quota.expect, Pod("p", HALF, "team")) == [
-        "elastic group 'team': it is there for groups below it [pod_on_parent_quota]"
+        "elastic group 'team': the group is marked as a parent, and takes no pods itself [pod_on_parent_quota]"
     ]
 
 
@@ -233,3 +233,28 @@ def test_error_survives() -> None:
         assert str(twin) == "elastic group 'a': below itself [cycle]\nelastic group 'a': gone [not_found]"
     assert isinstance(error, UgmError)
     assert isinstance(error, ValueError)
+
+
+@pytest.mark.parametrize("least", [Resource(vcore=1), Resource(vcore=1, memory=0), Resource()])
+def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resource) -> None:
+    """Minimums of siblings are compared with that of the parent in resources that the new group does not name, too."""
+    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=10)))
+    quota.create(ElasticGroup("wide", "dept", Resource(vcore=1, memory=9), MOST))
+    quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=4), force_update=True))
+
+    assert refused(quota.create, ElasticGroup("x", "dept", least, MOST)) == [
+        (
+            "elastic group 'x': it and its siblings are guaranteed 9 memory, min of 'dept' 4 "
+            "[siblings_min_exceeds_parent_min]"
+        )
+    ]
+
+
+def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> None:
+    """Pods that fall back to the default group, or name it, are accepted though it is marked as a parent."""
+    quota.create(ElasticGroup(DEFAULT_GROUP, max=MOST, is_parent=True))
+    quota.create(ElasticGroup("below", DEFAULT_GROUP, max=MOST))
+    for name, group in (("p", "nowhere"), ("q", ""), ("r", DEFAULT_GROUP)):
+        quota.expect(Pod(name, HALF, group))
+
+    assert len(quota.pods_in(DEFAULT_GROUP)) == 3

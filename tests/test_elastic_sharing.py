@@ -120,3 +120,29 @@ def test_deal_once_deals_every_unit() -> None:
     """A round leaves nothing."""
     assert deal_once(7, [3, 3, 1]) == [3, 3, 1]
     assert sum(deal_once(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1
+
+
+@pytest.mark.parametrize(("requested", "granted"), [(39, 39), (40, 39), (50, 39), (90, 39)])
+def test_a_larger_request_without_weight_gets_no_less(requested: int, granted: int) -> None:
+    """When minimums begin to be scaled, a group that cannot borrow keeps what the others leave."""
+    others = [Sharer("b", 61, 50, 1), Sharer("c", 0, 60, 1)]
+
+    assert gets(100, Sharer("a", requested, 40, 0), *others) == {"a": granted, "b": 61, "c": 0}
+
+
+@pytest.mark.parametrize("requested", [40, 50, 51, 100])
+def test_what_cannot_be_borrowed_does_not_count(requested: int) -> None:
+    """A request beyond the minimum of a group without weight does not make anything short."""
+    others = [Sharer("b", 50, 50, 1), Sharer("c", 0, 60, 1)]
+
+    assert gets(100, Sharer("a", requested, 40, 0), *others) == {"a": 40, "b": 50, "c": 0}
+
+
+def test_what_is_left_goes_back_to_minimums() -> None:
+    """Where minimums are scaled, groups without weight share what the rounds leave, in proportion to their minimums."""
+    shared = share(100, [Sharer("a", 60, 60, 0), Sharer("b", 90, 30, 0), Sharer("c", 22, 60, 1), Sharer("d", 3, 3, 0)])
+
+    assert shared.floor == {"a": 39, "b": 19, "c": 22, "d": 1}
+    assert shared.runtime == {"a": 51, "b": 25, "c": 22, "d": 2}
+    assert shared.least == {"a": 51, "b": 25, "c": 39, "d": 2}
+    assert shared.unused == 0

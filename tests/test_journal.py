@@ -325,7 +325,7 @@ def test_errors_are_pickled(error: JournalError) -> None:
 
 def limit_pages(partition: JournaledPartition, pages: int) -> bool:
     """Let the database have so many pages more."""
-    connection = partition._recorder.writer._disk.connection
+    connection = partition._outlet.writer._disk.connection
     [used] = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {used + pages}")
     return True

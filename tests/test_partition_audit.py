@@ -180,6 +180,12 @@ def test_verify_in_order(partition: Partition) -> None:
     partition.verify()
 
 
+def _count_gpus(partition: Partition) -> None:
+    """Count another resource everywhere but in the queues."""
+    partition._books.in_force.count(["gpu"])
+    partition._lock.settled = partition._lock.token
+
+
 CORRUPTIONS: dict[str, Corrupt] = {
     "application 'app' has allocations and does not run": lambda p: setattr(
         p._books.applications["app"], "holding", None
@@ -207,15 +213,9 @@ CORRUPTIONS: dict[str, Corrupt] = {
         p._books.tree.queues["root.a"].node, "running", 3
     ),
     "queue root.a is not listed among those in use as it should be": lambda p: p._books.tree.nodes.pop("root.a"),
-    "queue root counts other resources than the partition": lambda p: _count_gpus(p),
+    "queue root counts other resources than the partition": _count_gpus,
     "user 'sue' is tracked without applications": lambda p: p._books.ledger.users["sue"].queue.holdings.clear(),
 }
-
-
-def _count_gpus(partition: Partition) -> None:
-    """Count another resource everywhere but in the queues."""
-    partition._books.in_force.count(["gpu"])
-    partition._lock.settled = partition._lock.token
 
 
 @pytest.mark.parametrize(("finding", "corrupt"), CORRUPTIONS.items(), ids=CORRUPTIONS)

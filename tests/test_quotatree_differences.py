@@ -97,19 +97,52 @@ def test_second_undo_is_refused() -> None:
     with pytest.raises(RequestError) as caught:
         scene.manager.undo_allocate("T", "b")
 
-    assert str(caught.value) == "consumer_id 'b': it was not the last to be tried on tree 'T'"
+    assert str(caught.value) == "consumer_id 'b': the last change of tree 'T' was not a try of this consumer"
     assert scene.held() == {"A": ["a"]}
 
 
-def test_undo_of_a_try_in_an_unknown_group() -> None:
-    """Undoing a try that was rejected for its group changes nothing."""
+@pytest.mark.parametrize("group", ["nowhere", "R"])
+def test_undo_of_a_try_in_an_unknown_group(group: str) -> None:
+    """A try that was rejected for its group cannot be undone, and nothing has changed."""
     scene = Scene(PAIR)
     scene.ask("a", "A")
-    scene.know("b", "nowhere")
+    scene.know("b", group)
+
+    assert not scene.manager.try_allocate("T", "b")
+    with pytest.raises(RequestError, match="the last change of tree 'T' was not a try of this consumer"):
+        scene.manager.undo_allocate("T", "b")
+    assert scene.held() == {"A": ["a"]}
+
+
+@pytest.mark.parametrize("groups", [("nowhere", "nowhere"), ("A", "nowhere"), ("nowhere", "A"), ("R", "A")])
+def test_undo_of_a_forest_try_in_an_unknown_group(groups: tuple[str, str]) -> None:
+    """On a forest, too, such a try cannot be undone, whichever tree does not know the group.
+
+    The original answers the same, unless that tree is by chance the last one that it looks at.
+    """
+    scene = Scene(PAIR, PAIR, forest="F")
+    scene.ask("a", "A")
+    entries = [TreeRequest(name, group, Resource(cpu=1)) for name, group in zip(scene.trees, groups, strict=True)]
+    scene.manager.add_consumer(ConsumerInfo("b", entries))
+
+    assert not scene.manager.try_allocate_forest("F", "b")
+    for _ in range(2):
+        with pytest.raises(RequestError, match="the last change of forest 'F' was not a try of this consumer"):
+            scene.manager.undo_allocate_forest("F", "b")
+    assert scene.held() == {"A": ["a"]}
+
+
+def test_undo_of_a_try_without_room() -> None:
+    """A try that was rejected for want of room was made, and can be undone once."""
+    scene = Scene(PAIR, PAIR, forest="F")
+    scene.know("b", "A", 9)
 
     assert not scene.manager.try_allocate("T", "b")
     scene.manager.undo_allocate("T", "b")
-    assert scene.held() == {"A": ["a"]}
+    assert not scene.manager.try_allocate_forest("F", "b")
+    scene.manager.undo_allocate_forest("F", "b")
+    with pytest.raises(RequestError):
+        scene.manager.undo_allocate_forest("F", "b")
 
 
 @pytest.mark.parametrize("change", ["allocate", "deallocate", "update"])

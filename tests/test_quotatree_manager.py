@@ -33,7 +33,7 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
     ),
     "forest-undo": (
         lambda m: m.undo_allocate_forest("F", "known"),
-        "consumer_id 'known': it was not the last to be tried on forest 'F'",
+        "consumer_id 'known': the last change of forest 'F' was not a try of this consumer",
     ),
     "in-use": (lambda m: m.delete_tree("T"), "tree_name 'T': consumers are allocated on it"),
     "tree-taken": (

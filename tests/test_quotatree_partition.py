@@ -14,7 +14,7 @@ import pytest
 
 from admitting import SUE, config, partition_of, shown
 from quotatree_scenes import document
-from ugm import Ask, Claim, Decision, Partition, RequestError, Resource
+from ugm import Ask, Claim, Decision, Partition, QuotaModel, RequestError, Resource
 from ugm.partition.entry import AllocationState
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
 
@@ -36,7 +36,10 @@ class Town:
         self.manager.add_forest("F")
         for name in ("U", "V"):
             self.manager.add_tree_to_forest("F", name)
-        models = [TreeModel(self.manager, "T", _group), ForestModel(self.manager, "F", _groups)]
+        models: list[QuotaModel] = [
+            TreeModel(self.manager, "T", _group, unrestricted=True),
+            ForestModel(self.manager, "F", _groups, unrestricted=True),
+        ]
         self.partition = partition_of(QUEUES, models=models, **options)
         for queue in ("a", "b", "c", "free"):
             self.partition.submit(queue, SUE, f"root.{queue}")

@@ -30,7 +30,7 @@ def test_hard_node_blocks_borrowing() -> None:
 
     assert str(scene.ask("b", "L", 2, priority=1)) == (
         "'b' rejected in group 'L' of tree 'T': no room\n"
-        "  quota node 'L': 2 cpu requested, never more than 1 allowed\n"
+        "  quota node 'L': 2 cpu requested, 0 of 1 used, 1 too much\n"
         "  quota node 'M': 2 cpu requested, 2 of 3 used, 1 too much\n"
         "  'M' is hard: nothing is borrowed above it\n"
         "  with all who may be preempted gone, 1 cpu would still be missing at 'M'"

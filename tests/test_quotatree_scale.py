@@ -89,9 +89,9 @@ def test_the_first_are_at_hand() -> None:
     manager.verify()
 
 
-def lone(quota: int, *, as_original: bool = False) -> QuotaManager:
+def lone(quota: int, *, check_unrequested: bool = False) -> QuotaManager:
     """Return a large tree with one group."""
-    manager = QuotaManager(as_original=as_original)
+    manager = QuotaManager(check_unrequested=check_unrequested)
     cache = manager.get_tree_cache(manager.add_tree_by_name("T"))
     cache.add_resource_name("cpu")
     cache.add_node_specs(
@@ -121,7 +121,7 @@ def after_many_have_left(held: int) -> Callable[[], object]:
 
 def nothing_asked_for(held: int) -> Callable[[], object]:
     """Return a departure from a group over its quota above which everybody asks for nothing, and has to wait."""
-    manager = lone(10, as_original=True)
+    manager = lone(10, check_unrequested=True)
     manager.set_mode(Mode.MAINTENANCE)
     ask(manager, "hog", "a", 20)
     ask(manager, "x", "a", 1)

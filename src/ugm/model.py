@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
 from ugm.decision import Violation
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel", "ResettableModel"]
+__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel", "ResettableModel", "SetupViolation"]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -38,6 +38,33 @@ class Claim(NamedTuple):
     priority: int = 0
     #: Whether the allocation may be taken back for the sake of another.
     preemptible: bool = True
+
+
+class SetupViolation(Violation):
+    """A request that a quota model denies because it is not set up to judge the request.
+
+    An unlimited request would be a limit that is silently skipped. No release helps, so waiting does not. Subclasses
+    give the reason as a class attribute; ``kind`` and ``name`` say what is missing.
+
+    >>> class NoBudget(SetupViolation):
+    ...     __slots__ = ()
+    ...     reason = "the application has no budget"
+    >>> print(NoBudget.of("budget", "team-a"))
+    budget 'team-a': the application has no budget
+    """
+
+    __slots__ = ()
+
+    #: The end of a sentence about what is missing.
+    reason: ClassVar[str] = "the model is not set up for the request"
+
+    @classmethod
+    def of(cls, kind: str, name: str) -> Self:
+        """Return the violation for something that is missing."""
+        return cls(kind, name, "", "", None, 0, 0, 1)
+
+    def _what(self) -> str:
+        return self.reason
 
 
 @runtime_checkable

@@ -72,7 +72,7 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
 
     def is_owned(self) -> bool:
         """Return whether this thread holds the lock."""
-        return bool(self._is_owned())
+        return bool(self._is_owned())  # type: ignore[attr-defined, unused-ignore] # as `threading.Condition` does
 
     def locked(self) -> bool:
         """Return whether any thread holds the lock."""
@@ -111,7 +111,7 @@ class Outlet(Protocol):
         ...
 
 
-class OperationLock(OwnedLock):
+class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     """A lock that notices interrupted operations.
 
     Attributes:

@@ -13,7 +13,18 @@ from hypothesis import strategies as st
 from elastic_naive import Naive
 from elastic_strategies import RESOURCES, amounts, counts, sharers, trees, valid_trees
 from ugm import Resource
-from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, Pod, Shared, Sharer, share, verify
+from ugm.elastic import (
+    ROOT_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    Pod,
+    Shared,
+    Sharer,
+    share,
+    verify,
+)
 from ugm.elastic.sharing import deal, deal_once
 
 #: Who wants how much, group by group.
@@ -121,6 +132,21 @@ def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -
 
     for name, exact in exactly_fair(left, needs).items():
         assert abs(shared.runtime[name] - shared.floor[name] - exact) <= len(shared.rounds)
+
+
+@given(st.randoms(use_true_random=False))
+def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
+    """A group that requests more gets no less, whatever its weight, and whether minimums begin to be scaled or not."""
+    for _ in range(60):
+        given = [
+            Sharer(name, draw.randint(0, 9), draw.randint(0, 9), draw.choice([0, 0, 1, 3]), lends=draw.random() < 0.8)
+            for name in "abcd"[: draw.randint(2, 4)]
+        ]
+        available, one, *others = draw.randint(0, 30), *given
+        for scale in (True, False):
+            larger = [one._replace(wanted=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
+            gets = [share(available, [each, *others], scale=scale).runtime["a"] for each in larger]
+            assert gets == sorted(gets)
 
 
 @given(counts, st.integers(0, 50), sharers())
@@ -248,6 +274,47 @@ def test_total_up_and_down(
     assert runtimes(tree) == before
 
 
+@given(scenes, st.data())
+def test_more_requested_is_never_less_granted(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], data: st.DataObject
+) -> None:
+    """A group that requests more gets no less of any resource, whatever its weight, and whatever is scaled."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), min_size=1, max_size=6)):
+        before = tree.runtime(name)
+        tree.change_request(name, data.draw(amounts(st.integers(0, 3) | st.integers(0, 60))))
+        after = tree.runtime(name)
+
+        assert all(after[resource] >= gets for resource, gets in before.items())
+
+
+@given(scenes, st.booleans(), st.booleans(), st.data())
+def test_never_means_never(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool],
+    check_parents: bool,  # noqa: FBT001 - drawn
+    by_runtime: bool,  # noqa: FBT001 - drawn
+    data: st.DataObject,
+) -> None:
+    """A request that can never be granted is denied whatever is released, and so is every larger one."""
+    groups, total, _, scale = scene
+    names = st.sampled_from([group.name for group in groups])
+    held = data.draw(st.lists(st.builds(Pod, st.uuids().map(str), amounts(st.integers(0, 30)), names), max_size=4))
+    rules = AdmissionRules(by_runtime=by_runtime, check_parents=check_parents)
+    asked = Pod("asked", data.draw(amounts(st.integers(0, 60))), data.draw(names))
+    for released in range(1 << len(held)):
+        quota = ElasticQuota(ElasticTree(total, groups, scale_min=scale), rules=rules)
+        for number, pod in enumerate(held):
+            if not released >> number & 1:
+                quota.adopt(pod)
+        quota.expect(asked)
+        decision = quota.check(asked)
+        if released == 0:
+            first = decision
+        if not first.can_wait:
+            assert not decision
+
+
 pods = st.builds(
     Pod,
     st.uuids().map(str),
@@ -270,7 +337,8 @@ def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted
         quota.carry_out(quota.plan_revoke(name))
         again = quota.plan_revoke(name)
 
-        assert again.victims == () or not again.remaining
+        # A group that frees a part of what it is over may request less, and so be over again by firm pods below it.
+        assert again.victims == () or not again.remaining or quota.tree.node(name).children
         if not any(not pod.preemptible for pod in quota.pods_in(name)) and not quota.tree.node(name).children:
             assert quota.plan_revoke(name).excess == Resource()
 

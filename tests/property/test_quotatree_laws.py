@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quotatree_model import Asked
 from quotatree_strategies import TREE, documents, info_of, requests
+from ugm import RequestError
 from ugm.quotatree import (
     AllocationPlan,
     ConsumerInfo,
     Mode,
     QuotaManager,
+    Reason,
     TreeView,
     VictimPolicy,
     consumer_from_struct,
@@ -41,9 +44,9 @@ def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[A
     return stream
 
 
-def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, as_original: bool = False) -> QuotaManager:
+def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, habits: bool = False) -> QuotaManager:
     """Return a manager in normal mode with some trees, in one forest."""
-    manager = QuotaManager(policy=policy, as_original=as_original)
+    manager = QuotaManager(policy=policy, requeue_rejected=habits, check_unrequested=habits)
     manager.set_mode(Mode.NORMAL)
     manager.add_forest(FOREST)
     for tree in trees:
@@ -112,7 +115,11 @@ def test_undo_is_the_inverse(scene: tuple[QuotaManager, Asked]) -> None:
     before = views(manager)
     first = manager.try_allocate(TREE, last.id)
     after = views(manager)
-    manager.undo_allocate(TREE, last.id)
+    if first.rejection is not None and first.rejection.reason is not Reason.NO_ROOM:
+        with pytest.raises(RequestError):
+            manager.undo_allocate(TREE, last.id)
+    else:
+        manager.undo_allocate(TREE, last.id)
 
     assert views(manager) == before
     manager.verify()
@@ -153,10 +160,10 @@ def test_allocate_equals_its_plan(scene: tuple[QuotaManager, Asked]) -> None:
 
 
 @st.composite
-def forest_scenes(draw: st.DrawFn, *, as_original: bool = False) -> tuple[QuotaManager, str]:
+def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManager, str]:
     """Draw a forest of two trees after some requests, and one more consumer, who is known to it."""
     trees = [draw(documents(name)) for name in TREES]
-    manager = manager_of(*trees, as_original=as_original)
+    manager = manager_of(*trees, habits=habits)
     for number in range(draw(st.integers(1, 9))):
         entries = [draw(requests(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
         named = [info_of(asked, name).trees[0] for asked, name in zip(entries, TREES, strict=True)]
@@ -186,7 +193,7 @@ def test_forests_grant_all_or_nothing(scene: tuple[QuotaManager, str]) -> None:
     manager.verify()
 
 
-@given(forest_scenes(as_original=True))
+@given(forest_scenes(habits=True))
 def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
     """Where a rejected request may change the order, everybody stays at the node where they were."""
     manager, last = scene
@@ -199,7 +206,7 @@ def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
     manager.verify()
 
 
-@given(st.booleans().flatmap(lambda as_original: forest_scenes(as_original=as_original)))
+@given(st.booleans().flatmap(lambda habits: forest_scenes(habits=habits)))
 def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
     """On a forest, too, a plan is what happens, and undoing is the inverse."""
     manager, last = scene
@@ -211,10 +218,41 @@ def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
     assert (bool(plan), sorted(plan.preempted)) == (bool(response), sorted(response.preempted))
     if response:
         check_plan(plan, before, views(manager), last)
-    manager.undo_allocate_forest(FOREST, last)
+    if response.rejection is not None and response.rejection.reason is not Reason.NO_ROOM:
+        with pytest.raises(RequestError):
+            manager.undo_allocate_forest(FOREST, last)
+    else:
+        manager.undo_allocate_forest(FOREST, last)
     assert views(manager) == before
     assert not manager.is_allocated_forest(FOREST, last)
     manager.verify()
+
+
+@given(scenes())
+def test_never_means_never(scene: tuple[QuotaManager, Asked]) -> None:
+    """Waiting can never help exactly if the request does not fit the tree when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate(TREE, last.id)
+    if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
+        return
+    can_wait = all(violation.can_wait for violation in response.rejection.violations)
+    for consumer_id in manager.view(TREE).consumers:
+        manager.deallocate(TREE, consumer_id)
+
+    assert bool(manager.allocate(TREE, last.id)) == can_wait
+
+
+@given(forest_scenes())
+def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
+    """A request that waiting can never help does not fit the forest when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate_forest(FOREST, last)
+    if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):
+        return
+    for consumer_id in [name for view in views(manager) for name in view.consumers]:
+        manager.deallocate_forest(FOREST, consumer_id)
+
+    assert not manager.allocate_forest(FOREST, last)
 
 
 @given(documents())

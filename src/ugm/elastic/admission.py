@@ -71,6 +71,8 @@ class Admission:
     ) -> Iterator[Violation]:
         """Yield every limit that *usage* more in a group would exceed: the group's, its minimum's, those above.
 
+        The nearest ancestor comes first.
+
         Args:
             group: the one that the pod belongs to.
             usage: what the pod asks for.
@@ -86,8 +88,9 @@ class Admission:
         if firm:
             yield from _minimum(node, asked)
         if self._rules.check_parents:
-            for cell, name, amount in asked:
-                for above in _above(cell):
+            # The cells of all resources have parents in the same groups.
+            for level in zip(*(_above(cell) for cell, _, _ in asked), strict=True):
+                for above, (_, name, amount) in zip(level, asked, strict=True):
                     yield from self._runtime(above, name, amount, freed)
 
     def _runtime(self, cell: Cell, name: str, amount: int, freed: Mapping[str, int]) -> Iterator[Violation]:
@@ -103,10 +106,19 @@ class Admission:
             yield told(GROUP, cell.name, "", "", name, limit, used, amount)
 
     def _most(self, cell: Cell, name: str) -> int:
-        """Return what a runtime can be at most: no more than any maximum on the way, nor than the cluster has."""
+        """Return an upper bound of the runtime of a cell, whatever is released.
+
+        A cell gets no more than the one above has to share, than its maximum, and without weight than its minimum. A
+        minimum that is not scaled is granted even if there is less to share, and one that is not lent even above the
+        maximum.
+        """
         top, path = cell.shared_path()
-        total = self._tree.total.amounts.get(name, 0)
-        return min([total if top.parent is None else top.most, *(below.most for _, below in path)])
+        most = max(self._tree.total.amounts.get(name, 0), 0) if top.parent is None else top.most
+        for _, below in path:
+            least = 0 if below.lends else below.least
+            reach = max(below.most if below.weight > 0 else min(below.most, below.least), least)
+            most = min(most if self._tree.scale_min else max(most, below.least), reach)
+        return most
 
 
 def _counts(node: TreeNode, name: str, amount: int) -> bool:

@@ -1,8 +1,12 @@
 """Elastic quotas as one of the quota models that decide about a request together.
 
-An `ElasticModel` answers for an `ElasticQuota` in the words of `ugm.DemandModel` and `ugm.EvictingModel`: an allocation
-is a pod, expected while it waits and started when it is charged. Which group it belongs to stands in the tags of its
-application.
+An `ElasticModel` answers for an `ElasticQuota` through `ugm.DemandModel` and `ugm.EvictingModel`: an allocation is a
+pod, expected while it waits and started when it is charged. The tags of its application name its group.
+
+A claim without a group is denied unless the setup says otherwise: a default group is configured, or the model is
+unrestricted. So a misspelt group or a missing tag does not remove a limit.
+
+Every call either takes effect or changes nothing, also if an exception from outside interrupts it.
 """
 
 from __future__ import annotations
@@ -10,14 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, final
 
+from ugm.arguments import name_of
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP
+from ugm.elastic.group import DEFAULT_GROUP
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
 from ugm.errors import RequestError
-from ugm.model import Claim
+from ugm.model import Claim, SetupViolation
 
-__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
+__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel", "NoGroup", "UnknownGroup"]
 
 #: The tags that say where an application belongs, in the words of Kubernetes.
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
@@ -28,6 +34,20 @@ _NAMELESS: Final = "?"
 AnswerT = TypeVar("AnswerT")
 
 
+class UnknownGroup(SetupViolation):
+    """The tags name an elastic group that does not exist."""
+
+    __slots__ = ()
+    reason = "there is no such group, and no default group is configured"
+
+
+class NoGroup(SetupViolation):
+    """Neither tag of an application leads to an elastic group."""
+
+    __slots__ = ()
+    reason = "the application has no such tag, its namespace has no group, and no default group is configured"
+
+
 @final
 class ElasticModel:
     """Elastic quotas that take part in the admission of a partition.
@@ -36,9 +56,10 @@ class ElasticModel:
         quota: the groups and their pods; no pod of it may have the id of an allocation.
         group_tag: the tag with the name of the group.
         namespace_tag: the tag with the namespace, for applications that name no group.
+        unrestricted: whether claims without a group pass if no default group is configured; otherwise they are denied.
 
     Raises:
-        RequestError: *quota* is none.
+        RequestError: *quota* is no ElasticQuota, a tag is no text, or *unrestricted* is no bool.
 
     A claim that is not expected is judged as if it were: what it asks for has its part in the runtime. Of claims of the
     same priority, the one that was charged last gives way first.
@@ -54,35 +75,71 @@ class ElasticModel:
     elastic group 'ml': 3 gpu requested, 3 of 4 used, 2 too much
     """
 
-    __slots__ = ("_charged", "_group_tag", "_namespace_tag", "_refunded", "quota")
+    __slots__ = ("_charged", "_claims", "_group_tag", "_namespace_tag", "_refunded", "_unrestricted", "quota")
 
     quota: ElasticQuota
-    #: How many claims have been charged: the time, as far as the ages of pods go.
+    #: The names of all pods that are claims, and after an interruption perhaps of some that no longer exist.
+    _claims: set[str]
+    #: How many claims have been charged; serves as the time at which a pod started.
     _charged: int
-    #: When those were charged that have been refunded since anybody new was: they may come back.
+    #: When the claims started that were refunded since a new one was charged: they may come back.
     _refunded: dict[str, int]
     _group_tag: str
     _namespace_tag: str
+    _unrestricted: bool
 
-    def __init__(self, quota: ElasticQuota, *, group_tag: str = GROUP_TAG, namespace_tag: str = NAMESPACE_TAG) -> None:
+    def __init__(
+        self,
+        quota: ElasticQuota,
+        *,
+        group_tag: str = GROUP_TAG,
+        namespace_tag: str = NAMESPACE_TAG,
+        unrestricted: bool = False,
+    ) -> None:
         if not isinstance(quota, ElasticQuota):
             raise RequestError("quota", quota, "expected an ElasticQuota")
+        if type(unrestricted) is not bool:
+            raise RequestError("unrestricted", unrestricted, "expected True or False")
         self.quota = quota
+        self._claims = set()
         self._charged, self._refunded = 0, {}
-        self._group_tag = group_tag
-        self._namespace_tag = namespace_tag
+        self._group_tag = name_of("group_tag", group_tag)
+        self._namespace_tag = name_of("namespace_tag", namespace_tag)
+        self._unrestricted = unrestricted
+
+    def reset(self) -> None:
+        """Hold no claims and expect none any more; groups, and pods that are not claims, stay.
+
+        Correct whatever state an interrupted call has left. A partition charges and expects all claims again after it.
+        """
+        self.quota.forget_all(self._claims)
+        self._charged = 0
+        self._refunded.clear()
+        self._claims.clear()
 
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every limit that *claim* would exceed now.
 
-        A group that is there for groups below it allows nothing.
+        A group that is marked as a parent allows nothing, except the default group. A claim without a group is denied
+        with a `ugm.model.SetupViolation`, unless a default group is configured or the model is unrestricted.
         """
         pod = self._pod(claim)
-        group = self.quota.tree.node(self.quota.group_of(pod)).group
-        if group is not None and group.is_parent:
+        group = self.quota.group_of(pod)
+        if self._is_unset(group):
+            return (self._missing(pod),)
+        if self.quota.takes_no_pods(group):
             asked = pod.usage.without_zeros().amounts.items()
-            return [Violation(GROUP, group.name, "", "", name, 0, 0, amount) for name, amount in asked]
+            return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in asked]
         return self._if_expected(pod, lambda: self.quota.check(pod).violations)
+
+    def _is_unset(self, group: str) -> bool:
+        """Return whether a claim has no group, and the setup does not say that it needs none."""
+        return group == DEFAULT_GROUP and not self._unrestricted and self.quota.tree.node(group).group is None
+
+    def _missing(self, pod: Pod) -> SetupViolation:
+        if pod.group:
+            return UnknownGroup.of(GROUP, pod.group)
+        return NoGroup.of("elastic group tag", self._group_tag)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return which allocations of lower priority in the same group would have to go for *claim*.
@@ -90,6 +147,8 @@ class ElasticModel:
         None if none have to, or if it would not help.
         """
         pod = self._pod(claim)
+        if self._is_unset(self.quota.group_of(pod)):
+            return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
@@ -100,14 +159,16 @@ class ElasticModel:
 
         What is put back after a refund, in its old size or another, is as old as it was.
         """
-        name = claim.allocation_id
-        if self.quota.knows(name):
-            self.quota.forget(name)
-        if name not in self._refunded:
-            self._refunded.clear()
+        pod = self._pod(claim)
+        started = self._refunded.get(pod.name)
+        if started is None:
             self._charged += 1
-        started = self._refunded.pop(name, self._charged)
-        self.quota.adopt(self._pod(claim)._replace(started=started))
+        self._claims.add(pod.name)
+        self.quota.replace(pod._replace(started=self._charged if started is None else started))
+        if started is None:
+            self._refunded.clear()
+        else:
+            del self._refunded[pod.name]
 
     def refund(self, claim: Claim) -> None:
         """Undo `charge`.
@@ -118,6 +179,7 @@ class ElasticModel:
         pod = self.quota.forget(claim.allocation_id)
         if pod.started is not None:
             self._refunded[pod.name] = pod.started
+        self._claims.discard(pod.name)
 
     def expect(self, claim: Claim) -> None:
         """Count *claim* as waiting.
@@ -126,8 +188,9 @@ class ElasticModel:
             RequestError: there is such an allocation already.
         """
         pod = self._pod(claim)
-        self.quota.adopt(pod)
-        self.quota.stop(pod.name)
+        if not self.quota.knows(pod.name):
+            self._claims.add(pod.name)
+        self.quota.wait(pod)
 
     def forget(self, claim: Claim) -> None:
         """Undo `expect`.
@@ -136,6 +199,7 @@ class ElasticModel:
             RequestError: the allocation is unknown.
         """
         self.quota.forget(claim.allocation_id)
+        self._claims.discard(claim.allocation_id)
 
     def _pod(self, claim: Claim) -> Pod:
         group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")

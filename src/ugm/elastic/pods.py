@@ -10,6 +10,7 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import count
 from typing import Final, NamedTuple, TypeVar, final
 
 from ugm.arguments import name_of, resource_of
@@ -78,26 +79,29 @@ _Binding = tuple[str, str]
 class Held:
     """A pod that is counted, and where."""
 
-    __slots__ = ("group", "is_running", "pod")
+    __slots__ = ("arrival", "group", "is_running", "pod")
 
     pod: Pod
     #: The group that it is counted in.
     group: str
     #: Whether it uses what it asks for.
     is_running: bool
+    #: Its place in the order of arrival.
+    arrival: int
 
-    def __init__(self, pod: Pod, group: str) -> None:
-        self.pod, self.group, self.is_running = pod, group, False
+    def __init__(self, pod: Pod, group: str, arrival: int = 0) -> None:
+        self.pod, self.group, self.is_running, self.arrival = pod, group, False, arrival
 
 
 @final
 class PodLedger:
     """All pods, and the groups as far as it takes to say where a pod belongs."""
 
-    __slots__ = ("_by_binding", "_by_group", "_groups", "_listed", "_namespaces", "pods")
+    __slots__ = ("_arrivals", "_by_binding", "_by_group", "_groups", "_listed", "_namespaces", "pods")
 
-    #: In the order of their arrival.
+    #: In the order of their arrival. All other records of pods follow from these (see `reindex`).
     pods: dict[str, Held]
+    _arrivals: Iterator[int]
     _by_group: dict[str, dict[str, Held]]
     _by_binding: dict[_Binding, dict[str, Held]]
     #: How many pods there are in each namespace.
@@ -108,6 +112,7 @@ class PodLedger:
 
     def __init__(self, groups: Iterable[ElasticGroup] = ()) -> None:
         self.pods = {}
+        self._arrivals = count(1)
         self._by_group, self._by_binding, self._namespaces = {}, {}, {}
         self._groups, self._listed = {}, {}
         for group in groups:
@@ -171,12 +176,23 @@ class PodLedger:
 
     def add(self, pod: Pod) -> Held:
         """Take in a new pod."""
-        held = Held(pod, self.group_of(pod.group, pod.namespace))
+        held = Held(pod, self.group_of(pod.group, pod.namespace), next(self._arrivals))
         self.pods[pod.name] = held
+        self._index(held)
+        return held
+
+    def _index(self, held: Held) -> None:
+        pod = held.pod
         self._by_group.setdefault(held.group, {})[pod.name] = held
         self._by_binding.setdefault(_binding(pod), {})[pod.name] = held
         self._namespaces[pod.namespace] = self._namespaces.get(pod.namespace, 0) + 1
-        return held
+
+    def reindex(self) -> None:
+        """Rebuild all records of pods from `pods`, whatever state an interrupted change has left them in."""
+        self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
+        self._by_group, self._by_binding, self._namespaces = {}, {}, {}
+        for held in self.pods.values():
+            self._index(held)
 
     def remove(self, name: str) -> Held:
         """Leave a pod out."""

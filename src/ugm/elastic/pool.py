@@ -53,7 +53,6 @@ class Pool:
         "_open_weights",
         "_scales",
         "_short",
-        "_wanted",
         "_weights",
         "floors",
         "mins",
@@ -64,8 +63,6 @@ class Pool:
     _in_order: bool
     #: Whether minimums are scaled when they are more than there is.
     _scales: bool
-    #: What all cells ask for; of those that do not lend it, at least the minimum.
-    _wanted: int
     #: All configured minimums.
     mins: int
     #: What all cells get before anything is dealt, if minimums are not scaled.
@@ -92,7 +89,7 @@ class Pool:
         self._cells = {}
         self._scales = scales
         self._in_order = True
-        self._wanted = self.mins = self.floors = 0
+        self.mins = self.floors = 0
         self._hungry = self._needs = self._weights = 0
         self._lines = None
         self._first = -1, []
@@ -122,7 +119,6 @@ class Pool:
             self._ask_hungry(cell, more)
             cell.limited = limited
         elif cell.lends and cell.limited <= least >= limited:
-            self._wanted += more
             self.floors += more
             self._short = None
             cell.limited = limited
@@ -132,24 +128,23 @@ class Pool:
             self._count(cell, 1)
 
     def _ask_hungry(self, cell: PoolCell, more: int) -> None:
-        self._wanted += more
+        if cell.weight <= 0:
+            return
         self._short = None
-        if cell.weight > 0:
-            self._needs += more
-            missing = self._open.get(cell)
-            if missing is None:
-                self._dealt = -1
-                return
-            self._open_needs += more
-            self._open[cell] = max(missing + more, 0)
-            if missing <= 0 or missing + more <= 0:
-                self._dealt = -1
+        self._needs += more
+        missing = self._open.get(cell)
+        if missing is None:
+            self._dealt = -1
+            return
+        self._open_needs += more
+        self._open[cell] = max(missing + more, 0)
+        if missing <= 0 or missing + more <= 0:
+            self._dealt = -1
 
     def _count(self, cell: PoolCell, sign: int) -> None:
         """Take a cell into all sums, or out of them."""
         limited, least = cell.limited, cell.least
         floor = limited if limited < least and cell.lends else least
-        self._wanted += sign * max(limited, floor)
         self.mins += sign * least
         self.floors += sign * floor
         if limited > least and cell.weight > 0:
@@ -179,7 +174,7 @@ class Pool:
         Where it is all that the cell asks for, it is what the cell gets.
         """
         limited, least = cell.limited, cell.least
-        if self._scales and is_short(available, self.mins, self._wanted):
+        if self._scales and is_short(available, self.mins, self.floors + self._needs):
             least = scaled(available, least, self.mins)
         elif limited > least and cell.weight > 0:
             left = available - self.floors
@@ -205,7 +200,7 @@ class Pool:
 
         Costs constant time where the sums decide; otherwise a pass over the hungry for each round of dealing.
         """
-        if self._scales and is_short(available, self.mins, self._wanted):
+        if self._scales and is_short(available, self.mins, self.floors + self._needs):
             return self._scaled(available)[cell.name]
         limited, least = cell.limited, cell.least
         left = available - self.floors

@@ -53,10 +53,12 @@ class ElasticQuota:
       elastic group 'service': 3 gpu requested, 0 of 2 used, 1 too much
     """
 
-    __slots__ = ("_admission", "_ledger", "_preempt_in_default", "tree")
+    __slots__ = ("_admission", "_ledger", "_preempt_in_default", "_without_pods", "tree")
 
     tree: ElasticTree
     _ledger: PodLedger
+    #: A tree as it was taken over, if something was requested or used in it then.
+    _without_pods: ElasticTree | None
     _admission: Admission
     _preempt_in_default: bool
 
@@ -67,6 +69,7 @@ class ElasticQuota:
             raise RequestError("tree", tree, "expected an ElasticTree")
         self.tree = tree
         self._ledger = PodLedger(tree.groups)
+        self._without_pods = tree.copy() if tree.has_counts else None
         self._admission = Admission(tree, rules)
         self._preempt_in_default = preempt_in_default
 
@@ -150,10 +153,22 @@ class ElasticQuota:
             RequestError: there is a pod of this name, or it cannot be counted. Nothing has changed.
         """
         require_pod(pod)
-        group = self.tree.node(self.group_of(pod)).group
-        if group is not None and group.is_parent:
-            raise GroupError((Refusal(group.name, "pod_on_parent_quota", "it is there for groups below it"),))
+        group = self.group_of(pod)
+        if self.takes_no_pods(group):
+            reason = "the group is marked as a parent, and takes no pods itself"
+            raise GroupError((Refusal(group, "pod_on_parent_quota", reason),))
         self._take_in(pod)
+
+    def takes_no_pods(self, name: str) -> bool:
+        """Return whether a group refuses pods of its own, because it is marked as a parent.
+
+        The default group takes pods even if it is marked: there is no other group for them.
+
+        Raises:
+            GroupError: the group is unknown.
+        """
+        group = self.tree.node(name).group
+        return name != DEFAULT_GROUP and group is not None and group.is_parent
 
     def adopt(self, pod: Pod) -> None:
         """Count a pod that runs already, without asking whether it may.
@@ -162,15 +177,50 @@ class ElasticQuota:
             RequestError: there is a pod of this name, or it cannot be counted. Nothing has changed.
         """
         require_pod(pod)
-        self._take_in(pod)
-        self.start(pod.name)
+        self._take_in(pod, is_running=True)
 
-    def _take_in(self, pod: Pod) -> Held:
+    def wait(self, pod: Pod) -> None:
+        """Count a pod that waits already, like `expect`, whatever group it belongs to.
+
+        Raises:
+            RequestError: there is a pod of this name, or it cannot be counted. Nothing has changed.
+        """
+        require_pod(pod)
+        self._take_in(pod)
+
+    def _take_in(self, pod: Pod, *, is_running: bool = False) -> None:
         if pod.name in self._ledger.pods:
             raise RequestError("pod", pod.name, "there is a pod of this name")
-        held = self._ledger.add(pod)
-        self._ask(held, 1)
-        return held
+        try:
+            held = self._ledger.add(pod)
+            held.is_running = is_running
+            self._count(held, 1)
+        except BaseException:
+            self._restore(pod.name, None)
+            raise
+
+    def replace(self, pod: Pod) -> None:
+        """Count a pod that runs already, in place of the pod of this name if there is one.
+
+        Raises:
+            RequestError: it cannot be counted. Nothing has changed.
+        """
+        require_pod(pod)
+        old = self._ledger.pods.get(pod.name)
+        try:
+            if old is not None:
+                self.forget(pod.name)
+            self._take_in(pod, is_running=True)
+        except BaseException:
+            self._restore(pod.name, old)
+            raise
+
+    def _restore(self, name: str, held: Held | None) -> None:
+        """Count a pod, or none of that name, as before a call that was interrupted."""
+        self._ledger.pods.pop(name, None)
+        if held is not None:
+            self._ledger.pods[name] = held
+        self.recount()
 
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without asking whether it may; a running one stays as it is.
@@ -180,8 +230,7 @@ class ElasticQuota:
         """
         held = self._held(name)
         if not held.is_running:
-            held.is_running = True
-            self._use(held, 1)
+            self._run(held, is_running=True)
 
     def stop(self, name: str) -> None:
         """Undo `start`: the pod waits again.
@@ -191,8 +240,16 @@ class ElasticQuota:
         """
         held = self._held(name)
         if held.is_running:
-            self._use(held, -1)
-            held.is_running = False
+            self._run(held, is_running=False)
+
+    def _run(self, held: Held, *, is_running: bool) -> None:
+        try:
+            self._use(held, 1 if is_running else -1)
+            held.is_running = is_running
+        except BaseException:
+            held.is_running = not is_running
+            self.recount()
+            raise
 
     def forget(self, name: str) -> Pod:
         """Leave a pod out, whether it waits or runs, and return it.
@@ -201,8 +258,31 @@ class ElasticQuota:
             RequestError: the pod is unknown.
         """
         held = self._held(name)
-        self._count(held, -1)
-        return self._ledger.remove(name).pod
+        try:
+            self._count(held, -1)
+            self._ledger.remove(name)
+        except BaseException:
+            self._restore(name, held)
+            raise
+        return held.pod
+
+    def forget_all(self, names: Iterable[str]) -> None:
+        """Leave out all pods of some names, as far as there are such pods, whatever state the counts are in."""
+        for name in names:
+            self._ledger.pods.pop(name, None)
+        self.recount()
+
+    def recount(self) -> None:
+        """Rebuild everything that is counted from the pods. Costs all groups and pods.
+
+        A call that is interrupted by an exception from outside does this itself.
+        """
+        self._ledger.reindex()
+        self.tree.forget_counts()
+        if self._without_pods is not None:
+            self.tree.count_like(self._without_pods)
+        for held in self._ledger.pods.values():
+            self._count(held, 1)
 
     def _held(self, name: str) -> Held:
         held = self._ledger.pods.get(name)
@@ -243,16 +323,24 @@ class ElasticQuota:
         return self._admission.violations(group, pod.usage, firm=not pod.preemptible, freed=freed)
 
     def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Return an answer as it is while a pod that is not counted is expected; afterwards everything is as before."""
+        """Return an answer as it is while a pod that is not counted is expected; afterwards everything is as before.
+
+        Raises:
+            RequestError: the pod is none that could be counted.
+        """
+        require_pod(pod)
         group = self.group_of(pod)
         # What nobody has named there changes no answer; counted, its name would stay behind.
         named = {name: amount for name, amount in pod.usage.amounts.items() if name in self.tree.node(group).cells}
         held = Held(pod._replace(usage=Resource(named)), group)
-        self._ask(held, 1)
         try:
-            return answer()
-        finally:
+            self._ask(held, 1)
+            found = answer()
             self._ask(held, -1)
+        except BaseException:
+            self.recount()
+            raise
+        return found
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.
@@ -298,6 +386,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is none that could be counted.
         """
+        require_pod(pod)
         freed: dict[str, int] = {}
 
         def count(held: Held, sign: int) -> None:
@@ -312,6 +401,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is none that could be counted.
         """
+        require_pod(pod)
         gone: dict[str, Held] = {}
 
         def count(held: Held, sign: int) -> None:
@@ -322,15 +412,17 @@ class ElasticQuota:
                 del gone[held.pod.name]
 
         try:
-            return self._plan_preemption(pod, count, partial(self._violations, pod, {}))
-        finally:
+            plan = self._plan_preemption(pod, count, partial(self._violations, pod, {}))
             for held in gone.values():
                 self._count(held, 1)
+        except BaseException:
+            self.recount()
+            raise
+        return plan
 
     def _plan_preemption(
         self, pod: Pod, count: Callable[[Held, int], None], check: Callable[[], Iterable[Violation]]
     ) -> PreemptionPlan:
-        require_pod(pod)
         group = self.group_of(pod)
         may = self._preempt_in_default or group != DEFAULT_GROUP
         return plan_preemption(pod, group, self._ledger.pods_in(group) if may else (), count, check)

@@ -233,10 +233,8 @@ def _sums(
 
 
 def _min_sums(above: TreeNode, group: ElasticGroup) -> Mapping[str, int]:
-    """Return what all groups below *above* would be guaranteed with the new group, of what it names."""
+    """Return the sums of the minimums of all groups below *above*, with the new group, of every resource they name."""
+    sums = {**dict.fromkeys(group.min.amounts, 0), **above.child_mins}
     before = above.children.get(group.name)
     own = before.group.min if before is not None and before.group is not None else Resource()
-    return {
-        name: above.child_mins.get(name, 0) - own.amounts.get(name, 0) + least
-        for name, least in group.min.amounts.items()
-    }
+    return {name: total - own.amounts.get(name, 0) + group.min.amounts.get(name, 0) for name, total in sums.items()}

@@ -5,17 +5,21 @@ Every group first gets what it asks for, up to its minimum. What is left is deal
 deals every unit; whole parts go first, and the units that remain go to the largest remainders, equal ones by name.
 
 If the groups ask for more than there is and the minimums alone are more than there is, the minimums are scaled down in
-proportion first.
+proportion first. A group without weight cannot borrow, so what it asks for counts up to its minimum here. If something
+is left after the rounds, it goes to those groups without weight that miss a part of their minimum, in proportion to
+their minimums.
 
-Nobody gets more than it asks for, except a group that does not lend its minimum. The rounds depend neither on the
-order of events nor on that of the groups.
+No group gets more than it asks for, except a group that does not lend its minimum. A group that asks for more never
+gets less: as long as there is enough, every group has all that counts of its request, and when there is not, everything
+is handed out, and the others take no more than what counted of their requests. The rounds depend neither on the order
+of events nor on that of the groups.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Calculate RuntimeQuota".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from operator import sub
 from typing import NamedTuple, TypeVar
@@ -43,6 +47,12 @@ class Sharer(NamedTuple):
         """Return what it gets before anything is dealt, if *least* is its minimum in force."""
         return self.wanted if self.wanted < least and self.lends else least
 
+    @property
+    def due(self) -> int:
+        """The part of the request that can be met: without weight, nothing beyond the minimum."""
+        floor = self.floor(self.min)
+        return max(self.wanted, floor) if self.weight > 0 else floor
+
 
 class Round(NamedTuple):
     """One round of dealing."""
@@ -62,9 +72,9 @@ class Shared(NamedTuple):
     available: int
     #: By name, in the order of names, like all that follows.
     runtime: dict[str, int]
-    #: The minimums in force.
+    #: The minimums in force: scaled down if they are more than there is, and raised again by what the rounds have left.
     least: dict[str, int]
-    #: What everybody got before the rounds.
+    #: What each group got before the rounds.
     floor: dict[str, int]
     rounds: tuple[Round, ...]
 
@@ -88,23 +98,38 @@ def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> S
     """
     ordered = sorted(sharers)
     min_sum = sum(one.min for one in ordered)
-    short = scale and is_short(available, min_sum, sum(max(one.wanted, one.floor(one.min)) for one in ordered))
+    short = scale and is_short(available, min_sum, sum(one.due for one in ordered))
     least = {one.name: scaled(available, one.min, min_sum) if short else one.min for one in ordered}
     floor = {one.name: one.floor(least[one.name]) for one in ordered}
-    hungry = [one for one in ordered if one.wanted > floor[one.name] and one.weight > 0]
-    runtime, rounds = dict(floor), []
-    left = available - sum(floor.values())
+    runtime, left = dict(floor), available - sum(floor.values())
+    rounds = tuple(_rounds(left, [(one.name, one.weight, one.wanted) for one in ordered if one.weight > 0], runtime))
+    if short:
+        owed = [(one.name, one.min, one.due) for one in ordered if one.weight <= 0]
+        for _ in _rounds(available - sum(runtime.values()), owed, runtime):
+            pass
+        least.update((name, least[name] + runtime[name] - floor[name]) for name, _, _ in owed)
+    return Shared(available, runtime, least, floor, rounds)
+
+
+def _rounds(left: int, sharers: Iterable[tuple[str, int, int]], runtime: dict[str, int]) -> Iterator[Round]:
+    """Deal in rounds, and yield each.
+
+    Args:
+        left: what to deal.
+        sharers: name, weight, and how much each may have, in the order of names.
+        runtime: what each has; is added to.
+    """
+    hungry = [(name, weight, most) for name, weight, most in sharers if runtime[name] < most]
     while left > 0 and hungry:
-        parts = deal_once(left, [one.weight for one in hungry])
-        rounds.append(Round(left, sum(one.weight for one in hungry), {one.name: 0 for one in hungry}))
+        weights = [weight for _, weight, _ in hungry]
+        given = dict(zip([name for name, _, _ in hungry], deal_once(left, weights), strict=True))
         left = 0
-        for one, part in zip(hungry, parts, strict=True):
-            rounds[-1].given[one.name] = part
-            runtime[one.name] += part
-            left += max(runtime[one.name] - one.wanted, 0)
-            runtime[one.name] = min(runtime[one.name], one.wanted)
-        hungry = [one for one in hungry if runtime[one.name] < one.wanted]
-    return Shared(available, runtime, least, floor, tuple(rounds))
+        for name, _, most in hungry:
+            got = runtime[name] + given[name]
+            runtime[name] = min(got, most)
+            left += got - runtime[name]
+        yield Round(sum(given.values()), sum(weights), given)
+        hungry = [(name, weight, most) for name, weight, most in hungry if runtime[name] < most]
 
 
 def is_short(available: int, min_sum: int, wanted_sum: int) -> bool:

@@ -127,14 +127,24 @@ class ElasticTree:
     def copy(self) -> ElasticTree:
         """Return a tree of its own with the same groups, and the same asked for and used. Costs all groups."""
         twin = ElasticTree(self._total, self.groups, scale_min=self._scales)
-        for name, node in self.nodes.items():
-            for resource, cell in node.cells.items():
+        twin.count_like(self)
+        return twin
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether anything is requested or used in any group."""
+        cells = (cell for node in self.nodes.values() for cell in node.cells.values())
+        return any(cell.own_request or cell.own_used for cell in cells)
+
+    def count_like(self, other: ElasticTree) -> None:
+        """Count what is requested and used directly in the groups of another tree, of those that are here, too."""
+        for name, node in other.nodes.items():
+            for resource, cell in node.cells.items() if name in self.nodes else ():
                 (request, firm_request), (used, firm_used) = cell.own(asks=True), cell.own(asks=False)
                 if request:
-                    twin.change_request(name, Resource({resource: request}), firm=Resource({resource: firm_request}))
+                    self.change_request(name, Resource({resource: request}), firm=Resource({resource: firm_request}))
                 if used:
-                    twin.change_used(name, Resource({resource: used}), firm=Resource({resource: firm_used}))
-        return twin
+                    self.change_used(name, Resource({resource: used}), firm=Resource({resource: firm_used}))
 
     # Groups
 
@@ -259,6 +269,20 @@ class ElasticTree:
         return self.root if node.name in BUILT_IN and node is not self.root else node.parent
 
     # What is asked for and used
+
+    def forget_counts(self) -> None:
+        """Count nothing as requested or used any more; the groups and the total stay as they are.
+
+        Everything that is counted is built anew, so the counts may be in any state before. Costs all groups.
+        """
+        for node in self.nodes.values():
+            node.cells = {}
+        for resource in self._total.amounts:
+            self._refresh_root(resource)
+        for node in self.nodes.values():
+            if node.group is not None:
+                for resource in node.group.max.amounts.keys() | node.group.min.amounts.keys():
+                    self._cell(node, resource)
 
     def change_request(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
         """Count a change of what the pods of a group ask for, the waiting and the running ones.

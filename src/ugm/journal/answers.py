@@ -11,12 +11,12 @@ from asyncio import AbstractEventLoop
 from asyncio import Future as LoopFuture
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
 from ugm.journal.errors import JournalError
-from ugm.journal.gates import Deferral, Recorder
+from ugm.journal.outlet import Deferral, JournalOutlet
 
 __all__ = ["Awaited", "Mailbox", "Promised"]
 
@@ -27,33 +27,46 @@ _T = TypeVar("_T")
 class _Answer(Deferral, ABC, Generic[_T]):
     """The answer of an operation, and who is told of it."""
 
-    __slots__ = ("_recorder", "error", "result")
+    __slots__ = ("_outlet", "error", "is_given", "result")
 
     #: Missing if there is an error.
     result: _T
     error: Exception | None
+    is_given: bool
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, outlet: JournalOutlet) -> None:
         super().__init__()
-        self._recorder: Final = recorder
+        self.is_given = False
+        self._outlet: Final = outlet
         self.error = None
 
     def come_of(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Call an operation without waiting for the disk, and have the answer given in time."""
-        before = self._recorder.defer(self)
+        outlet = self._outlet
+        before = outlet.deferral
         try:
-            self.result = operation(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - it is the answer
-            self.error = error
-        finally:
-            self._recorder.defer(before)
-        self._recorder.writer.when_durable(self.number, self)
+            outlet.deferral = self
+            try:
+                self.result = operation(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - it is the answer
+                self.error = error
+            outlet.deferral = before
+            outlet.writer.when_durable(self.written.change, self)
+        except BaseException:
+            # Otherwise the next operation of this thread would not wait either.
+            outlet.deferral = before
+            outlet.let_go()
+            raise
 
     def __call__(self, failure: JournalError | None) -> None:
-        """Give the answer, or say why it is in doubt."""
-        self._recorder.tell(self, failure)
-        # Everybody raises an error of their own: each is going to say where it was raised.
+        """Give the answer, or say why it is in doubt; only the first time."""
+        if self.is_given:
+            return
+        if failure is None:
+            self._outlet.deliver(self)
+        # Each caller raises an error of its own, with its own traceback.
         self.give(JournalError(*failure.args) if failure else self.error)
+        self.is_given = True
 
     @abstractmethod
     def give(self, error: Exception | None) -> None:
@@ -66,17 +79,19 @@ class Promised(_Answer[_T]):
 
     __slots__ = ("future",)
 
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__(recorder)
+    def __init__(self, outlet: JournalOutlet) -> None:
+        super().__init__(outlet)
         self.future: Final[Future[_T]] = Future()
         self.future.set_running_or_notify_cancel()
 
     def give(self, error: Exception | None) -> None:
         """Give the answer to the future."""
-        if error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(error)
+        # It has been given if an earlier call was interrupted after that.
+        with suppress(InvalidStateError):
+            if error is None:
+                self.future.set_result(self.result)
+            else:
+                self.future.set_exception(error)
 
 
 @final
@@ -85,8 +100,8 @@ class Awaited(_Answer[_T]):
 
     __slots__ = ("_mailbox", "future")
 
-    def __init__(self, recorder: Recorder, mailbox: Mailbox) -> None:
-        super().__init__(recorder)
+    def __init__(self, outlet: JournalOutlet, mailbox: Mailbox) -> None:
+        super().__init__(outlet)
         self._mailbox: Final = mailbox
         self.future: Final[LoopFuture[_T]] = mailbox.loop.create_future()
 

@@ -10,10 +10,10 @@ from ugm.errors import RequestError
 from ugm.journal.beside import Hold
 from ugm.journal.compaction import Compaction, compacted
 from ugm.journal.errors import JournalError
-from ugm.journal.gates import Recorder
 from ugm.journal.store import exists, reading
 from ugm.journal.usage import By, Period, UsageLine, usage
 from ugm.journal.writer import Writer
+from ugm.operation_lock import OperationLock
 
 __all__ = ["Journal"]
 
@@ -25,16 +25,17 @@ class Journal:
     Any number of threads may use it, while others use the partition.
     """
 
-    __slots__ = ("_hold", "_recorder", "_writer", "path")
+    __slots__ = ("_hold", "_is_released", "_lock", "_writer", "path")
 
     #: The file.
     path: str
 
-    def __init__(self, path: str, hold: Hold, recorder: Recorder) -> None:
+    def __init__(self, path: str, hold: Hold, lock: OperationLock, writer: Writer) -> None:
         self.path = path
         self._hold: Final = hold
-        self._recorder: Final = recorder
-        self._writer: Final[Writer] = recorder.writer
+        self._lock: Final = lock
+        self._writer: Final = writer
+        self._is_released = False
 
     @property
     def number(self) -> int:
@@ -57,14 +58,23 @@ class Journal:
         """
         if self._writer.is_foreign:
             return
-        with self._recorder.lock:
-            if self._writer.is_closed:
-                return
-            self._writer.stop()
+        if self._is_released:
+            return
         try:
+            self._lock.run(self._writer.stop)
             self._writer.close()
-        finally:
-            self._hold.release()
+        except JournalError:
+            self._release()
+            raise
+        except BaseException:
+            # The next call goes on.
+            self._writer.let_go()
+            raise
+        self._release()
+
+    def _release(self) -> None:
+        self._hold.release()
+        self._is_released = True
 
     def backup(self, path: str | Path) -> None:
         """Write a copy of everything that is acknowledged now into a new file, while the partition is in use.
@@ -105,7 +115,11 @@ class Journal:
             self._hold.require_in_place()
             made.append(compacted(self.path, connection, usage_since=usage_since))
 
-        self._writer.alone(work)
+        try:
+            self._writer.alone(work)
+        except BaseException:
+            self._writer.let_go()
+            raise
         return made[0]
 
     def usage(

@@ -29,19 +29,19 @@ from ugm.journal.beside import Hold, Reserve, place_of, witnessed
 from ugm.journal.contents import opened, rebuild
 from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.gates import Gate, Recorder
 from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
+from ugm.journal.outlet import JournalOutlet
 from ugm.journal.session import begin_session
 from ugm.journal.store import connect, create, exists
 from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.model import QuotaModel
+from ugm.operation_lock import OperationLock
 from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
-from ugm.partition.entry import AllocationState
 from ugm.partition.feed import Feed
-from ugm.partition.others import OtherModels
+from ugm.partition.model_set import ModelSet
 from ugm.partition.settings import settings_of
 from ugm.resources import Resource
 
@@ -66,19 +66,19 @@ class JournaledPartition(Partition):
     As a context manager it closes its journal. It belongs to the process that opened it: a forked one can only read.
     """
 
-    __slots__ = ("_mailbox", "_recorder", "journal")
+    __slots__ = ("_mailbox", "_outlet", "journal")
 
     #: Its journal.
     journal: Journal
     #: That of the loop which awaited something last.
     _mailbox: Mailbox | None
 
-    def __init__(self, books: Books, others: OtherModels, recorder: Recorder, journal: Journal) -> None:
-        self._recorder: Final = recorder
+    def __init__(self, books: Books, others: ModelSet, outlet: JournalOutlet, journal: Journal) -> None:
+        self._outlet: Final = outlet
         self.journal = journal
         self._mailbox = None
-        writer = recorder.writer
-        self._open(books, others, Gate(recorder, writer.require_room), Gate(recorder, writer.require_sound))
+        self._open(books, others)
+        self._lock.outlet = outlet
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +100,7 @@ class JournaledPartition(Partition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        answer: Promised[_T] = Promised(self._recorder)
+        answer: Promised[_T] = Promised(self._outlet)
         answer.come_of(operation, *args, **kwargs)
         return answer.future
 
@@ -111,7 +111,7 @@ class JournaledPartition(Partition):
         if mailbox is None or mailbox.loop is not loop:
             # Another thread may have a loop of its own, and a mailbox for it.
             mailbox = self._mailbox = Mailbox(loop)
-        answer: Awaited[_T] = Awaited(self._recorder, mailbox)
+        answer: Awaited[_T] = Awaited(self._outlet, mailbox)
         answer.come_of(operation, *args, **kwargs)
         return await answer.future
 
@@ -164,27 +164,28 @@ def open_partition(
         raise RequestError("durability", durability, "expected 'each' or 'group'")
     if group_limits not in ("always", "unless-user-limited"):
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-    settings, others, feed = settings_of(config), OtherModels(models), Feed(subscribers)
-    place, recorder = place_of(path), Recorder(feed)
+    lock = OperationLock()
+    settings, others, feed = settings_of(config), ModelSet(models, lock), Feed(subscribers, lock.undo)
+    place, outlet = place_of(path), JournalOutlet(feed)
     with ExitStack() as undo:
         hold = Hold.on(place)
         undo.callback(hold.release)
-        books, last = _restored(place, recorder, user_limits_win=group_limits == "unless-user-limited")
-        recorder.writer = _writer(place, hold, last, clock, undo, together=durability == "group")
-        partition = JournaledPartition(books, others, recorder, Journal(place, hold, recorder))
+        books, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
+        outlet.writer = _writer(place, hold, last, clock, undo, together=durability == "group")
+        partition = JournaledPartition(books, others, outlet, Journal(place, hold, lock, outlet.writer))
         undo.callback(partition.journal.close)
         partition.verify()
-        _charge(books, others)
-        books.tell = recorder.add
+        others.apply(partition.claims())
+        lock.settle()
+        books.tell = feed.add
         _follow(partition, books, settings if config is not None else None, cluster)
         undo.pop_all()
     return partition
 
 
-def _restored(path: str, recorder: Recorder, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
+def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
     """Return the books that a journal keeps, and its last change with its instant."""
-    gate = Gate(recorder)
-    books = Books(Compiled.of(None), user_limits_win=user_limits_win, lock=gate)
+    books = Books(Compiled.of(None), user_limits_win=user_limits_win, lock=lock)
     known = witnessed(path)
     if exists(path):
         migrate(path)
@@ -210,17 +211,6 @@ def _writer(path: str, hold: Hold, last: tuple[int, int], clock: Clock, undo: Ex
     except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be written: {error}") from error
     return Writer(path, Disk(path, connection, witness, reserve), last, clock, together=together)
-
-
-def _charge(books: Books, others: OtherModels) -> None:
-    """Let other quota models know what is there."""
-    if not others:
-        return
-    for allocation_id, entry in books.entries.items():
-        if entry.traits.state is AllocationState.PENDING:
-            others.expect(entry.claim(allocation_id))
-        else:
-            others.charge(entry.claim(allocation_id))
 
 
 def _follow(

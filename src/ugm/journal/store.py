@@ -202,6 +202,9 @@ def write_changes(connection: sqlite3.Connection, rows: Sequence[ChangeRow]) -> 
     Raises:
         sqlite3.Error: that failed; nothing is written.
     """
+    if connection.in_transaction:
+        # Left by a call that was interrupted.
+        connection.execute("ROLLBACK")
     if len(rows) <= _AT_ONCE:
         connection.execute(_insert(len(rows)), tuple(chain.from_iterable(rows)))
         return

@@ -16,13 +16,14 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Condition, Lock, RLock, Thread, current_thread
+from threading import Condition, Lock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalError
 from ugm.journal.store import ChangeRow, change_row
+from ugm.operation_lock import OwnedLock
 
 __all__ = ["Clock", "Teller", "Writer", "milliseconds"]
 
@@ -30,7 +31,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
 Clock = Callable[[], int]
-#: Is called once a change is durable, with None, or when it is in doubt, with the error.
+#: Is called once a change is durable, with None, or when it is in doubt, with the error. After an interruption it may
+#: be called once more, and has to ignore that.
 Teller: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last one that calendars know.
@@ -56,7 +58,9 @@ class _Wait:
 
     def __call__(self, failure: JournalError | None) -> None:
         self._failure = failure
-        self._told.release()
+        # Told twice if the first call was interrupted.
+        with suppress(RuntimeError):
+            self._told.release()
 
     def outcome(self) -> JournalError | None:
         """Return what is told, as soon as it is."""
@@ -85,15 +89,16 @@ class Writer:
         "_instant",
         "_is_idle",
         "_noted",
-        "_path",
         "_process",
         "_refusal",
         "_thread",
+        "_told",
         "_waiting",
         "_work_to_do",
         "_writing",
         "at",
         "number",
+        "path",
     )
 
     #: The last change that was noted, and its instant.
@@ -105,6 +110,8 @@ class Writer:
     _noted: list[ChangeRow]
     #: Who is told, and of which change.
     _waiting: list[tuple[int, Teller]]
+    #: Who is told now, and whether of a failure.
+    _told: list[tuple[Teller, JournalError | None]]
     #: Why the last commit failed; None if it did not.
     _failure: JournalError | None
     #: Why nothing more is taken, ever; None if it is.
@@ -121,7 +128,7 @@ class Writer:
         *,
         together: bool,
     ) -> None:
-        self._path: Final = path
+        self.path: Final = path
         self._disk: Final = disk
         self._clock: Final = clock
         self._process: Final = os.getpid()
@@ -129,12 +136,13 @@ class Writer:
         self._instant, self._durable = self.at, self.number
         self._noted = []
         self._waiting = []
+        self._told = []
         self._failure = self._refusal = None
         self._is_idle = False
         #: Held by whoever uses the disk.
-        self._writing: Final = RLock()
+        self._writing: Final = OwnedLock()
         #: Held for moments: what is noted, who waits, and how far it is durable, change together.
-        self._guard: Final = Lock()
+        self._guard: Final = OwnedLock()
         self._work_to_do: Final = Condition(self._guard)
         self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if together else None
         if self._thread:
@@ -164,7 +172,7 @@ class Writer:
             JournalError: it was forked from that.
         """
         if self.is_foreign:
-            raise JournalError(self._path, f"it belongs to process {self._process}, from which this one was forked")
+            raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_sound(self) -> None:
         """Make sure that nothing is in doubt, and that a change can be noted.
@@ -174,7 +182,7 @@ class Writer:
             RequestError: the clock tells no milliseconds.
         """
         if self._refusal is not None:
-            raise JournalError(self._path, self._refusal)
+            raise JournalError(self.path, self._refusal)
         if self._failure is not None:
             self.flush()
         # Now, because a clock that fails must not do so when everything has changed.
@@ -206,18 +214,31 @@ class Writer:
 
     def note(self, data: bytes) -> None:
         """Note what happened, at the instant when it was found that it may."""
-        self.number += 1
-        self.at = self._instant
-        row = change_row(self.number, self.at, data)
+        number, at = self.number + 1, self._instant
+        row = change_row(number, at, data)
         with self._guard:
+            # From here on the change is going to be written.
             self._noted.append(row)
+            self.number, self.at = number, at
             if self._is_idle:
                 self._work_to_do.notify()
 
-    def give_up(self, error: BaseException) -> JournalError:
-        """Take nothing more: something has changed that cannot be said. What was noted before is good."""
-        self._refusal = f"a change cannot be put into words ({error!r}); without it, the journal has to be opened again"
-        return JournalError(self._path, self._refusal)
+    def has_noted(self, before: int) -> bool:
+        """Return whether a change was noted behind *before*, in a call that may have been interrupted."""
+        with self._guard:
+            last = self._noted[-1][0] if self._noted else self._durable
+            if last <= before:
+                return False
+            # The call may have been interrupted before it said so.
+            self.number, self.at = last, max(self.at, self._instant)
+            self._work_to_do.notify()
+            return True
+
+    def let_go(self) -> None:
+        """Release the locks that this thread still holds after an exception."""
+        for lock in (self._guard, self._writing):
+            while lock.is_owned():
+                lock.release()
 
     # Committing
 
@@ -254,6 +275,8 @@ class Writer:
     def flush(self) -> None:
         """Commit all that is noted.
 
+        An interruption leaves what is noted in the list, and the next call commits it, once more if need be.
+
         Raises:
             JournalError: that failed; everything that is noted is in doubt.
         """
@@ -265,17 +288,27 @@ class Writer:
                     self._durable = batch[-1][0]
                     del self._noted[: len(batch)]
                 self._failure = failure
-                durable, waiting = self._durable, self._waiting
-                told = [tell for number, tell in waiting if failure or number <= durable]
-                self._waiting = [] if len(told) == len(waiting) else [one for one in waiting if one[0] > durable]
+                self._sort_out_waiting(failure)
                 self._work_to_do.notify()
-        for tell in told:
+        self._tell()
+        if failure is not None:
+            raise failure
+
+    def _sort_out_waiting(self, failure: JournalError | None) -> None:
+        """Move whoever waits for what is durable now, or in doubt, to those who are told."""
+        self._told += [(tell, failure) for number, tell in self._waiting if failure or number <= self._durable]
+        self._waiting = [] if failure else [one for one in self._waiting if one[0] > self._durable]
+
+    def _tell(self) -> None:
+        """Tell everybody on the list. A call that is interrupted is repeated by the next flush."""
+        while self._told:
+            tell, failure = first = self._told[0]
             try:
                 tell(failure)
             except Exception:
-                _LOGGER.exception("somebody who was told of a change failed")
-        if failure is not None:
-            raise failure
+                _LOGGER.exception("a callback for a durable change failed")
+            with suppress(ValueError):
+                self._told.remove(first)
 
     def _work(self) -> None:
         """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""
@@ -301,7 +334,7 @@ class Writer:
         self.require_owner()
         with self._writing:
             if self._refusal is not None:
-                raise JournalError(self._path, self._refusal)
+                raise JournalError(self.path, self._refusal)
             self.flush()
             work(self._disk.connection)
 

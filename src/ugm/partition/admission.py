@@ -147,7 +147,7 @@ class Admission:
             self._others.take_back(mark)
             return Decision(violations)
         self._others.apply(self._charging(allocation_id, entry))
-        for name, other in gone:
+        for _, other in gone:
             self._books.refund(other)
         self._books.charge(entry, self.row(entry.usage))
         self._books.note(allocation_id, entry)

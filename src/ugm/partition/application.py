@@ -129,7 +129,7 @@ class Application:
         self.group = None if holding.group is None else holding.group.name
         self.has_run = True
 
-    def undo_start(self, holding: Holding | None, group: str | None, has_run: bool) -> None:
+    def undo_start(self, holding: Holding | None, group: str | None, has_run: bool) -> None:  # noqa: FBT001
         """Undo that the application has started or stopped; the counters are rebuilt."""
         self.holding, self.group, self.has_run = holding, group, has_run
 

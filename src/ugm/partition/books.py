@@ -136,7 +136,7 @@ class Books:
         self.undo.append((self._set_closed, (self.closed,)))
         self.closed = True
 
-    def _set_closed(self, closed: bool) -> None:
+    def _set_closed(self, closed: bool) -> None:  # noqa: FBT001
         self.closed = closed
 
     def note_node(self, name: str) -> None:
@@ -362,8 +362,9 @@ class Books:
         """Yield the resources that only nodes and allocations name; where nothing is closed, they are not counted."""
         if self.cluster.total is not None:
             yield from self.cluster.total
-            for _, entry in self.entries.items():
-                yield from entry.usage
+            for application in self.applications.values():
+                for entry in application.entries().values():
+                    yield from entry.usage
 
     def _run_again(self, application: Application) -> None:
         """Let an application run with what its allocations add up to."""

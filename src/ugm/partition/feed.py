@@ -132,7 +132,7 @@ class Notifier:
         """Hand the events of the current operation to the subscribers."""
         self._feed.publish()
 
-    def conclude(self, written: object) -> None:
+    def conclude(self, written: object) -> None:  # noqa: ARG002
         """Notify the subscribers."""
         self._feed.deliver()
 

@@ -48,9 +48,9 @@ class Upkeep(PartitionView):
         """Recompute every counter from the ledger, and charge models whose state is unknown with the ledger."""
         self._books.rebuild()
         if self._others:
-            self._others.rebuild(self._claims())
+            self._others.rebuild(self.claims())
 
-    def _claims(self) -> list[Call]:
+    def claims(self) -> list[Call]:
         """Return the calls that charge a quota model with the whole ledger."""
         return [
             ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
@@ -67,7 +67,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: *old* is not a model of this partition, or *new* is not a quota model.
         """
-        self._others.replace(old, new, self._claims())
+        self._others.replace(old, new, self.claims())
 
     # Queues and the cluster
 

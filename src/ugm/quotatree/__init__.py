@@ -14,7 +14,7 @@ from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
-from ugm.quotatree.rejection import Reason, Rejection, Room
+from ugm.quotatree.rejection import Reason, Rejection, Room, SoftQuotaViolation
 from ugm.quotatree.tree_manager import Mode
 from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
@@ -35,6 +35,7 @@ __all__ = [
     "Reason",
     "Rejection",
     "Room",
+    "SoftQuotaViolation",
     "TreeCache",
     "TreeCreateResponse",
     "TreeModel",

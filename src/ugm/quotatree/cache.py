@@ -7,7 +7,7 @@ go with their node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from threading import Lock
+from threading import RLock
 from typing import Any, Final, NamedTuple, final
 
 from ugm.errors import RequestError
@@ -23,6 +23,7 @@ from ugm.quotatree.documents import (
     tree_info_from_text,
 )
 from ugm.quotatree.lanes import Layouts
+from ugm.quotatree.locking import OwnedLock, unlocking
 from ugm.quotatree.node import TreeNode
 from ugm.quotatree.packing import Packing
 from ugm.quotatree.tree import QuotaTree
@@ -57,6 +58,7 @@ class TreeCache:
 
     __slots__ = ("_live", "_lock", "_name", "_nodes", "_renamed", "_resources")
 
+    _lock: OwnedLock
     _name: str
     _resources: set[str]
     _nodes: dict[str, NodeSpec]
@@ -65,8 +67,8 @@ class TreeCache:
     #: For each node of the tree in force that has another name now, that name.
     _live: dict[str, str]
 
-    def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: Lock | None = None) -> None:
-        self._lock: Final = lock or Lock()
+    def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: OwnedLock | None = None) -> None:
+        self._lock = lock or RLock()
         self._name = tree_name
         self._resources = set()
         self._nodes = {}
@@ -75,11 +77,13 @@ class TreeCache:
 
     # Name and resources
 
+    @unlocking
     def get_tree_name(self) -> str:
         """Return the name that the next tree gets."""
         with self._lock:
             return self._name
 
+    @unlocking
     def set_tree_name(self, tree_name: str) -> None:
         """Set the name that the next tree gets. Without one it is named `ugm.quotatree.DEFAULT_TREE_NAME`."""
         if not isinstance(tree_name, str):
@@ -91,6 +95,7 @@ class TreeCache:
         """Set the name to `ugm.quotatree.DEFAULT_TREE_NAME`."""
         self.set_tree_name(DEFAULT_TREE_NAME)
 
+    @unlocking
     def get_resource_names(self) -> tuple[str, ...]:
         """Return what the next tree counts, sorted."""
         with self._lock:
@@ -100,6 +105,7 @@ class TreeCache:
         """Have a resource counted. An empty name is ignored."""
         self.add_resource_names((name,))
 
+    @unlocking
     def add_resource_names(self, names: Iterable[str]) -> None:
         """Have several resources counted. Empty names are ignored."""
         if isinstance(names, str):
@@ -111,6 +117,7 @@ class TreeCache:
         with self._lock:
             self._resources.update(filter(None, given))
 
+    @unlocking
     def delete_resource_name(self, name: str) -> None:
         """Have a resource counted no longer."""
         with self._lock:
@@ -120,6 +127,7 @@ class TreeCache:
         """Have `ugm.quotatree.DEFAULT_RESOURCES` counted, too."""
         self.add_resource_names(DEFAULT_RESOURCES)
 
+    @unlocking
     def add_tree_info(self, text: str) -> None:
         """Read a name and resources, ``{"name": ..., "resourceNames": [...]}``.
 
@@ -133,11 +141,13 @@ class TreeCache:
 
     # Nodes
 
+    @unlocking
     def get_node_names(self) -> tuple[str, ...]:
         """Return the names of the nodes, sorted."""
         with self._lock:
             return tuple(sorted(self._nodes))
 
+    @unlocking
     def add_node_spec(self, name: str, spec: NodeSpec | Mapping[str, Any]) -> None:
         """Add or replace a node; a rename from its name is forgotten.
 
@@ -151,6 +161,7 @@ class TreeCache:
         with self._lock:
             self._add({name: node})
 
+    @unlocking
     def add_node_specs(self, specs: str | Mapping[str, Any]) -> None:
         """Add or replace several nodes: a mapping of names to specifications, or a text with one.
 
@@ -167,6 +178,7 @@ class TreeCache:
             self._renamed.pop(name, None)
             self._live.pop(name, None)
 
+    @unlocking
     def rename_node(self, name: str, new_name: str) -> None:
         """Rename a node. Its children and, at the next update, its consumers go with it.
 
@@ -198,11 +210,13 @@ class TreeCache:
         for live in followed:
             self._live[live] = new_name
 
+    @unlocking
     def get_renamed_node(self, name: str) -> str:
         """Return what a node was last renamed to; empty if it was not."""
         with self._lock:
             return self._renamed.get(name, "")
 
+    @unlocking
     def delete_node(self, name: str) -> None:
         """Remove a node. Its children stay, and are not in the tree until they have a parent again."""
         with self._lock:
@@ -226,6 +240,7 @@ class TreeCache:
         """
         self.merge(tree_from_struct(document))
 
+    @unlocking
     def merge(self, document: TreeDocument) -> None:
         """Take the name of a document, and add its resources and nodes to what is there."""
         with self._lock:
@@ -233,6 +248,7 @@ class TreeCache:
             self._resources.update(document.resource_names)
             self._add(document.nodes)
 
+    @unlocking
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
@@ -240,6 +256,7 @@ class TreeCache:
             for part in (self._resources, self._nodes, self._renamed, self._live):
                 part.clear()
 
+    @unlocking
     def to_struct(self) -> dict[str, Any]:
         """Return the tree document, which `from_struct` reads."""
         with self._lock:
@@ -247,6 +264,7 @@ class TreeCache:
             spec = {"resourceNames": sorted(self._resources), "nodes": nodes}
             return {"kind": "QuotaTree", "metadata": {"name": self._name}, "spec": spec}
 
+    @unlocking
     def create_tree(self) -> tuple[TreeView, TreeCreateResponse]:
         """Build the tree, without putting it in force.
 

@@ -4,13 +4,14 @@ A forest grants a request on all of its trees that the consumer names, or on non
 order in which they joined. Whoever is preempted in one tree leaves all trees of the forest, before the next tree is
 asked, so that room is made there, too. Each tree notes what it changes, and if one rejects the request all take their
 notes back: nothing has changed then, order included.
+
+If an exception interrupts a change that is noted, the trees are rebuilt as they were before it (`noting`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import NamedTuple, TypeAlias, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar, final
 
 from ugm.identity import is_text
 from ugm.quotatree.cache import TreeCache
@@ -19,9 +20,11 @@ from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.tree import QuotaTree, Trial
 from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["Attempt", "Forest", "ManagedTree"]
+__all__ = ["Attempt", "Forest", "ManagedTree", "Trials", "noting", "take_back"]
 
 Preempted: TypeAlias = tuple[str, ...]
+
+T = TypeVar("T")
 
 
 @final
@@ -47,11 +50,15 @@ class ManagedTree:
         self.attempt = None
 
 
+#: What each of some trees has noted.
+Trials: TypeAlias = tuple[tuple[ManagedTree, Trial], ...]
+
+
 class Attempt(NamedTuple):
     """A try that can be taken back."""
 
     consumer_id: str
-    trials: tuple[tuple[ManagedTree, Trial], ...]
+    trials: Trials
     #: Of a forest: on which trees everybody was held as one, who has lost or gained it.
     holders: Mapping[str, tuple[str, ...] | None]
     forest: Forest | None = None
@@ -76,25 +83,45 @@ class Attempt(NamedTuple):
 
     def take_back(self, before: Attempt | None = None) -> None:
         """Undo the try, order included; the one *before*, if any, is the last then."""
-        for managed, trial in self.trials:
-            managed.tree.take_back(trial)
-            if managed.attempt is self:
-                managed.attempt = before
+        take_back(self.trials)
         if self.forest is not None:
             self.forest.restore_holders(self.holders)
+        for managed, _ in self.trials:
+            if managed.attempt is self:
+                managed.attempt = before
 
 
-@contextmanager
-def noted(trees: Iterable[ManagedTree]) -> Iterator[tuple[tuple[ManagedTree, Trial], ...]]:
-    """Have trees note what they change."""
+def noting(trees: Iterable[ManagedTree], change: Callable[[Trials], T]) -> tuple[T, Trials]:
+    """Make a change to trees, and return its answer and what it has changed; if it raises, it has changed nothing.
+
+    The change is told what is noted, and may undo that as its last step.
+    """
     trials = tuple((managed, Trial()) for managed in trees)
-    for managed, trial in trials:
-        managed.tree.trial = trial
     try:
-        yield trials
-    finally:
+        for managed, trial in trials:
+            managed.tree.trial = trial
+        answer = change(trials)
         for managed, _ in trials:
             managed.tree.trial = None
+    except BaseException:
+        _recover(trials)
+        raise
+    return answer, trials
+
+
+def take_back(trials: Trials) -> None:
+    """Undo what trees have noted, order included. Takes effect on all of them even if it is interrupted."""
+    try:
+        for managed, trial in trials:
+            managed.tree.take_back(trial)
+    except BaseException:
+        _recover(trials)
+        raise
+
+
+def _recover(trials: Trials) -> None:
+    for managed, trial in trials:
+        managed.tree.recover(trial)
 
 
 @final
@@ -145,11 +172,11 @@ class Forest:
         Returns:
             Who was preempted, or why the request is rejected; and how to take back what has changed.
         """
-        return self._together(info, lambda: self._allocate(info, tuple(without), policy))
+        return self._together(info, lambda: self.grant(info, without, policy))
 
-    def _allocate(
-        self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None
-    ) -> Preempted | Rejection:
+    def grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> Preempted | Rejection:
+        """Do what `allocate` does, without undoing a rejected request."""
+        without = tuple(without)
         for managed in self.trees.values():
             _deallocate(managed, without)
         asking = [(managed, managed.tree.consumer(info, entry)) for managed, entry in self.named_by(info)]
@@ -161,7 +188,7 @@ class Forest:
             _deallocate(managed, gone)
             answer = managed.tree.allocate(consumer, policy)
             if isinstance(answer, Rejection):
-                if managed.tree.as_original:
+                if managed.tree.requeue_rejected:
                     _roll_back((tree for tree, _ in asking), info.consumer_id, gone)
                 return answer
             gone.update(dict.fromkeys(answer))
@@ -169,13 +196,14 @@ class Forest:
             _deallocate(managed, gone)
         return tuple(gone)
 
-    def force(self, info: ConsumerInfo) -> tuple[Preempted | Rejection, Attempt]:
-        """Allocate a consumer at its groups, whatever the quotas; if one is no node, on no tree."""
-        return self._together(info, lambda: self._force(info))
+    def force(self, info: ConsumerInfo, *, anywhere: bool = False) -> tuple[Preempted | Rejection, Attempt]:
+        """Allocate a consumer at its groups, whatever the quotas; if one is no node, on no tree, or *anywhere*."""
+        return self._together(info, lambda: self.put(info, anywhere=anywhere))
 
-    def _force(self, info: ConsumerInfo) -> Preempted | Rejection:
+    def put(self, info: ConsumerInfo, *, anywhere: bool = False) -> Preempted | Rejection:
+        """Do what `force` does, without undoing a rejected request."""
         for managed, entry in self.named_by(info):
-            answer = managed.tree.force(managed.tree.consumer(info, entry))
+            answer = managed.tree.force(managed.tree.consumer(info, entry), anywhere=anywhere)
             if isinstance(answer, Rejection):
                 return answer
         return ()
@@ -184,21 +212,38 @@ class Forest:
         self, info: ConsumerInfo, grant: Callable[[], Preempted | Rejection]
     ) -> tuple[Preempted | Rejection, Attempt]:
         """Grant a request on all trees; if that fails, take everything back."""
-        with noted(self.trees.values()) as trials:
+        holders: dict[str, tuple[str, ...] | None] = {}
+
+        def change(trials: Trials) -> tuple[Preempted | Rejection, Trials]:
             answer = grant()
-        attempt = Attempt(info.consumer_id, trials, {}, self)
-        if isinstance(answer, Rejection):
-            if all(managed.tree.as_original and trial.is_undone for managed, trial in trials):
+            if not isinstance(answer, Rejection):
+                self._hold(info, answer, holders)
+                return answer, trials
+            if all(managed.tree.requeue_rejected and trial.is_undone for managed, trial in trials):
                 for _, trial in trials:
                     trial.forget_preemptions()
-                return answer, attempt
-            attempt.take_back()
-            return answer, attempt._replace(trials=tuple((managed, Trial()) for managed, _ in trials))
-        holders = {name: self.holders.get(name) for name in (info.consumer_id, *answer)}
+                return answer, trials
+            for managed, trial in trials:
+                managed.tree.take_back(trial)
+            return answer, tuple((managed, Trial()) for managed, _ in trials)
+
+        (answer, trials), _ = self._noting(change, holders)
+        return answer, Attempt(info.consumer_id, trials, holders, self)
+
+    def _noting(self, change: Callable[[Trials], T], holders: Mapping[str, tuple[str, ...] | None]) -> tuple[T, Trials]:
+        """Make a change to all trees and to the holders; *holders* are those noted so far."""
+        try:
+            return noting(self.trees.values(), change)
+        except BaseException:
+            self.restore_holders(holders)
+            raise
+
+    def _hold(self, info: ConsumerInfo, preempted: Preempted, holders: dict[str, tuple[str, ...] | None]) -> None:
+        """Note that a consumer is held on the forest and others no longer, and in *holders* what was noted before."""
+        holders.update((name, self.holders.get(name)) for name in (info.consumer_id, *preempted))
         self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.named_by(info))
-        for victim in answer:
+        for victim in preempted:
             self.holders.pop(victim, None)
-        return answer, attempt._replace(holders=holders)
 
     def deallocate(self, consumer_id: str) -> bool:
         """Give back what a consumer holds on any of the trees. Return whether it was allocated on the forest."""
@@ -211,8 +256,7 @@ class Forest:
     def give_back(self, consumer_id: str) -> Attempt:
         """Do as `deallocate`, and return how to take that back."""
         holders = {consumer_id: self.holders.get(consumer_id)}
-        with noted(self.trees.values()) as trials:
-            self.deallocate(consumer_id)
+        _, trials = self._noting(lambda _: self.deallocate(consumer_id), holders)
         return Attempt("", trials, holders, self)
 
     def restore_holders(self, holders: Mapping[str, tuple[str, ...] | None]) -> None:

@@ -9,7 +9,7 @@ request has changed nothing either, order included.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import final
 
 from ugm.errors import RequestError
@@ -17,9 +17,10 @@ from ugm.identity import is_text
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.charging import ChargingManager, require_held
 from ugm.quotatree.consumer import ConsumerInfo
+from ugm.quotatree.locking import unlocking
 from ugm.quotatree.managed import Attempt, Forest
 from ugm.quotatree.planning import forest_plan
-from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.rejection import Rejection, is_homeless
 from ugm.quotatree.tree_manager import Mode, found
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
 
@@ -32,29 +33,35 @@ class QuotaManager(ChargingManager):
 
     Args:
         policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
-        as_original: whether trees keep habits of the original: a rejected request puts those at the end of their lists
-            whom it had moved on the way, or preempted on a forest, and a resource that is not asked for denies where it
-            is over its quota.
+        requeue_rejected: whether a rejected request puts the consumers at the end of their lists that it had moved on
+            the way, or preempted on a forest, as in the original.
+        check_unrequested: whether a resource that is not requested denies where it is over its quota, as in the
+            original.
     """
 
     __slots__ = ("_forests",)
 
     _forests: dict[str, Forest]
 
-    def __init__(self, *, policy: VictimPolicy = first_found, as_original: bool = False) -> None:
-        super().__init__(policy=policy, as_original=as_original)
+    def __init__(
+        self, *, policy: VictimPolicy = first_found, requeue_rejected: bool = False, check_unrequested: bool = False
+    ) -> None:
+        super().__init__(policy=policy, requeue_rejected=requeue_rejected, check_unrequested=check_unrequested)
         self._forests = {}
 
+    @unlocking
     def get_forest_names(self) -> tuple[str, ...]:
         """Return the names of all forests, sorted."""
         with self._lock:
             return tuple(sorted(self._forests))
 
+    @unlocking
     def get_forest_tree_names(self) -> dict[str, tuple[str, ...]]:
         """Return the names of the trees of every forest, sorted."""
         with self._lock:
             return {name: tuple(sorted(forest.trees)) for name, forest in sorted(self._forests.items())}
 
+    @unlocking
     def add_forest(self, forest_name: str) -> None:
         """Add a forest without trees.
 
@@ -68,6 +75,7 @@ class QuotaManager(ChargingManager):
                 raise RequestError("forest_name", forest_name, "there is a forest of that name already")
             self._forests[forest_name] = Forest(forest_name)
 
+    @unlocking
     def delete_forest(self, forest_name: str) -> None:
         """Remove a forest. Its trees stay, and what is allocated on them.
 
@@ -85,6 +93,7 @@ class QuotaManager(ChargingManager):
             raise RequestError("forest_name", forest_name, "there is no such forest")
         return forest
 
+    @unlocking
     def add_tree_to_forest(self, forest_name: str, tree_name: str) -> None:
         """Have a tree join a forest. Once more is harmless.
 
@@ -98,6 +107,7 @@ class QuotaManager(ChargingManager):
             managed.forest = forest
             forest.trees[tree_name] = managed
 
+    @unlocking
     def delete_tree_from_forest(self, forest_name: str, tree_name: str) -> None:
         """Have a tree leave a forest. What is allocated on it stays.
 
@@ -110,6 +120,7 @@ class QuotaManager(ChargingManager):
                 raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
             forest.trees.pop(tree_name).forest = None
 
+    @unlocking
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on all trees of a forest that it names, or on none.
 
@@ -140,6 +151,7 @@ class QuotaManager(ChargingManager):
         for managed in forest.trees.values():
             managed.attempt = None
 
+    @unlocking
     def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer at its groups whatever the quotas, in any mode: it runs already, say after a restart.
 
@@ -152,6 +164,7 @@ class QuotaManager(ChargingManager):
             answer, _ = forest.force(info)
             return respond(consumer_id, answer)
 
+    @unlocking
     def plan_allocate_forest(
         self,
         forest_name: str,
@@ -174,10 +187,11 @@ class QuotaManager(ChargingManager):
         with self._lock:
             forest, info = self._forest_request(forest_name, consumer)
             if self._mode is not Mode.NORMAL:
-                return forest_plan(info, lambda: forest.force(info))
+                return forest_plan(forest, info, lambda: forest.put(info))
             policy = None if preempting else nobody
-            return forest_plan(info, lambda: forest.allocate(info, without=without, policy=policy))
+            return forest_plan(forest, info, lambda: forest.grant(info, without, policy))
 
+    @unlocking
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""
         with self._lock:
@@ -187,15 +201,18 @@ class QuotaManager(ChargingManager):
             self._end_tries(forest)
             return forest.deallocate(consumer_id)
 
+    @unlocking
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
         with self._lock:
             forest = found(self._forests, forest_name)
             return forest is not None and is_text(consumer_id) and forest.is_allocated(consumer_id)
 
+    @unlocking
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can take it back.
 
+        If one of its groups is no leaf, nothing is tried, and nothing can be undone; the original answers so, too.
         In maintenance mode the request is granted like any other, and cannot be taken back.
 
         Raises:
@@ -206,16 +223,18 @@ class QuotaManager(ChargingManager):
             self._end_tries(forest)
             if self._mode is Mode.NORMAL:
                 answer, attempt = forest.allocate(info)
-                attempt.note()
+                if not is_homeless(answer):
+                    attempt.note()
             else:
                 answer, _ = forest.force(info)
             return respond(consumer_id, answer)
 
+    @unlocking
     def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
         """Take the last try on a forest back: everything is as it was before, order included.
 
         Raises:
-            RequestError: forest or consumer are unknown, or a tree has changed since the consumer was tried there.
+            RequestError: forest or consumer are unknown, or the last change of a tree was not a try of the consumer.
         """
         with self._lock:
             forest = self._forest(forest_name)
@@ -228,23 +247,36 @@ class QuotaManager(ChargingManager):
                 or not attempt.is_last
             ):
                 raise RequestError(
-                    "consumer_id", consumer_id, f"it was not the last to be tried on forest {forest_name!r}"
+                    "consumer_id",
+                    consumer_id,
+                    f"the last change of forest {forest_name!r} was not a try of this consumer",
                 )
             attempt.take_back()
 
-    def charge_forest(self, forest_name: str, info: ConsumerInfo, before: Attempt | None) -> Attempt:
+    def trees_of(self, forest_name: str) -> tuple[str, ...] | None:
+        """Return the names of the trees of a forest, in the order in which they joined; None if there is no forest."""
+        forest = found(self._forests, forest_name)
+        return None if forest is None else tuple(forest.trees)
+
+    @unlocking
+    def charge_forest(
+        self, forest_name: str, info: ConsumerInfo, before: Attempt | None, *, anywhere: bool = False
+    ) -> Attempt:
         """Do as `charge`, on all trees of a forest that the consumer names."""
         with self._lock:
+            if anywhere and forest_name not in self._forests:
+                return Attempt("", (), {}).noted_after(before)
             forest, _ = self._forest_request(forest_name, info)
             if self._mode is Mode.NORMAL:
                 answer, attempt = forest.allocate(info, policy=nobody)
                 if isinstance(answer, Rejection):
                     attempt.take_back()
             if self._mode is not Mode.NORMAL or isinstance(answer, Rejection):
-                answer, attempt = forest.force(info)
+                answer, attempt = forest.force(info, anywhere=anywhere)
             require_held(info, answer)
             return attempt.noted_after(before)
 
+    @unlocking
     def refund_forest(self, forest_name: str, consumer_id: str, before: Attempt | None) -> Attempt:
         """Do as `refund`, on all trees of a forest."""
         with self._lock:
@@ -252,6 +284,18 @@ class QuotaManager(ChargingManager):
             attempt = Attempt("", (), {}) if forest is None else forest.give_back(consumer_id)
             return attempt.noted_after(before)
 
+    @unlocking
+    def withdraw_forest(self, forest_name: str, infos: Collection[ConsumerInfo]) -> None:
+        """Do as `withdraw`, on all trees of a forest."""
+        with self._lock:
+            forest = self._forests.get(forest_name)
+            if forest is not None:
+                self._withdraw(forest.trees.values(), frozenset(infos))
+                for info in infos:
+                    if not any(info.consumer_id in managed.tree.consumers for managed in forest.trees.values()):
+                        forest.holders.pop(info.consumer_id, None)
+
+    @unlocking
     def update_forest(self, forest_name: str) -> UpdateResponse:
         """Put the edits of the caches of a forest's trees in force.
 
@@ -269,6 +313,7 @@ class QuotaManager(ChargingManager):
             forest.deallocate(consumer_id)
         return response
 
+    @unlocking
     def update_all(self) -> UpdateResponse:
         """Put the edits of all caches in force."""
         with self._lock:

@@ -200,6 +200,15 @@ class TreeNode:
         if 4 * self._removals > len(self._members):
             self._ranked = None
 
+    def clear(self) -> None:
+        """Hold nobody, and have all of the quota left; whatever was counted and listed before."""
+        self.room = self.packing.room(self.quota)
+        self.totals = {}
+        self.waiting.clear()
+        self._members = {}
+        self._ranked = None
+        self._removals = 0
+
     def sort(self) -> None:
         """Put the lists in the order of arrival, after somebody has come back to an earlier place."""
         self._members = dict.fromkeys(sorted(self._members, key=_by_arrival))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
-from ugm.quotatree.managed import Attempt, ManagedTree, noted
+from ugm.quotatree.managed import Forest, ManagedTree, Trials, noting
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.search import Search
 from ugm.quotatree.tree import Trial
@@ -27,18 +27,24 @@ def tree_plan(
     managed: ManagedTree, consumer: Consumer, without: Iterable[str] = (), policy: VictimPolicy | None = None
 ) -> AllocationPlan:
     """Return what a request on one tree would do, if some others were gone."""
-    with noted((managed,)) as trials:
+
+    def plan(trials: Trials) -> AllocationPlan:
         for consumer_id in without:
             managed.tree.deallocate(consumer_id)
-    found = managed.tree.find(consumer, policy)
-    plan = (
-        AllocationPlan(consumer.id, rejection=found)
-        if isinstance(found, Rejection)
-        else _plan(managed, consumer, found)
-    )
-    for _, trial in trials:
+        found = managed.tree.find(consumer, policy)
+        if isinstance(found, Rejection):
+            plan = AllocationPlan(consumer.id, rejection=found)
+        else:
+            plan = _plan(managed, consumer, found)
+        _take_back(trials)
+        return plan
+
+    return noting((managed,), plan)[0]
+
+
+def _take_back(trials: Trials) -> None:
+    for managed, trial in trials:
         managed.tree.take_back(trial)
-    return plan
 
 
 def _plan(managed: ManagedTree, consumer: Consumer, found: Search) -> AllocationPlan:
@@ -63,15 +69,20 @@ def _moves(found: Search) -> tuple[Move, ...]:
     return (*moves.values(), *leaving.values())
 
 
-def forest_plan(info: ConsumerInfo, grant: Callable[[], tuple[tuple[str, ...] | Rejection, Attempt]]) -> AllocationPlan:
-    """Return what a request on a forest would do: it is granted, looked at, and taken back."""
-    answer, attempt = grant()
-    if isinstance(answer, Rejection):
-        attempt.take_back()
-        return AllocationPlan(info.consumer_id, rejection=answer)
-    trees = tuple(_tree_plan(managed, trial, info.consumer_id) for managed, trial in attempt.trials)
-    attempt.take_back()
-    return AllocationPlan(info.consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), answer)
+def forest_plan(forest: Forest, info: ConsumerInfo, grant: Callable[[], tuple[str, ...] | Rejection]) -> AllocationPlan:
+    """Return what a request on a forest would do: it is granted, looked at, and undone."""
+
+    def plan(trials: Trials) -> AllocationPlan:
+        answer = grant()
+        if isinstance(answer, Rejection):
+            plan = AllocationPlan(info.consumer_id, rejection=answer)
+        else:
+            trees = [_tree_plan(managed, trial, info.consumer_id) for managed, trial in trials]
+            plan = AllocationPlan(info.consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), answer)
+        _take_back(trials)
+        return plan
+
+    return noting(forest.trees.values(), plan)[0]
 
 
 def _tree_plan(managed: ManagedTree, trial: Trial, consumer_id: str) -> TreePlan:

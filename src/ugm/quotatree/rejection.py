@@ -14,7 +14,18 @@ from ugm.quotatree.consumer import Consumer
 from ugm.quotatree.packing import Amounts
 from ugm.resources import format_amount
 
-__all__ = ["Reason", "Rejection", "Room"]
+__all__ = ["Reason", "Rejection", "Room", "SoftQuotaViolation", "is_homeless", "no_room"]
+
+
+class SoftQuotaViolation(Violation):
+    """More than a soft quota: the request may be held above the node once there is room, so waiting can help."""
+
+    __slots__ = ()
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether waiting can help."""
+        return True
 
 
 class Reason(StrEnum):
@@ -46,6 +57,8 @@ class Rejection(NamedTuple):
     reason: Reason
     #: Every node from the group up to the last that was visited.
     rooms: tuple[Room, ...] = ()
+    #: The nodes above those, up to the root.
+    above: tuple[Room, ...] = ()
     resources: tuple[str, ...] = ()
     amounts: Amounts = ()
     priority: int = 0
@@ -55,13 +68,38 @@ class Rejection(NamedTuple):
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Every quota in the way, from the group upward."""
-        return tuple(
-            Violation("quota node", node, "", "", self.resources[i], quota[i], quota[i] - left[i], amount)
-            for node, _, quota, left in self.rooms
-            for i, amount in self.amounts
-            if left[i] < amount
+        """Every quota in the way, from the group upward.
+
+        If waiting can never help only because of quotas above the last node that was visited, these follow.
+        """
+        found = tuple(
+            self._violation(level, at, amount)
+            for level, room in enumerate(self.rooms)
+            for at, amount in self.amounts
+            if room.left[at] < amount
         )
+        if not all(violation.can_wait for violation in found):
+            return found
+        return found + tuple(
+            self._violation(level, at, amount)
+            for level, room in enumerate(self.above, len(self.rooms))
+            for at, amount in self.amounts
+            if room.quota[at] < amount and not self._may_borrow(level)
+        )
+
+    def _violation(self, level: int, at: int, amount: int) -> Violation:
+        room = (self.rooms + self.above)[level]
+        quota, used = room.quota[at], room.quota[at] - room.left[at]
+        kind = SoftQuotaViolation if amount > quota and self._may_borrow(level) else Violation
+        return kind("quota node", room.node, "", "", self.resources[at], quota, used, amount)
+
+    def _may_borrow(self, level: int) -> bool:
+        """Return whether a request that a node can never hold may be held above it, if everybody else has left.
+
+        It may not if the node or one that is visited before is hard, and nothing is above the root.
+        """
+        path = self.rooms + self.above
+        return level + 1 < len(path) and not any(room.is_hard for room in path[: level + 1])
 
     @property
     def blocked_by(self) -> str:
@@ -106,21 +144,27 @@ class Rejection(NamedTuple):
         return "\n".join(lines)
 
 
+def is_homeless(answer: object) -> bool:
+    """Return whether an answer is the rejection of a consumer whose group is no leaf of the tree."""
+    return isinstance(answer, Rejection) and answer.reason is not Reason.NO_ROOM
+
+
 def no_room(
     tree_name: str, consumer: Consumer, resources: tuple[str, ...], reached: int, lacking: Amounts | None
 ) -> Rejection:
     """Return the rejection of a request whose search has given up."""
     leaf = consumer.leaf
-    rooms = [
+    rooms = tuple(
         Room(node.name, node.hard and node.parent is not None, node.quota, node.left())
-        for node in (leaf.path[: reached + 1] if leaf else ())
-    ]
+        for node in (leaf.path if leaf else ())
+    )
     return Rejection(
         tree_name,
         consumer.id,
         consumer.entry.group,
         Reason.NO_ROOM,
-        tuple(rooms),
+        rooms[: reached + 1],
+        rooms[reached + 1 :],
         resources,
         consumer.amounts,
         consumer.rank.priority,

@@ -2,8 +2,8 @@
 
 A request that fits everywhere on the way is charged at once. Any other is looked into by a `Search`, which changes
 nothing; what it finds is then carried out step by step, as the original does it, so that all lists end in the same
-order. A rejected request has therefore changed nothing, unless the tree does as the original: then the order may be
-another.
+order. A rejected request has therefore changed nothing, unless the tree requeues as the original does: then the order
+may be another.
 
 A `Trial` notes where everybody was who has been touched since it began, and takes all of it back.
 """
@@ -65,9 +65,10 @@ class QuotaTree:
         resources: what the tree counts, in order.
         root: the top of the nodes, if there is one; without, nothing can be allocated.
         policy: how victims are chosen.
-        as_original: whether the tree keeps two habits of the original: a rejected request puts those at the end of
-            their lists whom it had moved on the way, and a resource that is not asked for denies where it is over its
-            quota.
+        requeue_rejected: whether a rejected request puts the consumers at the end of their lists that it had moved on
+            the way, as in the original.
+        check_unrequested: whether a resource that is not requested denies where it is over its quota, as in the
+            original.
     """
 
     __slots__ = (
@@ -75,11 +76,12 @@ class QuotaTree:
         "_leaves",
         "_packing",
         "_ranks",
-        "as_original",
+        "check_unrequested",
         "consumers",
         "name",
         "nodes",
         "policy",
+        "requeue_rejected",
         "resources",
         "root",
         "trial",
@@ -99,7 +101,8 @@ class QuotaTree:
     #: The number of every arrival on a list.
     _arrivals: Iterator[int]
     policy: VictimPolicy
-    as_original: bool
+    requeue_rejected: bool
+    check_unrequested: bool
     #: What is to be noted now; None if nothing is.
     trial: Trial | None
 
@@ -110,7 +113,8 @@ class QuotaTree:
         root: TreeNode | None,
         *,
         policy: VictimPolicy = first_found,
-        as_original: bool = False,
+        requeue_rejected: bool = False,
+        check_unrequested: bool = False,
     ) -> None:
         self.name = name
         self.resources = resources
@@ -125,7 +129,8 @@ class QuotaTree:
         self.consumers = {}
         self._arrivals = count(1)
         self.policy = policy
-        self.as_original = as_original
+        self.requeue_rejected = requeue_rejected
+        self.check_unrequested = check_unrequested
         self.trial = None
 
     def consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
@@ -133,7 +138,7 @@ class QuotaTree:
         told = entry[3:]
         rank = self._ranks.get(told) or self._new_rank(told)
         consumer = Consumer(info, entry, self._packing, rank, self._leaves.get(entry.group))
-        if self.as_original:
+        if self.check_unrequested:
             consumer.asked = self._packing.signs
         return consumer
 
@@ -169,8 +174,8 @@ class QuotaTree:
         """Allocate a consumer under the quotas.
 
         Returns:
-            Who was preempted, in order; or why the request is rejected. Then nothing has changed, unless the
-            tree does as the original.
+            Who was preempted, in order; or why the request is rejected. Then nothing has changed, unless the tree
+            requeues.
         """
         leaf = consumer.leaf
         if leaf is None:
@@ -184,19 +189,27 @@ class QuotaTree:
             self._settle(consumer, leaf)
             return ()
         search = Search(consumer, path, policy or self.policy)
-        home = search.run(level, thorough=self.as_original)
+        home = search.run(level, thorough=self.requeue_rejected)
         if home is not None:
             return self._carry_out(consumer, search, home)
-        if self.as_original:
+        if self.requeue_rejected:
             self._requeue(search.moved())
         return self._no_room(consumer, search)
 
-    def force(self, consumer: Consumer) -> tuple[str, ...] | Rejection:
-        """Allocate a consumer at its group, which may be any node, whatever the quotas."""
+    def force(self, consumer: Consumer, *, anywhere: bool = False) -> tuple[str, ...] | Rejection:
+        """Allocate a consumer at its group, which may be any node, whatever the quotas.
+
+        Args:
+            consumer: the consumer.
+            anywhere: whether the root takes it if there is no such node; if there is no root it is held nowhere.
+        """
         node = self.nodes.get(consumer.entry.group)
         if node is None:
-            return self.homeless(consumer)
-        self._settle(consumer, node)
+            if not anywhere:
+                return self.homeless(consumer)
+            node = self.root
+        if node is not None:
+            self._settle(consumer, node)
         return ()
 
     def place(self, consumer: Consumer, node: TreeNode) -> None:
@@ -205,11 +218,13 @@ class QuotaTree:
 
     def deallocate(self, consumer_id: str) -> bool:
         """Give back what a consumer holds, and let others come down where that makes room. Return whether it held."""
-        consumer = self.consumers.pop(consumer_id, None)
+        consumer = self.consumers.get(consumer_id)
         if consumer is None or consumer.node is None:
             return False
         node = consumer.node
+        # First of all the trial notes where the consumer was.
         self._lift(consumer, node)
+        del self.consumers[consumer_id]
         consumer.node = None
         amount = consumer.amount
         for above in node.path:
@@ -315,6 +330,32 @@ class QuotaTree:
         for node in touched:
             node.sort()
         trial.forget_preemptions()
+
+    def recover(self, trial: Trial) -> None:
+        """Put everybody back where they were when a trial began, whatever an interrupted change has left.
+
+        Relies on nothing but the trial and, for those who are not in it, on their node and place in the order. Can be
+        repeated if it is interrupted itself. Takes time in the number of nodes and consumers.
+        """
+        self.trial = trial
+        for consumer, (node, sequence) in sorted(trial.before.items(), key=lambda item: item[1][0] is not None):
+            consumer.node, consumer.sequence = node, sequence
+            if node is not None:
+                self.consumers[consumer.id] = consumer
+            elif self.consumers.get(consumer.id) is consumer:
+                del self.consumers[consumer.id]
+        trial.forget_preemptions()
+        self.rebuild()
+        self.trial = None
+
+    def rebuild(self) -> None:
+        """Make all counters and lists anew from the nodes of the consumers."""
+        for node in self.nodes.values():
+            node.clear()
+        for consumer in sorted(self.consumers.values(), key=lambda consumer: consumer.sequence):
+            if consumer.node is not None:
+                self._charge(consumer, consumer.node, 1)
+                consumer.node.append(consumer, consumer.sequence)
 
     @staticmethod
     def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:

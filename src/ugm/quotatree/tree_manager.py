@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from threading import Lock
+from threading import RLock
 from typing import Any, Final, TypeVar
 
 from ugm.errors import InvariantError, RequestError
@@ -17,9 +17,10 @@ from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResp
 from ugm.quotatree.cache import Blueprint, TreeCache
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
-from ugm.quotatree.managed import Attempt, ManagedTree, noted
+from ugm.quotatree.locking import OwnedLock, release_owned, unlocking
+from ugm.quotatree.managed import Attempt, ManagedTree, noting
 from ugm.quotatree.planning import forced_plan, tree_plan
-from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.rejection import Rejection, is_homeless
 from ugm.quotatree.tree import QuotaTree
 from ugm.quotatree.update import move_consumers
 from ugm.quotatree.victims import VictimPolicy, first_found, nobody
@@ -42,19 +43,24 @@ class TreeManager:
 
     Args:
         policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
-        as_original: as for `ugm.quotatree.tree.QuotaTree`.
+        requeue_rejected: as for `ugm.quotatree.tree.QuotaTree`.
+        check_unrequested: likewise.
     """
 
-    __slots__ = ("_as_original", "_infos", "_lock", "_mode", "_policy", "_trees")
+    __slots__ = ("_check_unrequested", "_infos", "_lock", "_mode", "_policy", "_requeue_rejected", "_trees")
 
+    _lock: OwnedLock
     _mode: Mode
     _infos: dict[str, ConsumerInfo]
     _trees: dict[str, ManagedTree]
 
-    def __init__(self, *, policy: VictimPolicy = first_found, as_original: bool = False) -> None:
+    def __init__(
+        self, *, policy: VictimPolicy = first_found, requeue_rejected: bool = False, check_unrequested: bool = False
+    ) -> None:
         self._policy: Final = policy
-        self._as_original: Final = as_original
-        self._lock: Final = Lock()
+        self._requeue_rejected: Final = requeue_rejected
+        self._check_unrequested: Final = check_unrequested
+        self._lock: OwnedLock = RLock()
         self._mode = Mode.MAINTENANCE
         self._infos = {}
         self._trees = {}
@@ -70,6 +76,7 @@ class TreeManager:
         """Return the mode."""
         return self._mode
 
+    @unlocking
     def set_mode(self, mode: Mode | str) -> None:
         """Set the mode.
 
@@ -83,6 +90,7 @@ class TreeManager:
         with self._lock:
             self._mode = chosen
 
+    @unlocking
     def get_tree_names(self) -> tuple[str, ...]:
         """Return the names of all trees, sorted."""
         with self._lock:
@@ -98,11 +106,18 @@ class TreeManager:
         """
         if not isinstance(info, ConsumerInfo):
             raise RequestError("info", info, "expected a ConsumerInfo")
-        with self._lock:
-            if info.consumer_id in self._infos:
-                raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
-            self._infos[info.consumer_id] = info
+        try:
+            with self._lock:
+                known = info.consumer_id in self._infos
+                if not known:
+                    self._infos[info.consumer_id] = info
+        except BaseException:
+            release_owned(self._lock)
+            raise
+        if known:
+            raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
 
+    @unlocking
     def remove_consumer(self, consumer_id: str) -> None:
         """Forget a consumer. What it holds it keeps until it is deallocated.
 
@@ -113,6 +128,7 @@ class TreeManager:
             self._info(consumer_id).preempted_by = None
             del self._infos[consumer_id]
 
+    @unlocking
     def get_all_consumer_ids(self) -> tuple[str, ...]:
         """Return the ids of the known consumers, sorted."""
         with self._lock:
@@ -152,6 +168,7 @@ class TreeManager:
         """
         return self._add_tree(tree_from_struct(document))
 
+    @unlocking
     def _add_tree(self, document: TreeDocument) -> str:
         name = document.name
         if not is_text(name):
@@ -166,8 +183,16 @@ class TreeManager:
 
     def _tree(self, blueprint: Blueprint) -> QuotaTree:
         name, resources, root, _ = blueprint
-        return QuotaTree(name, resources, root, policy=self._policy, as_original=self._as_original)
+        return QuotaTree(
+            name,
+            resources,
+            root,
+            policy=self._policy,
+            requeue_rejected=self._requeue_rejected,
+            check_unrequested=self._check_unrequested,
+        )
 
+    @unlocking
     def delete_tree(self, tree_name: str) -> None:
         """Remove a tree, from its forest, too.
 
@@ -196,10 +221,14 @@ class TreeManager:
         Raises:
             RequestError: tree or consumer are unknown, or the consumer does not name the tree, or is allocated there.
         """
-        with self._lock:
-            managed, consumer = self._asking(tree_name, consumer_id)
-            managed.attempt = None
-            return respond(consumer_id, self._allocate(managed.tree, consumer))
+        try:
+            with self._lock:
+                managed, consumer = self._asking(tree_name, consumer_id)
+                managed.attempt = None
+                return respond(consumer_id, self._allocate(managed.tree, consumer))
+        except BaseException:
+            release_owned(self._lock)
+            raise
 
     def _asking(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, Consumer]:
         """Return who asks, as the tree is to hold it."""
@@ -216,6 +245,7 @@ class TreeManager:
     def _allocate(self, tree: QuotaTree, consumer: Consumer) -> tuple[str, ...] | Rejection:
         return tree.allocate(consumer) if self._mode is Mode.NORMAL else tree.force(consumer)
 
+    @unlocking
     def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer at its group whatever the quotas, in any mode: it runs already, say after a restart.
 
@@ -246,29 +276,41 @@ class TreeManager:
         Raises:
             RequestError: as for `allocate`.
         """
-        with self._lock:
-            managed, asking = self._asking(tree_name, consumer)
-            if self._mode is not Mode.NORMAL:
-                return forced_plan(managed, asking)
-            return tree_plan(managed, asking, without, None if preempting else nobody)
+        try:
+            with self._lock:
+                managed, asking = self._asking(tree_name, consumer)
+                if self._mode is not Mode.NORMAL:
+                    return forced_plan(managed, asking)
+                return tree_plan(managed, asking, without, None if preempting else nobody)
+        except BaseException:
+            release_owned(self._lock)
+            raise
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Give back what a consumer holds on a tree. Return whether it held something there."""
-        with self._lock:
-            managed = found(self._trees, tree_name)
-            if managed is None or not is_text(consumer_id) or not managed.tree.deallocate(consumer_id):
-                return False
-            managed.attempt = None
-            return True
+        try:
+            with self._lock:
+                managed = found(self._trees, tree_name)
+                if managed is None or not is_text(consumer_id) or not managed.tree.deallocate(consumer_id):
+                    return False
+                managed.attempt = None
+                return True
+        except BaseException:
+            release_owned(self._lock)
+            raise
 
+    @unlocking
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a tree."""
         with self._lock:
             managed = found(self._trees, tree_name)
             return managed is not None and found(managed.tree.consumers, consumer_id) is not None
 
+    @unlocking
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree so that `undo_allocate` can take it back.
+
+        If the group of the consumer is no leaf of the tree, nothing is tried, and nothing can be undone.
 
         Raises:
             RequestError: as for `allocate`, or the mode is not normal.
@@ -277,26 +319,30 @@ class TreeManager:
             managed, consumer = self._asking(tree_name, consumer_id)
             if self._mode is not Mode.NORMAL:
                 raise RequestError("mode", str(self._mode), "a try is possible in normal mode only")
-            with noted((managed,)) as trials:
-                answer = self._allocate(managed.tree, consumer)
-            managed.attempt = Attempt(consumer_id, trials, {})
+            answer, trials = noting((managed,), lambda _: self._allocate(managed.tree, consumer))
+            # Where the group is no leaf, nothing was tried that could be undone.
+            managed.attempt = None if is_homeless(answer) else Attempt(consumer_id, trials, {})
             return respond(consumer_id, answer)
 
+    @unlocking
     def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
         """Take the last try back: everything is as it was before, order included.
 
         Raises:
-            RequestError: tree or consumer are unknown, or the tree has changed since the consumer was tried there.
+            RequestError: tree or consumer are unknown, or the last change of the tree was not a try of the consumer.
         """
         with self._lock:
             attempt = self._managed(tree_name).attempt
             self._info(consumer_id)
             if attempt is None or attempt.forest is not None or attempt.consumer_id != consumer_id:
-                raise RequestError("consumer_id", consumer_id, f"it was not the last to be tried on tree {tree_name!r}")
+                raise RequestError(
+                    "consumer_id", consumer_id, f"the last change of tree {tree_name!r} was not a try of this consumer"
+                )
             attempt.take_back()
 
     # Updates of trees
 
+    @unlocking
     def get_tree_cache(self, tree_name: str) -> TreeCache:
         """Return the cache in which a tree is edited.
 
@@ -306,6 +352,7 @@ class TreeManager:
         with self._lock:
             return self._managed(tree_name).cache
 
+    @unlocking
     def update_tree(self, tree_name: str) -> UpdateResponse:
         """Put the edits of a tree's cache in force.
 
@@ -329,6 +376,7 @@ class TreeManager:
 
     # Looking on
 
+    @unlocking
     def view(self, tree_name: str) -> TreeView:
         """Return a tree as it is, with its nodes and consumers.
 
@@ -338,6 +386,7 @@ class TreeManager:
         with self._lock:
             return view_of(self._managed(tree_name).tree)
 
+    @unlocking
     def verify(self) -> None:
         """Compare all counters and lists with what the consumers hold.
 

@@ -46,6 +46,11 @@ class Waiting:
     def __iter__(self) -> Iterator[Consumer]:
         return iter(self.few if self.rows is None else self.rows)
 
+    def clear(self) -> None:
+        """Let everybody go."""
+        self.few = {}
+        self.rows = None
+
     def append(self, consumer: Consumer) -> None:
         """Put a consumer behind all others."""
         rows = self.rows

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
+from ugm.operation_lock import OperationLock
 from ugm.partition.entry import AllocationState, Ask
 from ugm.partition.gang import allocate_all, asks_of
-from ugm.operation_lock import OperationLock
 from ugm.partition.model_set import ModelSet
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts

@@ -16,11 +16,11 @@ from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, TypeVar, final
 
+from ugm.operation_lock import OperationLock
 from ugm.partition.admission import Admission
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.life import LifeCycle
-from ugm.operation_lock import OperationLock
 from ugm.partition.model_set import ModelSet
 from ugm.shared.changes import CHANGE, Change, change_of
 from ugm.shared.database import UNWILLING, Database, Moved, Short, Stale

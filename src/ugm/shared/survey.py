@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
+from ugm.operation_lock import OperationLock
 from ugm.partition.compiled import PartitionSettings
 from ugm.partition.explanation import Explanation
-from ugm.operation_lock import OperationLock
 from ugm.partition.model_set import ModelSet
 from ugm.partition.survey import Standing
 from ugm.partition.view import PartitionView
@@ -45,7 +45,9 @@ class SharedSurvey:
 
     def _all(self, question: Callable[[PartitionView], T]) -> T:
         with self._reader.lock:
-            return self._reader.everything(lambda books, _: question(PartitionView(books, ModelSet((), OperationLock()))))
+            return self._reader.everything(
+                lambda books, _: question(PartitionView(books, ModelSet((), OperationLock())))
+            )
 
     @property
     def config(self) -> PartitionSettings | None:

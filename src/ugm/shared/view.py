@@ -15,11 +15,11 @@ from ugm.decision import Decision, Violation
 from ugm.errors import InvariantError
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
+from ugm.operation_lock import OperationLock
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.books import Books
 from ugm.partition.entry import Allocation
 from ugm.partition.explanation import Explanation
-from ugm.operation_lock import OperationLock
 from ugm.partition.model_set import ModelSet
 from ugm.partition.survey import is_limiting
 from ugm.partition.view import PartitionView

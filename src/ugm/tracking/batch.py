@@ -9,7 +9,7 @@ from ugm.decision import Violation, exceeded, over
 from ugm.hierarchy import Node, Row
 from ugm.identity import TrackingType
 from ugm.resources import Resource
-from ugm.tracking.holding import Counted, Holding
+from ugm.tracking.holding import DETACHED, Counted, Holding
 from ugm.tracking.ledger import Ledger
 
 __all__ = ["Demand"]
@@ -44,7 +44,7 @@ class Demand:
 
     def charge(self, holding: Holding, usage: Resource, row: Row) -> None:
         """Charge one more request as if all before it had been granted, and note what it asks and who is short."""
-        is_new = holding.epoch is None
+        is_new = holding.epoch is DETACHED
         self._short.update(_limit_of(violation) for violation in holding.violations(row))
         chain = holding.chain()
         starting = holding.starting(chain) if is_new else ()

@@ -28,10 +28,10 @@ from ugm.tracking.limits import Epoch
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of"]
+__all__ = ["DETACHED", "Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of"]
 
-#: ``vcore``, ``memory`` and, by name, all other resources; None for no others. One value, so that one assignment changes
-#: all of it. A tuple of plain numbers costs the garbage collector nothing.
+#: ``vcore``, ``memory`` and all other resources by name, None for no others. It is one value, so that one assignment
+#: changes all of it. A tuple of plain numbers costs the garbage collector nothing.
 Amounts: TypeAlias = tuple[int, int, Mapping[str, int] | None]
 
 _NO_AMOUNTS: Final[Amounts] = (0, 0, None)
@@ -57,6 +57,9 @@ class Quotas(Protocol):
         """The counters of the queue and of those above it, leaf to root."""
         ...
 
+
+#: The epoch of a holding that is not attached.
+DETACHED: Final = Epoch(Layout())
 
 #: The epoch of a holding whose tracker was given a limit by hand: over, so that its chains are put together again.
 _OVER: Final = Epoch(Layout())
@@ -102,8 +105,8 @@ class Holding:
     checked: tuple[QuotaNode, ...]
     #: The nodes that it is charged to; the same tuple unless the user is counted in the group, but not held to it.
     charged: tuple[QuotaNode, ...]
-    #: When the two chains were put together; None while detached.
-    epoch: Epoch | None
+    #: When the two chains were put together; `DETACHED` while it is detached.
+    epoch: Epoch
     #: The holding of the same application in another queue. Index entries point at the first.
     sibling: Holding | None
 
@@ -123,7 +126,7 @@ class Holding:
         self.quotas = None
         self.amounts = _NO_AMOUNTS
         self.checked = self.charged = ()
-        self.epoch = None
+        self.epoch = DETACHED
         self.sibling = None
 
     # What stands in the way. Nothing that can be seen changes.
@@ -161,7 +164,7 @@ class Holding:
 
     def violations(self, row: Row) -> tuple[Violation, ...]:
         """Return every limit that *row* more, and the application itself if it is new there, would exceed."""
-        if self.epoch is not None:
+        if self.epoch is not DETACHED:
             return exceeded(self.checked, row)
         chain = self.chain()
         return exceeded(self.held_to(chain), row, self.starting(chain))
@@ -211,7 +214,7 @@ class Holding:
     def add(self, row: Row) -> None:
         """Charge *row* without checking, attaching the holding if it is detached."""
         amounts = _plus(self.amounts, row)
-        if self.epoch is None:
+        if self.epoch is DETACHED:
             self.amounts = amounts
             chain = self.chain()
             self._attach(chain, self.held_to(chain), self.starting(chain))
@@ -286,7 +289,7 @@ class Holding:
         for tracker in (self.owner, self.group):
             if tracker is not None and self in siblings_from(tracker.holdings.get(self.application_id)):
                 leave(tracker.holdings, self)
-        self.epoch = None
+        self.epoch = DETACHED
 
     def reattach(self, amounts: Amounts) -> None:
         """Undo that the holding has been detached, or is about to be; the counters are rebuilt."""
@@ -334,7 +337,7 @@ class Holding:
         leave(self.owner.holdings, self)
         if self.group is not None:
             leave(self.group.holdings, self)
-        self.epoch = None
+        self.epoch = DETACHED
 
 
 def amount_of(amounts: Amounts, name: str) -> int:

@@ -14,7 +14,7 @@ from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import Holding
+from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.index import enter, every, leave, siblings_from
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.queue_tracker import QueueTracker
@@ -86,7 +86,7 @@ class Ledger:
             NotTrackedError: it holds nothing there.
         """
         holding = self.find(queue_path, application_id, user)
-        if holding.epoch is None:
+        if holding.epoch is DETACHED:
             if user.name not in self.users:
                 reason = "the user is not tracked"
             elif application_id not in self.holdings:
@@ -119,7 +119,7 @@ class Ledger:
 
     def charge(self, holding: Holding, row: Row) -> None:
         """Charge a holding without checking, and list it if it was detached."""
-        is_new = holding.epoch is None
+        is_new = holding.epoch is DETACHED
         holding.add(row)
         if is_new:
             self.list(holding)

@@ -297,7 +297,7 @@ class LimitsInForce:
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
-        #: Held by every public operation of a manager or tracker, never while foreign code runs. Its token is the epoch.
+        #: Held by every public operation of a manager or tracker. Its token is the epoch.
         self.lock: Final = lock or OperationLock()
         self.lock.token = self.lock.settled = self.epoch
         self.lock.rebuild = self.renew

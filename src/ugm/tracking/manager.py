@@ -23,7 +23,7 @@ from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
 from ugm.tracking.batch import Demand
-from ugm.tracking.holding import Holding
+from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
 from ugm.tracking.tracker import Request
 from ugm.tracking.view import ManagerView
@@ -137,7 +137,7 @@ class Manager(ManagerView):
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         row = row_of("usage", usage, self._in_force.epoch.layout)
         holding = self._ledger.find(queue_path, application_id, user)
-        if holding.epoch is None:
+        if holding.epoch is DETACHED:
             violations = holding.start(row)
             if not violations:
                 self._ledger.list(holding)
@@ -267,9 +267,7 @@ class Manager(ManagerView):
                         if holding.take(row):
                             lock.settled = settled
                             return None
-                return lock.attempt(
-                    settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app
-                )
+                return lock.attempt(settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app)
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise

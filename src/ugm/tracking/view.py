@@ -16,6 +16,7 @@ from ugm.operation_lock import exclusive
 from ugm.resources import Resource
 from ugm.tracking.audit import verify
 from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.holding import DETACHED
 from ugm.tracking.ledger import Ledger
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.named_tracker import NamedTracker
@@ -58,7 +59,7 @@ class ManagerView:
         """
         row = row_of("usage", usage, self._in_force.epoch.layout)
         holding = self._ledger.find(queue_path, application_id, user)
-        if holding.epoch is not None and fits(holding.checked, row):
+        if holding.epoch is not DETACHED and fits(holding.checked, row):
             return ALLOWED
         violations = holding.violations(row)
         return Decision(violations) if violations else ALLOWED
