@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import sys
 from pathlib import Path
@@ -72,7 +73,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
     Nothing runs in partitions that are served like this; a scheduler mounts the same application with
     its own. On SIGHUP, and when it has changed, CONFIG is reloaded; a configuration with problems is not put in
-    force.
+    force. The standard error says how each reload ended, and /ws/v1/health is degraded while CONFIG has problems.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
@@ -87,11 +88,18 @@ def serve_command(  # noqa: PLR0913 - one for each option
     except OSError as error:
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
+    _log_to_stderr()
     with listener:
         told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
         serving.run(
             app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
         )
+
+
+def _log_to_stderr() -> None:
+    """Print warnings of any library, and what ugm itself reports."""
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z")
+    logging.getLogger("ugm").setLevel(logging.INFO)
 
 
 def _token(file: Path | None) -> str | None:

@@ -39,7 +39,7 @@ def check(asked: Question) -> object:
     placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
     if placement.queue_path is None:
         return _rejected(placement)
-    decision = partition.check_for(user, placement.queue_path, usage, body.get("tags"))
+    decision = partition.check_for(user, placement.queue_path, usage, body.get("tags"), quota=_quota(body))
     return _decision_dict(decision, placement.queue_path, placement)
 
 
@@ -53,9 +53,10 @@ def explain(asked: Question) -> object:
     placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
     if placement.queue_path is None:
         return {**_rejected(placement), "limits": [], "headroom": None}
-    explanation = partition.explain_for(user, placement.queue_path, usage, body.get("tags"), most=most)
-    told = _explanation_dict(explanation, placement.queue_path, placement)
-    return {**told, **_limits_for(partition, user, placement.queue_path)}
+    path, quota = placement.queue_path, _quota(body)
+    explanation = partition.explain_for(user, path, usage, body.get("tags"), quota=quota, most=most)
+    told = _explanation_dict(explanation, path, placement)
+    return {**told, **_limits_dict(*partition.limits_for(user, path, quota=quota))}
 
 
 def _explained(partition: Partition, application_id: str, usage: Resource, most: int) -> dict[str, Any]:
@@ -85,6 +86,11 @@ def _amounts(told: Mapping[str, Any]) -> Resource:
     )
 
 
+def _quota(body: Mapping[str, Any]) -> Resource | None:
+    """Return the quota of the namespace; None if the request has none."""
+    return _amounts(body["quota"]) if "quota" in body else None
+
+
 def _rejected(placement: Placement) -> dict[str, Any]:
     told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
     return {**told, "queue_path": None, "placement": placement.to_dict(), "text": str(placement)}
@@ -104,10 +110,6 @@ def _limits_of(partition: Partition, application_id: str) -> dict[str, Any]:
     return _limits_dict(partition.effective_limits(application_id), partition.headroom(application_id))
 
 
-def _limits_for(partition: Partition, user: UserGroup, queue_path: str) -> dict[str, Any]:
-    return _limits_dict(*partition.limits_for(user, queue_path))
-
-
 def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, Any]:
     return {
         "limits": [limit.to_dict() for limit in found],
@@ -119,7 +121,7 @@ def limits(asked: Question) -> object:
     """Return every limit that holds for a user in a queue."""
     query = asked.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
-    return {"queue_path": path, **_limits_for(asked.partition, user, path)}
+    return {"queue_path": path, **_limits_dict(*asked.partition.limits_for(user, path))}
 
 
 def application(asked: Question) -> object:

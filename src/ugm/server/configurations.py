@@ -2,10 +2,13 @@
 
 A configuration is put in force as a whole or not at all: it is read, judged and compiled for every partition before the
 first of them follows it. An upload is not written to the file; the next reload returns to what the file says.
+
+Every reload of the file is logged: at level INFO when the file is in force, at WARNING when it was refused.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -13,13 +16,15 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, final
 
-from ugm import ConfigError, Partition, Problem
+from ugm import ConfigError, Partition, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
 from ugm.identity import ROOT
 from ugm.partition import Changes, changes
 from ugm.server.errors import ApiError
 
 __all__ = ["Configurations", "Outcome"]
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Outcome(NamedTuple):
@@ -43,10 +48,14 @@ class Configurations:
         clock: what tells the time, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_lock", "_partitions", "_seen", "outcome", "path")
+    __slots__ = ("_clock", "_lock", "_partitions", "_seen", "in_use", "outcome", "path", "refused")
 
     #: How the last attempt ended.
     outcome: Outcome
+    #: The last attempt that succeeded: where the configuration in force comes from, and since when it is.
+    in_use: Outcome
+    #: Why the file was refused when it was read last; empty if it could be used.
+    refused: tuple[Problem, ...]
     #: What the file was when it was read last, to find out whether it has changed.
     _seen: object
 
@@ -63,7 +72,8 @@ class Configurations:
         #: Of two replacements at a time the second waits, so that all partitions end up with the same one.
         self._lock: Final = Lock()
         self._seen = self._look()
-        self.outcome = Outcome("start", clock())
+        self.outcome = self.in_use = Outcome("start", clock())
+        self.refused = ()
 
     def in_force(self) -> str:
         """Return the configuration in force as YAML.
@@ -102,14 +112,14 @@ class Configurations:
     def reload_if_changed(self) -> bool:
         """Do what `reload` does if the file has changed since it was read last, and say whether it has.
 
-        What is wrong with the file is kept in `outcome`.
+        A file that cannot be used is logged, and `refused` keeps what is wrong with it.
         """
         if self.path is None or self._look() == self._seen:
             return False
         try:
             self.reload()
-        except ConfigError:
-            # Already told by the outcome; the old configuration is still in force.
+        except UgmError:
+            # Logged, and kept in `refused`; the old configuration is still in force.
             return True
         return True
 
@@ -120,14 +130,29 @@ class Configurations:
                 self._seen = self._look()
             try:
                 chosen = _chosen(read(), self._partitions, source)
-            except ConfigError as error:
-                self.outcome = Outcome(source, self._clock(), error.problems)
+                changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+            except UgmError as error:
+                self._refuse(source, error)
                 raise
-            changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             for name, config in chosen.items():
                 self._partitions[name].configure(config)
-            self.outcome = Outcome(source, self._clock())
+            self._accept(source)
         return changed
+
+    def _refuse(self, source: str, error: UgmError) -> None:
+        unusable = (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
+        problems = error.problems if isinstance(error, ConfigError) else unusable
+        self.outcome = Outcome(source, self._clock(), problems)
+        if source == "file":
+            self.refused = problems
+            listed = "\n".join(map(str, problems))
+            _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
+
+    def _accept(self, source: str) -> None:
+        self.outcome = self.in_use = Outcome(source, self._clock())
+        if source == "file":
+            self.refused = ()
+            _LOGGER.info("%s was reloaded and is in force", self.path)
 
     def _look(self) -> object:
         """Return what tells one state of the file from another; a link is followed to what it points at."""
@@ -140,13 +165,15 @@ class Configurations:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the last outcome for JSON."""
+        """Return the last attempt and the configuration in force for JSON."""
         source, at, problems = self.outcome
         return {
             "file": None if self.path is None else str(self.path),
             "source": source,
             "at": at,
             "problems": [str(problem) for problem in problems],
+            "in_force": {"source": self.in_use.source, "at": self.in_use.at},
+            "refused": [str(problem) for problem in self.refused],
         }
 
 

@@ -80,7 +80,7 @@ class Upkeep(Calls):
         def applied(tools: Tools) -> None:
             if plan.compiled is tools.books.compiled:
                 return
-            if plan.base is not tools.books.compiled:
+            if plan.base.version is not tools.books.compiled.version:
                 raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
             tools.books.swap(plan.compiled)
 
