@@ -33,19 +33,19 @@ partitions:
 ----
 5:15 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[0]
-'9ana' is no name of a user
+'9ana' is not a valid user name (allowed: a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end; 'ugm: {names: any}' in the partition allows more)
 5:21 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[1]
-'' is no name of a user
+'' is not a valid user name (allowed: a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end)
 5:31 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[3]
-'a b' is no name of a user
+'a b' is not a valid user name (allowed: a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end; 'ugm: {names: any}' in the partition allows more)
 5:38 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[4]
-'ana$b' is no name of a user
+'ana$b' is not a valid user name (allowed: a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end; 'ugm: {names: any}' in the partition allows more)
 6:16 limit-group-name-invalid
 partitions[0].queues[0].limits[0].groups[0]
-'dev#1' is no name of a group
+'dev#1' is not a valid group name (allowed: a letter or _, then letters, digits and characters of :_.-; 'ugm: {names: any}' in the partition allows more)
 ====
 names given twice, in one limit and in two
 partitions:

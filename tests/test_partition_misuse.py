@@ -12,8 +12,8 @@ from admitting import SUE, Licences, memory, partition_of, refused, started
 from scenes import Wrong
 from ugm import Ask, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
 
-NAME = "a name is a text of at least one character"
-ID = "an application id is a text of at least one character"
+NAME = "a name is a text of 1 to 256 characters"
+ID = "an application id is a text of 1 to 256 characters"
 TEXTS = ["", None, 7, b"app", ["app"]]
 
 #: Every call that takes an allocation, an application and a usage.

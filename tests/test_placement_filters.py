@@ -95,7 +95,7 @@ def test_type_in_any_case(kind: str) -> None:
         ({"type": "denied"}, "filter.type 'denied': expected 'allow' or 'deny'"),
         (
             {"users": ("[a",)},
-            "filter.users '[a': no regular expression: unterminated character set at position 0",
+            "filter.users '[a': the class is not closed: it begins at character 1",
         ),
         ({"groups": ("x", "y"), "users": "ana"}, "filter.users 'ana': expected several names"),
     ],

@@ -23,6 +23,9 @@ VCORE: Final = "vcore"
 #: The resource that is counted in bytes.
 MEMORY: Final = "memory"
 
+#: The longest name of a resource, in characters.
+MAX_RESOURCE_NAME: Final = 256
+
 #: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
 MAX_QUANTITY: Final = 2**63 - 1
 
@@ -46,7 +49,7 @@ class Resource(Mapping[str, int]):
         named: the same as keywords.
 
     Raises:
-        RequestError: a name is not a text with at least one character, or an amount is not an `int` (a `bool` or a
+        RequestError: a name is not a text of 1 to 256 characters, or an amount is not an `int` (a `bool` or a
             `float` is not one).
 
     >>> Resource(vcore=500, memory=2**30)
@@ -70,8 +73,8 @@ class Resource(Mapping[str, int]):
     def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         given = {**amounts, **named} if amounts else named
         for name, amount in given.items():
-            if type(name) is not str or not name:
-                raise RequestError("resource", name, "a resource name is a text of at least one character")
+            if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+                raise RequestError("resource", name, "a resource name is a text of 1 to 256 characters")
             if type(amount) is not int:
                 raise RequestError(name, amount, "an amount is an int, in base units")
         self.amounts = dict(sorted(given.items()))

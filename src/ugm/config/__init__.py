@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ugm.config.schema import (
     ChildTemplate,
+    Extensions,
     FilterConfig,
     LimitConfig,
     NodeSortPolicy,
@@ -23,6 +24,7 @@ from ugm.config.text import dump_config, load_config, parse_config
 
 __all__ = [
     "ChildTemplate",
+    "Extensions",
     "FilterConfig",
     "LimitConfig",
     "NodeSortPolicy",

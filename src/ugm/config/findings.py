@@ -11,6 +11,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ugm.config.names import YUNIKORN
 from ugm.config.places import Path, cut
 from ugm.config.schema import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
@@ -71,6 +72,7 @@ class QueueSpot:
         "children",
         "entries",
         "maxima",
+        "names",
         "parent",
         "queue",
     )
@@ -83,9 +85,12 @@ class QueueSpot:
         below: Path | None = None,
         limits_path: Path | None = None,
         parent: QueueSpot | None = None,
+        names: str = YUNIKORN,
     ) -> None:
         self.queue: Final = queue
         self.parent: Final = parent
+        #: Which names of users and groups its limits may contain; see `ugm.config.names`.
+        self.names: Final[str] = parent.names if parent else names
         #: Its path, from that of the parent if there is one; and where the queues below it are, if not in it.
         self.at: Final = at
         self.below: Final = below
@@ -192,4 +197,5 @@ class PartitionSpot:
         folded = inserted or not (partition.queues and partition.queues[0].limits)
         owner = path if folded else at
         below = queues if inserted else None
-        self.root: Final = QueueSpot(root, at, below=below, limits_path=(*owner, "limits"))
+        limits_path = (*owner, "limits")
+        self.root: Final = QueueSpot(root, at, below=below, limits_path=limits_path, names=partition.ugm.names)

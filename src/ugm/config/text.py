@@ -13,10 +13,11 @@ from pathlib import Path as FilePath
 import yaml
 
 from ugm.config.assembly import Assembly, SetAside
+from ugm.config.findings import Finding
 from ugm.config.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm.config.places import locate, mark_after
 from ugm.config.schema import SchedulerConfig
-from ugm.config.validation import find_problems
+from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.errors import ConfigError, Problem
 
 __all__ = ["dump_config", "load_config", "parse_config"]
@@ -81,7 +82,13 @@ def _judge(config: SchedulerConfig, document: Document, set_aside: SetAside) -> 
         if set_aside.explains(finding):
             document.problems.skip()
         else:
-            document.problems.add(locate(document.place, finding.path), finding.path, finding.code, finding.message)
+            _report(document, finding)
+    for finding in partitions_can_be_used(config) if not document.problems else ():
+        _report(document, finding)
+
+
+def _report(document: Document, finding: Finding) -> None:
+    document.problems.add(locate(document.place, finding.path), finding.path, finding.code, finding.message)
 
 
 def dump_config(config: SchedulerConfig) -> str:

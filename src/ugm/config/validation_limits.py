@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ugm.config.findings import KINDS, Chain, Entry, Finding, QueueSpot
+from ugm.config.names import why_no_name
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.config.schema import LimitConfig
 from ugm.identity import WILDCARD
 from ugm.resources import format_amount
 
-__all__ = ["GROUP_NAME", "LIMIT_RULES", "USER_NAME"]
-
-#: What a user may be called; a ``$`` at the end is a machine's account.
-USER_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*\$?")
-#: What a group may be called.
-GROUP_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*")
-_NAMES: Final = {"users": USER_NAME, "groups": GROUP_NAME}
+__all__ = ["LIMIT_RULES"]
 
 
 def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
@@ -35,15 +29,15 @@ def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
-    """The names in a limit are names of users and groups, or the wildcard.
+    """The names in a limit are valid names of users and groups, or the wildcard; the setting ``names`` says which are.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for kind, field in KINDS:
         for index, position, name in _names(spot, field):
-            if name != WILDCARD and not _NAMES[field].fullmatch(name):
+            if name != WILDCARD and (reason := why_no_name(kind, name, spot.names)):
                 path = (*spot.limits_path, index, field, position)
-                yield Finding(path, f"limit-{kind}-name-invalid", f"{quote(name)} is no name of a {kind}")
+                yield Finding(path, f"limit-{kind}-name-invalid", reason)
 
 
 def limit_names_are_given_once(spot: QueueSpot) -> Iterator[Finding]:

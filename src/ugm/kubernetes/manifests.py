@@ -157,7 +157,7 @@ def read_amounts(quantities: Mapping[str, object], place: str) -> Resource:
     for name, quantity in quantities.items():
         where = below(place, name)
         if type(name) is not str or not name:
-            raise ManifestError(where, quantity, "a resource name is a text of at least one character")
+            raise ManifestError(where, quantity, "a resource name is a text of 1 to 256 characters")
         if name == VCORE:
             raise ManifestError(where, quantity, f"Kubernetes has no {VCORE!r}; it is written as {CPU!r}")
         amounts[VCORE if name == CPU else name] = _amount(quantity, where, cpu=name == CPU)

@@ -1,10 +1,10 @@
 """Filters of placement rules: whom a rule applies to.
 
 A filter names users and groups, and either allows or denies those whom it names. Several names are compared as they are
-written; one name that has a sign of a regular expression is one, and is searched for anywhere in a name: without ``^``
-and ``$`` a part of the name is enough. A filter without names holds for everybody.
+written. A single name that contains one of the characters ``^ $ * + ? ( ) [ { } |`` is a regular expression; it matches
+anywhere in a name unless ``^`` and ``$`` say otherwise. A filter without names holds for everybody.
 
-That a pattern takes little time is for the reader of a configuration to see to; here it only has to be a pattern.
+Patterns are matched in linear time; `ugm.queues.pattern_syntax` describes the supported syntax.
 
 Source: Apache YuniKorn, placement rules, "Filter".
 """
@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
+from ugm.identity import MAX_NAME, UserGroup
+from ugm.queues.patterns import compile_pattern
 
-__all__ = ["Filter", "FilterSpec"]
+__all__ = ["Filter", "FilterSpec", "is_pattern"]
 
 _ALLOW: Final = ("", "allow")
 _DENY: Final = "deny"
@@ -78,8 +79,8 @@ class Filter:
             place: where it is, for the errors.
 
         Raises:
-            RequestError: the type is unknown, or a name that stands alone is a pattern that cannot be read.
-                Configurations from `ugm.load_config` have no such filter.
+            RequestError: the type is unknown, a name is too long, or a single name is a pattern whose syntax is not
+                supported. Configurations from `ugm.load_config` have no such filter.
         """
         kind = spec.type.lower()
         if kind not in (*_ALLOW, _DENY):
@@ -96,13 +97,20 @@ class Filter:
         return not named if self._denies else bool(named)
 
 
+def is_pattern(names: Sequence[str]) -> bool:
+    """Return whether a list of names is one regular expression."""
+    return len(names) == 1 and bool(_PATTERN_SIGN.search(names[0]))
+
+
 def _named(names: Sequence[str], place: str) -> _Names:
     if isinstance(names, str):
         raise RequestError(place, names, "expected several names")
-    if len(names) != 1 or not _PATTERN_SIGN.search(names[0]):
+    if not is_pattern(names):
+        for name in names:
+            if len(name) > MAX_NAME:
+                raise RequestError(place, name, f"a name has 1 to {MAX_NAME} characters")
         return frozenset(names).__contains__
     try:
-        # The classes of the peer, such as \w and \d, are ASCII.
-        return re.compile(names[0], re.ASCII).search
-    except (re.error, OverflowError, RecursionError) as error:
-        raise RequestError(place, names[0], f"no regular expression: {error}") from None
+        return compile_pattern(names[0]).search
+    except RequestError as error:
+        raise RequestError(place, names[0], error.reason) from None

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, final
 
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.quotatree.answers import TreeCreateResponse
 from ugm.quotatree.documents import (
     NodeSpec,
@@ -145,8 +145,8 @@ class TreeCache:
             RequestError: the name is empty.
             ConfigError: the specification is malformed or has no quota.
         """
-        if not is_text(name):
-            raise RequestError("name", name, "a name is a text of at least one character")
+        if not is_name(name):
+            raise RequestError("name", name, "a name is a text of 1 to 256 characters")
         node = node_from_struct(name, spec.to_dict() if isinstance(spec, NodeSpec) else spec)
         with self._lock:
             self._add({name: node})
@@ -176,8 +176,8 @@ class TreeCache:
             RequestError: a name is empty, both are the same, or there is no such node.
         """
         for argument, value in (("name", name), ("new_name", new_name)):
-            if not is_text(value):
-                raise RequestError(argument, value, "a name is a text of at least one character")
+            if not is_name(value):
+                raise RequestError(argument, value, "a name is a text of 1 to 256 characters")
         if name == new_name:
             raise RequestError("new_name", new_name, "the node has that name")
         with self._lock:

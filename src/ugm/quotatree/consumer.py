@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import WeakSet
 
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.quotatree.packing import Amounts, Packing
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -73,8 +73,8 @@ class ConsumerInfo:
     preempted_by: WeakSet[ConsumerInfo] | None
 
     def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
-        if not is_text(consumer_id):
-            raise RequestError("consumer_id", consumer_id, "an id is a text of at least one character")
+        if not is_name(consumer_id):
+            raise RequestError("consumer_id", consumer_id, "an id is a text of 1 to 256 characters")
         self.consumer_id = consumer_id
         self.trees = tuple(map(_checked, trees))
         self.preempted_by = None
