@@ -10,12 +10,16 @@ What a missing name means depends on the use. In a usage it means nothing; in a 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from ugm.errors import QuantityError, RequestError
+from ugm.errors import QuantityError, RequestError, number_text
 
-__all__ = ["Resource", "format_amount", "parse_quantity", "sum_of"]
+__all__ = ["Resource", "as_float", "format_amount", "parse_quantity", "sum_of"]
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # takes as long to import as the rest of this module
 
 #: The one resource that is counted in thousandths and takes the suffix ``m``.
 VCORE: Final = "vcore"
@@ -123,9 +127,10 @@ class Resource(Mapping[str, int]):
         return Resource(rest)
 
     def __repr__(self) -> str:
-        if all(name.isidentifier() for name in self.amounts):
-            return f"Resource({', '.join(f'{name}={amount}' for name, amount in self.amounts.items())})"
-        return f"Resource({dict(self.amounts)!r})"
+        texts = {name: number_text(amount) for name, amount in self.amounts.items()}
+        if all(map(str.isidentifier, texts)):
+            return f"Resource({', '.join(f'{name}={text}' for name, text in texts.items())})"
+        return f"Resource({{{', '.join(f'{name!r}: {text}' for name, text in texts.items())}}})"
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in self.amounts.items()) or "nothing"
@@ -153,6 +158,18 @@ def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
         for name, amount in vector.items():
             total[name] = total.get(name, 0) + amount
     return Resource(total).without_zeros()
+
+
+def as_float(number: Fraction | int) -> float:
+    """Return the nearest number that a float can hold; for one beyond all floats, the largest float.
+
+    >>> as_float(10**400) > 10**300
+    True
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -sys.float_info.max
 
 
 def parse_quantity(text: str, *, vcore: bool = False) -> int:
@@ -197,16 +214,16 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
 
 
 def format_amount(name: str, amount: int) -> str:
-    """Write an amount exactly, as short as the configuration syntax can say it.
+    """Write an amount as short as the configuration syntax can say it: exactly, but for numbers of hundreds of digits.
 
     >>> format_amount("memory", 3 * 2**30), format_amount("vcore", 2500), format_amount("vcore", 2000)
     ('3Gi', '2500m', '2')
     """
     if name == VCORE:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+        return f"{number_text(amount)}m" if amount % 1000 else number_text(amount // 1000)
     if name != MEMORY:
-        return str(amount)
+        return number_text(amount)
     for suffix, multiplier in sorted(_MULTIPLIERS.items(), key=lambda item: -item[1]):
         if amount and not amount % multiplier:
-            return f"{amount // multiplier}{suffix}"
-    return str(amount)
+            return f"{number_text(amount // multiplier)}{suffix}"
+    return number_text(amount)

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, final
 
 from ugm.errors import RequestError
-from ugm.identity import is_name
+from ugm.identity import MAX_NAME, is_name
 from ugm.quotatree.answers import TreeCreateResponse
 from ugm.quotatree.documents import (
     NodeSpec,
@@ -82,8 +82,7 @@ class TreeCache:
 
     def set_tree_name(self, tree_name: str) -> None:
         """Set the name that the next tree gets. Without one it is named `ugm.quotatree.DEFAULT_TREE_NAME`."""
-        if not isinstance(tree_name, str):
-            raise RequestError("tree_name", tree_name, "a name is a text")
+        _check_text("tree_name", tree_name)
         with self._lock:
             self._name = tree_name
 
@@ -106,8 +105,7 @@ class TreeCache:
             raise RequestError("names", names, "expected several names")
         given = list(names)
         for name in given:
-            if not isinstance(name, str):
-                raise RequestError("names", name, "a name is a text")
+            _check_text("names", name)
         with self._lock:
             self._resources.update(filter(None, given))
 
@@ -289,3 +287,9 @@ class TreeCache:
         """Return the nodes of the tree in force that have another name now, and begin anew. The lock is held."""
         renamed, self._live = self._live, {}
         return renamed
+
+
+def _check_text(argument: str, name: object) -> None:
+    """Make sure that a name is a text; it may be empty where that means none."""
+    if not isinstance(name, str) or len(name) > MAX_NAME:
+        raise RequestError(argument, name, f"a name is a text of up to {MAX_NAME} characters")
