@@ -6,6 +6,7 @@ is wrong, each with its line and column. This package alone imports pydantic and
 
 from __future__ import annotations
 
+from ugm.config.export import Exported, LeftOut, export_config
 from ugm.config.schema import (
     ChildTemplate,
     Extensions,
@@ -20,12 +21,14 @@ from ugm.config.schema import (
     SchedulerConfig,
     UserGroupResolver,
 )
-from ugm.config.text import dump_config, load_config, parse_config
+from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
 
 __all__ = [
     "ChildTemplate",
+    "Exported",
     "Extensions",
     "FilterConfig",
+    "LeftOut",
     "LimitConfig",
     "NodeSortPolicy",
     "PartitionConfig",
@@ -33,9 +36,13 @@ __all__ = [
     "PreemptionConfig",
     "QueueConfig",
     "QueueResources",
+    "Review",
     "SchedulerConfig",
     "UserGroupResolver",
     "dump_config",
+    "export_config",
     "load_config",
     "parse_config",
+    "review_config",
+    "review_file",
 ]

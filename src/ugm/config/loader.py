@@ -104,7 +104,9 @@ def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
     return problems.error()
 
 
-def _check_text(text: str, file: str) -> None:
+def _check_text(text: object, file: str) -> None:
+    if not isinstance(text, str):
+        raise refusal(file, START, "text-invalid", f"expected a text, found {type(text).__name__}")
     # Only a text near the bound is encoded to be measured.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise too_large(file)

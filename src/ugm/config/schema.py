@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidat
 from ugm.config.names import ANY, YUNIKORN
 from ugm.config.scalars import to_boolean, to_choice, to_count, to_resource, to_text, to_texts, to_weights
 from ugm.errors import RequestError
-from ugm.identity import ROOT
+from ugm.identity import ROOT, is_text
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -245,6 +245,8 @@ class SchedulerConfig(Model):
         """
         if name is None and len(self.partitions) == 1:
             return self.partitions[0]
+        if not is_text(name or ""):
+            raise RequestError("partition", name, "expected the name of a partition")
         wanted = (name or DEFAULT_PARTITION).lower()
         for partition in self.partitions:
             if partition.name == wanted:
