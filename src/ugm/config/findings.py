@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ugm.config.names import YUNIKORN
 from ugm.config.places import Path, cut
@@ -75,6 +75,7 @@ class QueueSpot:
         "names",
         "parent",
         "queue",
+        "seen_from_below",
     )
 
     def __init__(
@@ -95,6 +96,8 @@ class QueueSpot:
         self.at: Final = at
         self.below: Final = below
         self._limits_path: Final = limits_path
+        #: By field and place: its limits as rules of the queues below see them.
+        self.seen_from_below: Final[dict[tuple[str, int], Any]] = {}
         self._by_name: dict[str, QueueSpot] | None = None
         #: What it allows at most of each resource.
         self.maxima: Final[Mapping[str, int]] = dict(queue.max_resources) if queue.max_resources else _NONE
@@ -108,9 +111,11 @@ class QueueSpot:
 
     def _chains(self, field: str) -> Mapping[str, Chain]:
         entries = self.entries[field]
+        if not entries:
+            return {}
         above: dict[str, Chain] = {}
         missing = set(entries)
-        for spot in self.ancestors() if entries else ():
+        for spot in self.ancestors():
             found = spot.chains[field].keys() & missing
             above.update((name, spot.chains[field][name]) for name in found)
             missing -= found

@@ -1,7 +1,7 @@
 """Warnings about resource names that are probably misspelt.
 
 A limit on a resource that nobody requests limits nothing, and nothing reports that: ``max: {cpu: 8, Memory: 4Gi}`` is
-valid. A name is reported if it is a usual other word for ``vcore`` or ``memory``, or if it differs by case or by one edit
+valid. A name is reported if it is a usual word for ``vcore`` or ``memory``, or if it differs by case or by one edit
 (a letter added, left out or replaced, or two swapped) from a known name, or from one that is used more often in the
 configuration. The cost is linear in the size of the configuration.
 """
