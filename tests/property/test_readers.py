@@ -42,9 +42,7 @@ def test_many_mutated_inputs(name: str) -> None:
     _mutations(name, MANY, seed=time.time_ns())
 
 
-@pytest.mark.parametrize(
-    ("name", "text"), [pytest.param(name, text, id=f"{name}: {of}") for name, of, text in FAMILIES]
-)
+@pytest.mark.parametrize(("name", "of", "text"), FAMILIES, ids=[f"{name}: {of}" for name, of, _ in FAMILIES])
 def test_costly_inputs(name: str, of: str, text: str) -> None:
     """Texts of 64 KiB that are made to take long do not."""
     assert read(READERS[name], text, check=False) <= allowed(1), of
