@@ -99,7 +99,7 @@ partitions[0].placementrules[0].filter.users[0]
 '[a': the class is not closed: it begins at character 1
 6:51 placement-filter-groups-invalid
 partitions[0].placementrules[0].filter.groups[0]
-'g h' is not a valid group name (allowed: a letter or _, then letters, digits and characters of :_.-; 'ugm: {names: any}' in the partition allows more), nor a regular expression
+'g h' NO GROUP, nor a regular expression
 ====
 patterns whose syntax is not supported
 partitions:

@@ -47,7 +47,7 @@ partitions[0].queues[0].limits[0].maxapplications
 expected a count in decimal digits, found 'many'
 8:15 limit-user-name-invalid
 partitions[0].queues[0].limits[1].users[0]
-'9' is not a valid user name (allowed: a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end; 'ugm: {names: any}' in the partition allows more)
+'9' NO USER
 9:30 quantity-invalid
 partitions[0].queues[0].limits[1].maxresources.memory
 '1x' is not a quantity: unknown suffix 'x'
