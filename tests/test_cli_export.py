@@ -34,7 +34,7 @@ def test_export_as_json(tmp_path: Path) -> None:
     said = json.loads(CliRunner().invoke(ugm, ["export", str(file), "--json"]).stdout)
 
     assert said["file"] == str(file)
-    assert parse_config(said["yaml"])
+    assert parse_config(said["yaml"]).partition().name == "default"
     assert said["left_out"] == [
         {"path": "partitions[0].limits[0].users[1]", "message": "user '8-x' has no limit: the name is not accepted"}
     ]

@@ -74,7 +74,7 @@ partitions:
 
     assert [(warning.line, warning.column, warning.path) for warning in review.warnings] == [
         (5, 103, "partitions[0].queues[0].childtemplate.resources.max.licnece"),
-        (6, 31, "partitions[0].queues[1].resources.max.GPU"),
+        (6, 33, "partitions[0].queues[1].resources.max.GPU"),
         (7, 50, "partitions[0].nodesortpolicy.resourceweights.licences"),
     ]
     assert review.config == parse_config(text)

@@ -110,6 +110,6 @@ def test_usage_over_time_is_shown() -> None:
 
 def test_answers_of_the_server() -> None:
     """A number that Python cannot write is a text in an answer; others stay numbers."""
-    body = json.loads(json_response({"a": [1, HUGE * 10], "b": (HUGE * 10,)}).body)
+    body = json.loads(bytes(json_response({"a": [1, HUGE * 10], "b": (HUGE * 10,)}).body))
 
     assert body == {"a": [1, "9.000000000000000e+4300"], "b": ["9.000000000000000e+4300"]}
