@@ -96,9 +96,9 @@ def _wrong_rule(rule: PlacementRule, path: Path, error: RequestError) -> Finding
 
 
 def _wrong_filter(path: Path, error: RequestError) -> Finding:
-    field = error.argument.removeprefix(".")
-    at = (*path, "filter", field) if field == "type" else (*path, "filter", field, 0)
-    return Finding(at, f"placement-filter-{field}-invalid", f"{quote(str(error.value))}: {error.reason}")
+    part = error.argument.removeprefix(".")
+    at = (*path, "filter", part) if part == "type" else (*path, "filter", part, 0)
+    return Finding(at, f"placement-filter-{part}-invalid", f"{quote(str(error.value))}: {error.reason}")
 
 
 def _parts(filtered: FilterConfig) -> Iterator[FilterConfig]:
