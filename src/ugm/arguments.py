@@ -11,9 +11,6 @@ from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["MAX_NAME", "amounts_of", "application_of", "count_of", "name_of", "resource_of", "row_of", "user_of"]
 
-#: The most characters of a name or an id.
-MAX_NAME: Final = 256
-
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
 
