@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME, UserGroup
+from ugm.identity import MAX_NAME, UserGroup, is_text
 from ugm.queues.patterns import compile_pattern
 
 __all__ = ["Filter", "FilterSpec", "is_pattern"]
@@ -105,6 +105,9 @@ def is_pattern(names: Sequence[str]) -> bool:
 def _named(names: Sequence[str], place: str) -> _Names:
     if isinstance(names, str):
         raise RequestError(place, names, "expected several names")
+    for name in names:
+        if not is_text(name):
+            raise RequestError(place, name, "expected names")
     if not is_pattern(names):
         for name in names:
             if len(name) > MAX_NAME:
