@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from ugm.errors import RequestError
@@ -25,6 +26,9 @@ _ALLOW: Final = ("", "allow")
 _DENY: Final = "deny"
 #: One of these makes a text a pattern; ``$`` does so even at the end of a name that may have it there.
 _PATTERN_SIGN: Final = re.compile(r"[\^$*+?()\[{}|]")
+
+#: For how many names a filter remembers whether its pattern matches.
+_REMEMBERED: Final = 1024
 
 #: Whether a list names somebody.
 _Names: TypeAlias = Callable[[str], object]
@@ -114,6 +118,7 @@ def _named(names: Sequence[str], place: str) -> _Names:
                 raise RequestError(place, name, f"a name has 1 to {MAX_NAME} characters")
         return frozenset(names).__contains__
     try:
-        return compile_pattern(names[0]).search
+        # Users come again, and share groups.
+        return lru_cache(maxsize=_REMEMBERED)(compile_pattern(names[0]).search)
     except RequestError as error:
         raise RequestError(place, names[0], error.reason) from None
