@@ -21,6 +21,7 @@ from config_cases import EVERYTHING
 from conformance import vectors
 from ugm import Partition, Resource, UgmError, UserGroup, parse_config
 from ugm.config import SchedulerConfig, dump_config, export_config, review_config
+from ugm.config.loader import load
 from ugm.kubernetes import pod_usage, read_elastic_quota, read_namespace, read_pod
 from ugm.queues import Filter
 from ugm.quotatree import parse_consumer
@@ -32,6 +33,8 @@ __all__ = ["FAMILIES", "LARGE", "READERS", "SMALL", "Reader", "allowed", "famili
 #: The sizes of texts that the two bounds are for.
 SMALL: Final = 64 * 2**10
 LARGE: Final = 8 * 2**20
+#: How many digits Python reads.
+MAX_DIGITS: Final = 4300
 #: How long the loop of `_step` takes where a step of the bare loop takes 3 microseconds.
 _STEP: Final = 1e-6
 
@@ -55,23 +58,27 @@ def _swf(text: str) -> object:
 
 
 def _document(reader: Callable[[Any], object]) -> Callable[[str], object]:
-    """Return a reader of a parsed document that takes its text; text that is no YAML is not its matter."""
-
-    def read_text(text: str) -> object:
-        try:
-            document = _parsed(text)
-        except (yaml.YAMLError, ValueError, RecursionError, OverflowError, TypeError):
-            return None
-        return reader(document)
-
-    return read_text
+    """Return a reader of a parsed document that takes its text."""
+    return lambda text: reader(_parsed(text))
 
 
 def _parsed(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - the safe loader
+    except (ValueError, RecursionError):
+        # The loader of PyYAML crashes where much is nested.
+        return _without_quotes(load(text, "<text>").data)
+
+
+def _without_quotes(value: object) -> object:
+    """Return a value as other loaders have it: numbers without quotes are numbers."""
+    if isinstance(value, dict):
+        return {_without_quotes(key): _without_quotes(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_quotes(item) for item in value]
+    if isinstance(value, str):
+        return int(value) if type(value) is str and value.isdecimal() and len(value) < MAX_DIGITS else str(value)
+    return value
 
 
 def _filter(text: str) -> object:
