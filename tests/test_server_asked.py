@@ -155,11 +155,20 @@ def test_validate() -> None:
         "allowed": True,
         "reason": "",
         "problems": [],
+        "warnings": [],
     }
     told = client().post("/ws/v1/validate-conf", content=CONFIG.replace("[dev]", "[]").replace("50", "x")).json()
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]
+
+
+def test_validate_warns() -> None:
+    """What is allowed and probably a mistake is a warning."""
+    told = client().post("/ws/v1/validate-conf", content=CONFIG.replace("memory", "Memory")).json()
+
+    assert (told["allowed"], told["problems"]) == (True, [])
+    assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}
 
 
 def test_an_application_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

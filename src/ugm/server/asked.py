@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ugm import Resource, UserGroup
-from ugm.config import parse_config
+from ugm.config import parse_config, review_config
 from ugm.decision import Decision
 from ugm.errors import ConfigError, Problem, RequestError
 from ugm.identity import canonical_path
@@ -159,10 +159,11 @@ def plan(asked: Question) -> object:
 
 
 def validate(asked: Question) -> object:
-    """Return whether a configuration is good, and everything that is wrong with it."""
-    try:
-        parse_config(asked.body, file="sent")
-    except ConfigError as error:
-        problems = [problem_dict(problem) for problem in error.problems]
-        return {"allowed": False, "reason": error.problems[0].message, "problems": problems}
-    return {"allowed": True, "reason": "", "problems": []}
+    """Return whether a configuration is good, everything that is wrong with it, and what probably is."""
+    review = review_config(asked.body, file="sent")
+    return {
+        "allowed": not review.problems,
+        "reason": review.problems[0].message if review.problems else "",
+        "problems": list(map(problem_dict, review.problems)),
+        "warnings": list(map(problem_dict, review.warnings)),
+    }

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from ugm.arguments import count_of
 from ugm.partition import Partition, Standing
 from ugm.queues import QueueState
-from ugm.resources import Resource
+from ugm.resources import Resource, as_float
 from ugm.server.history import History
 from ugm.server.pace import paced
 from ugm.server.seen import closest_groups, closest_users
@@ -171,7 +171,7 @@ def _gauge(name: str, sentence: str, *labels: str) -> GaugeMetricFamily:
 
 def _add(gauge: GaugeMetricFamily, labels: list[str], amounts: Resource | None) -> None:
     for name, amount in (amounts or {}).items():
-        gauge.add_metric([*labels, _text(name)], amount)
+        gauge.add_metric([*labels, _text(name)], as_float(amount))
 
 
 def _add_nearest(
@@ -181,13 +181,13 @@ def _add_nearest(
     if nearest is None:
         return
     labels = [*who, _text(nearest.queue_path), _text(nearest.limit_name), _text(resource or _APPLICATIONS)]
-    share.add_metric(labels, float(standing.share))
+    share.add_metric(labels, as_float(standing.share))
     if resource is None:
         limit.add_metric(labels, nearest.max_applications)
         used.add_metric(labels, nearest.running_applications)
     elif nearest.max_resources is not None:
-        limit.add_metric(labels, nearest.max_resources[resource])
-        used.add_metric(labels, nearest.usage[resource])
+        limit.add_metric(labels, as_float(nearest.max_resources[resource]))
+        used.add_metric(labels, as_float(nearest.usage[resource]))
 
 
 def _text(name: str) -> str:

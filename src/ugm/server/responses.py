@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ugm.errors import number_text
 from ugm.server.errors import ApiError
 
 __all__ = ["Guarded", "json_response", "refusal", "refused_by_routing", "yaml_response"]
@@ -26,6 +27,9 @@ _HEADERS: Final = (
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+#: Python writes numbers of 640 digits, whatever its settings.
+_MOST_WRITTEN: Final = 10**600
 #: How much of a refused body is thrown away, and for how many seconds, so that the client gets to read the refusal.
 _MOST_WASTE: Final = 1 << 28
 _PATIENCE: Final = 5.0
@@ -33,8 +37,23 @@ _PATIENCE: Final = 5.0
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return an answer in JSON, in ASCII: no text can be anything else in another encoding."""
-    content = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return Response(content, status, media_type="application/json", headers={"cache-control": "no-store"})
+    return Response(_written(value), status, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _written(value: object) -> str:
+    try:
+        return _encode(value)
+    except ValueError:  # a number has more digits than Python writes
+        return _encode(_writable(value))
+
+
+def _writable(value: object) -> object:
+    """Return the value with every whole number that Python does not write as a text."""
+    if isinstance(value, dict):
+        return {key: _writable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_writable(item) for item in value]
+    return number_text(value) if type(value) is int and abs(value) > _MOST_WRITTEN else value
 
 
 def yaml_response(text: str) -> Response:

@@ -15,7 +15,7 @@ from ugm.errors import RequestError
 from ugm.identity import ancestors, canonical_path, is_below
 from ugm.partition import Allocation, ApplicationInfo, Partition, Standing
 from ugm.queues import QueueState
-from ugm.resources import Resource
+from ugm.resources import Resource, as_float
 from ugm.server.errors import unknown
 from ugm.server.pace import paced
 from ugm.server.site import Question
@@ -190,7 +190,7 @@ def _queue_dict(
         "max_applications": state.max_applications,
         "guaranteed": _plain(state.guaranteed),
         "usage": dict(usage),
-        "share": None if share is None else float(share),
+        "share": None if share is None else as_float(share),
         "running_applications": state.running_applications + below["running"],
         "applications": len(state.applications) + below["applications"],
         "pending": dict(sorted(pending.items())),
