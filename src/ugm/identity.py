@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NoReturn, final
+from typing import Final, NoReturn, Self, final
 
 from ugm.errors import RequestError
 
@@ -80,6 +80,20 @@ class UserGroup:
             _check_name("group", group)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "groups", members)
+
+    @classmethod
+    def recorded(cls, name: str, groups: Sequence[str]) -> Self:
+        """Return a user as a journal has it: earlier versions did not bound the length of names.
+
+        Raises:
+            RequestError: a name is not a text of at least one character, or is the wildcard ``*``.
+        """
+        for one in (name, *groups):
+            _check_name("user", one[:MAX_NAME] if type(one) is str else one)
+        made = cls.__new__(cls)
+        object.__setattr__(made, "name", name)
+        object.__setattr__(made, "groups", tuple(groups))
+        return made
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
