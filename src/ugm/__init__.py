@@ -23,7 +23,7 @@ from ugm.errors import (
     UgmError,
 )
 from ugm.identity import TrackingType, UserGroup
-from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel
+from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
 from ugm.resources import Resource
 from ugm.tracking import (
     EffectiveLimit,
@@ -153,6 +153,7 @@ __all__ = [
     "Released",
     "Request",
     "RequestError",
+    "ResettableModel",
     "Resized",
     "Resource",
     "Running",

@@ -7,11 +7,11 @@ go with their node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from threading import RLock
 from typing import Any, Final, NamedTuple, final
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
+from ugm.operation_lock import OwnedLock
 from ugm.quotatree.answers import TreeCreateResponse
 from ugm.quotatree.documents import (
     NodeSpec,
@@ -23,7 +23,7 @@ from ugm.quotatree.documents import (
     tree_info_from_text,
 )
 from ugm.quotatree.lanes import Layouts
-from ugm.quotatree.locking import OwnedLock, unlocking
+from ugm.quotatree.locking import unlocking
 from ugm.quotatree.node import TreeNode
 from ugm.quotatree.packing import Packing
 from ugm.quotatree.tree import QuotaTree
@@ -68,7 +68,7 @@ class TreeCache:
     _live: dict[str, str]
 
     def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: OwnedLock | None = None) -> None:
-        self._lock = lock or RLock()
+        self._lock = lock or OwnedLock()
         self._name = tree_name
         self._resources = set()
         self._nodes = {}

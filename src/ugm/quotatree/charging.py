@@ -11,7 +11,7 @@ from functools import partial
 
 from ugm.errors import RequestError
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
-from ugm.quotatree.locking import release_owned, unlocking
+from ugm.quotatree.locking import unlocking
 from ugm.quotatree.managed import Attempt, ManagedTree, Trials, noting
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.tree import QuotaTree, Trial
@@ -52,7 +52,7 @@ class ChargingManager(TreeManager):
                 require_held(info, answer)
                 return Attempt("", trials, {}).noted_after(before)
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     def _charge(self, tree: QuotaTree, consumer: Consumer, *, anywhere: bool) -> tuple[str, ...] | Rejection:
@@ -70,7 +70,7 @@ class ChargingManager(TreeManager):
                 _, trials = noting((managed,), lambda _: managed.tree.deallocate(consumer_id))
                 return Attempt("", trials, {}).noted_after(before)
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     def take_back(self, attempt: Attempt, before: Attempt | None) -> bool:
@@ -85,7 +85,7 @@ class ChargingManager(TreeManager):
                     attempt.take_back(before)
                 return is_last
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     @unlocking

@@ -1,42 +1,30 @@
-"""A lock that is free again whatever interrupts the method that holds it.
+"""Methods that leave the lock of their object free, whatever interrupts them.
 
-An exception from outside, such as `KeyboardInterrupt`, may arrive after a ``with`` statement has run its block and
-before it releases the lock: nothing in the statement handles it there. The lock is therefore a reentrant one, which
-knows its owner, and a handler around the statement releases what the thread still owns.
+An exception from outside may arrive after a ``with`` statement has run its block and before it releases the lock. A
+handler around the method releases the lock then; see `ugm.operation_lock.OwnedLock`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-__all__ = ["Lockable", "OwnedLock", "release_owned", "unlocking"]
+from ugm.operation_lock import OwnedLock
+
+__all__ = ["unlocking"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class OwnedLock(AbstractContextManager[object], Protocol):
-    """What `threading.RLock` makes."""
-
-    def release(self) -> None:
-        """Release the lock.
-
-        Raises:
-            RuntimeError: the thread does not own it.
-        """
-        ...
-
-
-class Lockable(Protocol):
+class _Lockable(Protocol):
     """An object with a lock."""
 
     _lock: OwnedLock
 
 
-LockableT = TypeVar("LockableT", bound=Lockable)
+LockableT = TypeVar("LockableT", bound=_Lockable)
 
 
 def unlocking(method: Callable[Concatenate[LockableT, P], T]) -> Callable[Concatenate[LockableT, P], T]:
@@ -47,13 +35,7 @@ def unlocking(method: Callable[Concatenate[LockableT, P], T]) -> Callable[Concat
         try:
             return method(self, *args, **kwargs)
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     return guarded
-
-
-def release_owned(lock: OwnedLock) -> None:
-    """Release a lock if the thread owns it."""
-    with suppress(RuntimeError):
-        lock.release()

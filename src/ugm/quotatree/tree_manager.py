@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from threading import RLock
 from typing import Any, Final, TypeVar
 
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
+from ugm.operation_lock import OwnedLock
 from ugm.quotatree import audit
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.cache import Blueprint, TreeCache
 from ugm.quotatree.consumer import Consumer, ConsumerInfo
 from ugm.quotatree.documents import TreeDocument, tree_from_struct, tree_from_text
-from ugm.quotatree.locking import OwnedLock, release_owned, unlocking
+from ugm.quotatree.locking import unlocking
 from ugm.quotatree.managed import Attempt, ManagedTree, noting
 from ugm.quotatree.planning import forced_plan, tree_plan
 from ugm.quotatree.rejection import Rejection, is_homeless
@@ -60,7 +60,7 @@ class TreeManager:
         self._policy: Final = policy
         self._requeue_rejected: Final = requeue_rejected
         self._check_unrequested: Final = check_unrequested
-        self._lock: OwnedLock = RLock()
+        self._lock: OwnedLock = OwnedLock()
         self._mode = Mode.MAINTENANCE
         self._infos = {}
         self._trees = {}
@@ -112,7 +112,7 @@ class TreeManager:
                 if not known:
                     self._infos[info.consumer_id] = info
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
         if known:
             raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
@@ -227,7 +227,7 @@ class TreeManager:
                 managed.attempt = None
                 return respond(consumer_id, self._allocate(managed.tree, consumer))
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     def _asking(self, tree_name: str, consumer: str | ConsumerInfo) -> tuple[ManagedTree, Consumer]:
@@ -283,7 +283,7 @@ class TreeManager:
                     return forced_plan(managed, asking)
                 return tree_plan(managed, asking, without, None if preempting else nobody)
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
@@ -296,7 +296,7 @@ class TreeManager:
                 managed.attempt = None
                 return True
         except BaseException:
-            release_owned(self._lock)
+            self._lock.let_go()
             raise
 
     @unlocking
