@@ -35,6 +35,7 @@ nitpick_ignore = [
     ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
     ("py:obj", "MAX_SECONDS"),
     ("py:obj", "UNKNOWN"),
+    *(("py:class", name) for name in ("PlainValidator", "to_choice", "YUNIKORN", "ANY")),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # whatever an operation returns
     ("py:class", "datetime"),

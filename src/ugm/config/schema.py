@@ -196,7 +196,7 @@ class Extensions(Model):
     """The settings of a partition that Apache YuniKorn does not have; all of them are under the one key ``ugm``."""
 
     #: Which names of users and groups limits and filters may contain: ``yunikorn``, those that the peer accepts, or
-    #: ``any``; see `ugm.config.names`.
+    #: ``any``.
     names: Annotated[str, PlainValidator(to_choice(YUNIKORN, ANY))] = YUNIKORN
 
 
