@@ -8,8 +8,7 @@ import pytest
 
 from admitting import changing_nothing
 from serving import CONFIG, PREFIX, SUE, busy, client
-from ugm import Partition, Resource
-from ugm.server import asked as asking
+from ugm import Resource
 
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
 
@@ -151,17 +150,3 @@ def test_validate() -> None:
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]
-
-
-def test_an_application_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application that ends while it is looked at is told as one that is not there."""
-    partition, limits_of = busy(), asking._limits_of
-
-    def end_first(partition: Partition, application_id: str) -> dict[str, object]:
-        partition.remove(application_id)
-        return limits_of(partition, application_id)
-
-    monkeypatch.setattr(asking, "_limits_of", end_first)
-    answer = client(partition).get(f"{PREFIX}/application/idle")
-
-    assert (answer.status_code, answer.json()["code"]) == (404, "application-unknown")

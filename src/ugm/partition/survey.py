@@ -34,10 +34,10 @@ from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["Standing", "Survey", "effective", "is_limiting"]
+__all__ = ["NAMELESS", "Standing", "Survey", "effective", "is_limiting"]
 
 #: The id of an application that is only asked about, where an id is asked for.
-_NAMELESS: Final = "?"
+NAMELESS: Final = "?"
 
 
 class Standing(NamedTuple):
@@ -175,7 +175,7 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        submission = submission_of(_NAMELESS, user, queue, tags)
+        submission = submission_of(NAMELESS, user, queue, tags)
         return self._books.compiled.rules.place(submission, self._books.tree)
 
     @exclusive
@@ -189,12 +189,14 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        return self._decision_for(submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage)
+        return self._decision_for(
+            submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage
+        )
 
     def _decision_for(self, submission: Submission, queue_path: str, usage: Resource) -> Decision:
         violations = self._would_be(submission.user, queue_path).violations(self._admission.row(usage))
         if self._others:
-            claim = Claim("", _NAMELESS, usage, queue_path, submission.user, submission.tags)
+            claim = Claim("", NAMELESS, usage, queue_path, submission.user, submission.tags)
             violations += self._others.check(claim)
         return Decision(violations)
 
@@ -213,7 +215,7 @@ class Survey:
             RequestError: as for `check_for`, or *most* is no number.
         """
         number_of(most)
-        submission, path = submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path)
+        submission, path = submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path)
         return explain(*self._lock.run(self._decided, lambda: self._decision_for(submission, path, usage)), most)
 
     def _decided(self, decide: Callable[[], Decision]) -> tuple[Decision, list[Sequence[Held]]]:

@@ -6,19 +6,15 @@ Nothing here changes a partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 from ugm import Resource, UserGroup
 from ugm.config import parse_config
-from ugm.decision import Decision
 from ugm.errors import ConfigError, Problem, RequestError
 from ugm.identity import canonical_path
-from ugm.partition import Allocation, AllocationState, Explanation, Partition
-from ugm.queues import Placement
+from ugm.partition import RequestReport
 from ugm.resources import parse_quantity
 from ugm.server.errors import problem_dict, unknown
-from ugm.server.seen import told_allocation
 from ugm.server.site import Question
 from ugm.tracking import EffectiveLimit
 
@@ -30,45 +26,25 @@ _MOST_WAITING: Final = 10
 
 def check(asked: Question) -> object:
     """Return what the engine would answer now."""
-    body, partition = asked.body, asked.partition
-    usage = _amounts(body["usage"])
-    if "application_id" in body:
-        path = _placed(partition, body["application_id"])
-        return _decision_dict(partition.check(body["application_id"], usage), path, None)
-    user = _user(body)
-    placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
-    if placement.queue_path is None:
-        return _rejected(placement)
-    decision = partition.check_for(user, placement.queue_path, usage, body.get("tags"))
-    return _decision_dict(decision, placement.queue_path, placement)
+    return _answer_dict(_report(asked))
 
 
 def explain(asked: Question) -> object:
     """Return what the engine would answer now, who holds what is missing, and every limit that holds."""
+    return _report_dict(_report(asked))
+
+
+def _report(asked: Question) -> RequestReport:
     body, partition = asked.body, asked.partition
     usage, most = _amounts(body["usage"]), body.get("most", 3)
-    if "application_id" in body:
-        return _explained(partition, body["application_id"], usage, most)
-    user = _user(body)
-    placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
-    if placement.queue_path is None:
-        return {**_rejected(placement), "limits": [], "headroom": None}
-    explanation = partition.explain_for(user, placement.queue_path, usage, body.get("tags"), most=most)
-    told = _explanation_dict(explanation, placement.queue_path, placement)
-    return {**told, **_limits_for(partition, user, placement.queue_path)}
-
-
-def _explained(partition: Partition, application_id: str, usage: Resource, most: int) -> dict[str, Any]:
-    path = _placed(partition, application_id)
-    told = _explanation_dict(partition.explain(application_id, usage, most=most), path, None)
-    return {**told, **_limits_of(partition, application_id)}
-
-
-def _placed(partition: Partition, application_id: str) -> str:
-    found = partition.application(application_id)
-    if found is None:
-        raise unknown("application", application_id)
-    return found.queue_path
+    if "application_id" not in body:
+        return partition.request_report_for(_user(body), body.get("queue", ""), usage, body.get("tags"), most=most)
+    try:
+        return partition.request_report(body["application_id"], usage, most=most)
+    except RequestError:
+        if partition.application(body["application_id"]) is None:
+            raise unknown("application", body["application_id"]) from None
+        raise
 
 
 def _user(body: Mapping[str, Any]) -> UserGroup:
@@ -85,27 +61,20 @@ def _amounts(told: Mapping[str, Any]) -> Resource:
     )
 
 
-def _rejected(placement: Placement) -> dict[str, Any]:
-    told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
-    return {**told, "queue_path": None, "placement": placement.to_dict(), "text": str(placement)}
+def _answer_dict(report: RequestReport) -> dict[str, Any]:
+    decision, placement = report.explanation.decision, report.placement
+    placed = placement and placement.to_dict()
+    if report.queue_path is None:
+        told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
+        return {**told, "queue_path": None, "placement": placed, "text": str(placement)}
+    return {**decision.to_dict(), "queue_path": report.queue_path, "placement": placed, "text": str(decision)}
 
 
-def _decision_dict(decision: Decision, queue_path: str, placement: Placement | None) -> dict[str, Any]:
-    told = {"queue_path": queue_path, "placement": placement and placement.to_dict(), "text": str(decision)}
-    return {**decision.to_dict(), **told}
-
-
-def _explanation_dict(explanation: Explanation, queue_path: str, placement: Placement | None) -> dict[str, Any]:
-    told = _decision_dict(explanation.decision, queue_path, placement)
-    return {**told, **explanation.to_dict(), "text": str(explanation)}
-
-
-def _limits_of(partition: Partition, application_id: str) -> dict[str, Any]:
-    return _limits_dict(partition.effective_limits(application_id), partition.headroom(application_id))
-
-
-def _limits_for(partition: Partition, user: UserGroup, queue_path: str) -> dict[str, Any]:
-    return _limits_dict(*partition.limits_for(user, queue_path))
+def _report_dict(report: RequestReport) -> dict[str, Any]:
+    told = {**_answer_dict(report), **_limits_dict(report.limits, report.headroom)}
+    if report.queue_path is None:
+        return told
+    return {**told, **report.explanation.to_dict(), "text": str(report.explanation)}
 
 
 def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, Any]:
@@ -119,29 +88,25 @@ def limits(asked: Question) -> object:
     """Return every limit that holds for a user in a queue."""
     query = asked.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
-    return {"queue_path": path, **_limits_for(asked.partition, user, path)}
+    return {"queue_path": path, **_limits_dict(*asked.partition.limits_for(user, path))}
 
 
 def application(asked: Question) -> object:
     """Return one application with its limits, and why what is pending waits."""
-    partition, name = asked.partition, asked.path["name"]
-    found = partition.application(name)
-    if found is None:
+    name = asked.path["name"]
+    report = asked.partition.application_report(name, waiting=_MOST_WAITING)
+    if report is None:
         raise unknown("application", name)
-    try:
-        pending = (told for told in partition.allocations(name) if told.state is AllocationState.PENDING)
-        waiting = [_waiting(partition, told) for told in islice(pending, _MOST_WAITING)] if found.pending else []
-        return {**found.to_dict(), **_limits_of(partition, name), "waiting": waiting}
-    except RequestError:
-        if partition.application(name) is None:
-            # It has ended since.
-            raise unknown("application", name) from None
-        raise
-
-
-def _waiting(partition: Partition, pending: Allocation) -> dict[str, Any]:
-    explanation = _explained(partition, pending.application_id, pending.usage, 3)
-    return {"allocation": told_allocation(partition, pending), "explanation": explanation}
+    limits = _limits_dict(report.limits, report.headroom)
+    path = report.application.queue_path
+    waiting = [
+        {
+            "allocation": allocation.to_dict(),
+            "explanation": _report_dict(RequestReport(None, path, why, report.limits, report.headroom)),
+        }
+        for allocation, why in report.waiting
+    ]
+    return {**report.application.to_dict(), **limits, "waiting": waiting}
 
 
 def plan(asked: Question) -> object:

@@ -91,7 +91,6 @@ ROUTES: Final = (
         "What one user uses.",
         seen.user,
         reference("UserUsage"),
-        is_quick=True,
     ),
     Route(
         "GET",
@@ -99,7 +98,6 @@ ROUTES: Final = (
         "What one group uses.",
         seen.group,
         reference("GroupUsage"),
-        is_quick=True,
     ),
     # What is seen
     Route(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, final
 
-from ugm.partition import Partition
+from ugm.partition import Partition, PartitionSnapshot
 from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError, unknown
 from ugm.server.history import History
+from ugm.server.pace import paced
 
 __all__ = ["Question", "Site"]
 
@@ -68,6 +69,14 @@ class Question(NamedTuple):
         if found is None:
             raise unknown("partition", self.partition_name)
         return found
+
+    def snapshot(self) -> PartitionSnapshot:
+        """Return the partition that is asked about as it is now; all of an answer is made from it.
+
+        Raises:
+            ApiError: there is no such partition.
+        """
+        return self.partition.snapshot(paced)
 
     @property
     def history(self) -> History:
