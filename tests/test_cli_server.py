@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from serving import CONFIG, NASTY, busy, running, served
+from serving import CONFIG, NASTY, SECRET, busy, running, served
 from ugm import Partition, Resource, UserGroup
 from ugm.cli import commands, serve
 from ugm.cli.top import render_top
@@ -258,12 +258,12 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("ugm.server.create_app", lambda _partitions, **options: made.append(options), raising=False)
     monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
     token = tmp_path / "token"
-    token.write_text("secret\n")
+    token.write_text(f"{SECRET}\n")
     result = run("serve", str(file), "--port", "0", "--writable", "--token-file", str(token), "--watch", "0")
 
     assert result.stdout.startswith("serving at http://127.0.0.1:")
     assert {name: made[0][name] for name in ("token", "read_only", "watch", "metrics")} == {
-        "token": "secret",
+        "token": SECRET,
         "read_only": False,
         "watch": None,
         "metrics": None,

@@ -14,12 +14,13 @@ from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.partition import PartitionSnapshot, Standing
 from ugm.queues import QueueState
 
-QUEUES: Final = """
-{name: p, parent: true, resources: {guaranteed: {memory: 4}, max: {memory: 40}}, queues: [{name: x}, {name: y}],
- childtemplate: {resources: {max: {memory: 9}}}},
-{name: q, resources: {max: {memory: 30, gpu: 4}}, maxapplications: 9,
- limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, {groups: [dev], maxresources: {memory: 20}, maxapplications: 3}]}
-"""
+_TEAM: Final = "limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, "
+QUEUES: Final = (
+    "{name: p, parent: true, resources: {guaranteed: {memory: 4}, max: {memory: 40}}, queues: [{name: x}, {name: y}], "
+    "childtemplate: {resources: {max: {memory: 9}}}}, "
+    f"{{name: q, resources: {{max: {{memory: 30, gpu: 4}}}}, maxapplications: 9, {_TEAM}"
+    "{groups: [dev], maxresources: {memory: 20}, maxapplications: 3}]}"
+)
 LIMITS: Final = (
     '{users: ["*"], maxresources: {memory: 15}, maxapplications: 4}, {groups: [ops], maxresources: {gpu: 3}}'
 )
@@ -29,7 +30,7 @@ USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), Us
 
 def busy(seed: int) -> Partition:
     """Return a partition after some hundred random operations."""
-    random, partition = Random(seed), partition_of(QUEUES.replace("\n", " "), RULES, LIMITS)
+    random, partition = Random(seed), partition_of(QUEUES, RULES, LIMITS)
     for number in range(300):
         name, app = f"a{number % 60}", f"app{random.randrange(12)}"
         action = random.randrange(7)

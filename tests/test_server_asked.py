@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from admitting import changing_nothing
-from serving import CONFIG, PREFIX, SUE, busy, client
+from serving import CONFIG, PREFIX, SUE, YAML, busy, client
 from ugm import Resource
 
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
@@ -93,9 +93,12 @@ def test_limits() -> None:
         ({"application_id": "app", "usage": {"memory": -1}}, "body.usage.memory: expected a number from 0 to"),
         ({"application_id": "app", "usage": {"memory": 1.5}}, "body.usage.memory: expected an integer"),
         ({"application_id": "app", "usage": {"memory": True}}, "body.usage.memory: expected an integer"),
-        ({"application_id": "app", "usage": {"memory": "1m"}}, "body.usage.memory: not of the form"),
+        (
+            {"application_id": "app", "usage": {"memory": "1m"}},
+            "body.usage.memory: '1m' is not a whole number in the base unit, or a quantity such as",
+        ),
         ({"application_id": 7, "usage": {}}, "body.application_id: expected a string"),
-        ({"user": "*", "usage": {}}, "body.user: '*' is nobody's name"),
+        ({"user": "*", "usage": {}}, "body.user: '*' is a wildcard, not a name"),
         ([], "body: expected an object"),
     ],
 )
@@ -126,7 +129,11 @@ def test_plan() -> None:
     """A plan says what a configuration would do, and does nothing."""
     partition = busy()
     with changing_nothing(partition):
-        told = client(partition).post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5")).json()
+        told = (
+            client(partition)
+            .post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5"), headers=YAML)
+            .json()
+        )
 
     assert [found["name"] for found in told["newly_over"]] == ["dev"]
     assert "limit in root for group 'dev'" in told["text"]
@@ -134,19 +141,20 @@ def test_plan() -> None:
 
 def test_plan_without_the_partition() -> None:
     """A plan for another partition is refused."""
-    answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"))
+    answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"), headers=YAML)
 
     assert (answer.status_code, answer.json()["problems"][0]["code"]) == (422, "partition-missing")
 
 
 def test_validate() -> None:
     """A configuration is judged, with all problems; a bad one is no error of the request."""
-    assert client().post("/ws/v1/validate-conf", content=CONFIG).json() == {
+    assert client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML).json() == {
         "allowed": True,
         "reason": "",
         "problems": [],
     }
-    told = client().post("/ws/v1/validate-conf", content=CONFIG.replace("[dev]", "[]").replace("50", "x")).json()
+    wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
+    told = client().post("/ws/v1/validate-conf", content=wrong, headers=YAML).json()
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]

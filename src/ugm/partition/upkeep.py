@@ -127,7 +127,14 @@ class Upkeep(PartitionView):
             RequestError: the configuration cannot be used.
         """
         compiled = Compiled.of(config)
-        return make_plan(self._lock.run(Snapshot, self._books), compiled)
+        return make_plan(self.plan_basis(), compiled)
+
+    def plan_basis(self) -> Snapshot:
+        """Return a copy of everything that a plan depends on, for `ugm.partition.plan.make_plan` in another process.
+
+        Takes time in the number of queues and applications, under the lock.
+        """
+        return self._lock.run(Snapshot.take, self._books)
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ugm import Resource, UserGroup
-from ugm.config import parse_config
-from ugm.errors import ConfigError, Problem, RequestError
+from ugm.errors import RequestError
 from ugm.identity import canonical_path
 from ugm.partition import RequestReport
 from ugm.resources import parse_quantity
-from ugm.server.errors import problem_dict, unknown
+from ugm.server.errors import unknown
+from ugm.server.jobs import Result
 from ugm.server.site import Question
 from ugm.tracking import EffectiveLimit
 
@@ -63,7 +63,7 @@ def _amounts(told: Mapping[str, Any]) -> Resource:
 
 def _answer_dict(report: RequestReport) -> dict[str, Any]:
     decision, placement = report.explanation.decision, report.placement
-    placed = placement and placement.to_dict()
+    placed = None if placement is None else placement.to_dict()
     if report.queue_path is None:
         told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
         return {**told, "queue_path": None, "placement": placed, "text": str(placement)}
@@ -109,23 +109,11 @@ def application(asked: Question) -> object:
     return {**report.application.to_dict(), **limits, "waiting": waiting}
 
 
-def plan(asked: Question) -> object:
+def plan(asked: Question) -> Result:
     """Return what a configuration would do to the partition, without doing it."""
-    partition, name = asked.partition, asked.partition_name
-    config = parse_config(asked.body, file="plan")
-    chosen = next((found for found in config.partitions if found.name == name), None)
-    if chosen is None:
-        message = f"partition {name!r} is missing"
-        raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
-    planned = partition.plan(chosen)
-    return {**planned.to_dict(), "text": str(planned)}
+    return asked.site.worker.plan(asked.partition, asked.partition_name, asked.body)
 
 
-def validate(asked: Question) -> object:
+def validate(asked: Question) -> Result:
     """Return whether a configuration is good, and everything that is wrong with it."""
-    try:
-        parse_config(asked.body, file="sent")
-    except ConfigError as error:
-        problems = [problem_dict(problem) for problem in error.problems]
-        return {"allowed": False, "reason": error.problems[0].message, "problems": problems}
-    return {"allowed": True, "reason": "", "problems": []}
+    return asked.site.worker.validate(asked.body)

@@ -7,6 +7,7 @@ from typing import Any
 
 import ugm
 from ugm.partition import Changes
+from ugm.server.configurations import Actor
 from ugm.server.errors import unknown
 from ugm.server.seen import partition_dict
 from ugm.server.site import Question
@@ -15,10 +16,13 @@ __all__ = ["config", "health", "partition", "partitions", "reload", "state", "st
 
 
 def health(asked: Question) -> object:
-    """Return that the server answers, and how the last change of its configuration ended."""
+    """Return that the server answers, and how the last change of its configuration ended.
+
+    The status is ``degraded`` while the newest configuration is not in force, because it was refused.
+    """
     site = asked.site
     return {
-        "status": "ok",
+        "status": "degraded" if site.configurations.outcome.problems else "ok",
         "version": ugm.__version__,
         "started": site.started,
         "read_only": site.read_only,
@@ -49,12 +53,12 @@ def config(asked: Question) -> object:
 
 def upload(asked: Question) -> object:
     """Put a configuration in force."""
-    return _changed(asked.site.configurations.upload(asked.body))
+    return _changed(asked.site.configurations.upload(asked.body, Actor(asked.client, "operator")))
 
 
 def reload(asked: Question) -> object:
     """Put the configuration of the file in force."""
-    return _changed(asked.site.configurations.reload())
+    return _changed(asked.site.configurations.reload(Actor(asked.client, "operator")))
 
 
 def _changed(changed: Mapping[str, Changes]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError, unknown
 from ugm.server.history import History
 from ugm.server.pace import paced
+from ugm.server.worker import Worker
 
 __all__ = ["Question", "Site"]
 
@@ -18,7 +19,7 @@ __all__ = ["Question", "Site"]
 class Site:
     """Everything that answers are made from."""
 
-    __slots__ = ("configurations", "extra_states", "histories", "partitions", "read_only", "started")
+    __slots__ = ("configurations", "extra_states", "histories", "partitions", "read_only", "started", "worker")
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Site:
         *,
         read_only: bool,
         started: float,
+        worker: Worker,
     ) -> None:
         #: By name.
         self.partitions: Final = partitions
@@ -40,6 +42,8 @@ class Site:
         self.read_only: Final = read_only
         #: When the server was made, in seconds since 1970.
         self.started: Final = started
+        #: Reads the configurations that clients send.
+        self.worker: Final = worker
 
 
 class Question(NamedTuple):
@@ -52,6 +56,8 @@ class Question(NamedTuple):
     query: Mapping[str, Any]
     #: What JSON holds, or a text; None where there is none.
     body: Any
+    #: The address of the client.
+    client: str = "unknown"
 
     @property
     def partition_name(self) -> str:

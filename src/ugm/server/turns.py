@@ -36,6 +36,11 @@ class Turns(Generic[_T]):
         #: Those that are being made; a task that nobody refers to may vanish.
         self._running: Final[set[asyncio.Task[_T]]] = set()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return len(self._waiting) >= self._most
+
     async def take(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """Return what *make* returns, called in a thread when it is its turn.
 
@@ -48,7 +53,7 @@ class Turns(Generic[_T]):
         """
         task = self._waiting.get(key)
         if task is None:
-            if len(self._waiting) >= self._most:
+            if self.is_full:
                 raise ApiError(503, "busy", "too many requests are waiting")
             task = self._waiting[key] = asyncio.create_task(self._make(key, make))
             self._running.add(task)

@@ -70,7 +70,7 @@ class Upkeep(Calls):
         """Do what `ugm.Partition.plan` does."""
         compiled = Compiled.of(settings_of(config))
         with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: make_plan(Snapshot(books), compiled))
+            return self._engine.everything(lambda books, _counters: make_plan(Snapshot.take(books), compiled))
 
     def apply(self, plan: Plan) -> None:
         """Do what `ugm.Partition.apply` does, with a plan that this process has made."""
