@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from admitting import SUE, memory, partition_of, started
-from serving import CONFIG, PREFIX, YAML, busy, client
+from serving import CONFIG, PREFIX, YAML, busy, client, running, served
 from ugm import ConfigError, Partition, Resource, UserGroup, parse_config
 from ugm.config import QueueConfig
 from ugm.partition import Partition as PartitionType
@@ -202,50 +204,58 @@ def test_too_many_wait() -> None:
     assert client(bounds=Bounds(configurations=0)).get(f"{PREFIX}/queues").status_code == 200
 
 
-def rate(partition: Partition, seconds: float) -> float:
-    """Return how many decisions a second a scheduler makes that never pauses."""
-    count, end = 0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        for _ in range(20):
+def test_clients_that_go_away() -> None:
+    """A configuration whose client has gone is not read, so that it takes no time from others."""
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: {YAML['content-type']}\r\n"
+    body = large(300).encode()
+    with running(served()) as port:
+        for _ in range(8):
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        time.sleep(0.5)
+        started_at = time.perf_counter()
+        validated(port, b"partitions: []")
+
+    assert time.perf_counter() - started_at < 20
+
+
+def validated(port: int, text: bytes) -> None:
+    """Validate a configuration."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=120)
+    connection.request("POST", "/ws/v1/validate-conf", text, YAML)
+    assert connection.getresponse().read()
+    connection.close()
+
+
+def test_scheduler_keeps_the_interpreter() -> None:
+    """While two clients validate a megabyte all the time, a scheduler that never pauses loses at most a tenth.
+
+    The interpreter runs one thread at a time. So a scheduler that shares its process loses as much as the processor
+    time of all other threads; this holds on a machine that is busy with other things, too.
+    """
+    text, partition, stop = large(9500).encode(), partition_of(), threading.Event()
+    partition.submit("app", SUE, "root.a")
+    app = served(partition)
+
+    def validate(port: int) -> None:
+        while not stop.is_set():
+            validated(port, text)
+
+    with running(app) as port:
+        validated(port, b"partitions: []")
+        threads = [threading.Thread(target=validate, args=(port,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        began, mine, everybody = time.perf_counter(), time.thread_time(), time.process_time()
+        while time.perf_counter() - began < 4:
             assert partition.allocate("x", "app", memory(1)).allowed
             partition.release("x")
-        count += 20
-    return count / seconds
+        lasted = time.perf_counter() - began
+        others = time.process_time() - everybody - (time.thread_time() - mine)
+        stop.set()
+        app.state.worker.close()
+        for thread in threads:
+            thread.join()
 
-
-@pytest.mark.deep
-def test_scheduler_keeps_its_rate() -> None:
-    """Two clients that validate a megabyte all the time take at most a tenth of the decisions of a scheduler."""
-    import http.client  # noqa: PLC0415 - of this test alone
-
-    from serving import running, served  # noqa: PLC0415 - as above
-
-    text, partition, stop = large(9000).encode(), partition_of(), threading.Event()
-    partition.submit("app", SUE, "root.a")
-    counts = [0, 0]
-
-    def validate(port: int, number: int) -> None:
-        while not stop.is_set():
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-            connection.request("POST", "/ws/v1/validate-conf", text, YAML)
-            connection.getresponse().read()
-            counts[number] += 1
-            connection.close()
-
-    with running(served(partition)) as port:
-        rate(partition, 0.5)
-        alone, busy_rate = 0.0, 0.0
-        for _ in range(4):
-            stop.clear()
-            alone += rate(partition, 3)
-            threads = [threading.Thread(target=validate, args=(port, number)) for number in range(2)]
-            for thread in threads:
-                thread.start()
-            time.sleep(0.3)
-            busy_rate += rate(partition, 3)
-            stop.set()
-            for thread in threads:
-                thread.join()
-
-    assert min(counts) > 0
-    assert busy_rate >= 0.9 * alone, (busy_rate, alone, counts)
+    assert len(text) > 1_000_000
+    assert others <= 0.1 * lasted

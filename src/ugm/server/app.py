@@ -112,6 +112,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     app.add_middleware(Guarded, hosts=hosts)
     app.state.configurations = configurations
     app.state.bounds = bounds
+    app.state.worker = worker
     return app
 
 
@@ -179,6 +180,8 @@ class _Desk:
                 return await self._answer(route, request, question)
             except ApiError as error:
                 return refusal(error)
+            except asyncio.CancelledError:
+                return refusal(ApiError(503, "busy", "the server is stopping"))
 
         return endpoint
 
@@ -205,7 +208,7 @@ class _Desk:
         if route.is_quick:
             return _answered(route, question)
         if route.reads_config:
-            return await self._texts.take(object(), lambda: _answered(route, question))
+            return await self._texts.take(object(), lambda: _answered(route, question), request.is_disconnected)
         if route.method == "GET":
             key = (route.name, request.url.path, request.url.query)
             return await self._readings.take(key, lambda: _answered(route, question))

@@ -2,7 +2,7 @@
 
 The interpreter runs one thread at a time. Reading a configuration of a megabyte takes seconds, during which a scheduler
 in the same process would keep a fraction of its usual rate. So texts from clients are read by one child process with
-the lowest priority that the system has. It is started when the first text comes, serves one request after the other,
+a low priority. It is started when the first text comes, serves one request after the other,
 and is killed when a request takes too long, or when the server stops. If the server is killed, the child ends as soon
 as it finds its pipe closed.
 
