@@ -233,7 +233,7 @@ def test_scheduler_keeps_the_interpreter() -> None:
     The interpreter runs one thread at a time. So a scheduler that shares its process loses as much as the processor
     time of all other threads; this holds on a machine that is busy with other things, too.
     """
-    text, partition, stop = large(9500).encode(), partition_of(), threading.Event()
+    text, partition, stop = large(9400).encode(), partition_of(), threading.Event()
     partition.submit("app", SUE, "root.a")
     app = served(partition)
 
