@@ -62,6 +62,7 @@ def test_snapshot_says_what_the_partition_says(seed: int) -> None:
     for path in snapshot.queue_paths:
         assert snapshot.queue_headroom(path) == partition.queue_headroom(path)
         assert snapshot.queue_maximum(path) == partition.queue_maximum(path)
+    assert all(partition.user_usage(name) == snapshot.user(name) for name in snapshot.user_names)
     for told in partition.users():
         assert (told.user_name in snapshot.pending_of_users) or snapshot.user(told.user_name) == told
 
@@ -103,7 +104,9 @@ def test_user_with_nothing_but_pending_work() -> None:
     assert [child.queue_path for child in told.queues.children] == ["root.a"]
     assert snapshot.pending_of_users["sue"].amounts == memory(5)
     assert snapshot.user_standing("sue").share == 0
+    assert partition.user_usage("sue") == told
     assert partition.snapshot().user("ben") is None
+    assert partition.user_usage("ben") is None
 
 
 def test_snapshot_does_not_follow() -> None:

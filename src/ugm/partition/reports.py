@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from ugm.arguments import name_of
 from ugm.decision import Decision
 from ugm.hierarchy import headroom
 from ugm.identity import UserGroup, canonical_path
@@ -18,11 +19,11 @@ from ugm.partition._submission import submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.entry import Allocation, Ask, Entry
 from ugm.partition.explanation import Explanation, charged, explain, number_of
-from ugm.partition.snapshot import Pace, PartitionSnapshot
+from ugm.partition.snapshot import Pace, PartitionSnapshot, copy_of_user, shown_user
 from ugm.partition.survey import NAMELESS, Survey, effective
 from ugm.queues import Placement
 from ugm.resources import Resource
-from ugm.tracking import EffectiveLimit
+from ugm.tracking import EffectiveLimit, UserUsage
 from ugm.tracking.holding import Holding
 
 __all__ = ["ApplicationReport", "OwnedAllocation", "Reports", "RequestReport"]
@@ -94,6 +95,16 @@ class Reports(Survey):
         """
         with self._lock:
             return PartitionSnapshot(self._books) if pace is None else PartitionSnapshot(self._books, pace)
+
+    def user_usage(self, name: str) -> UserUsage | None:
+        """Return what one user uses in which queues, also in those where something is only pending.
+
+        Returns:
+            None if nothing runs and nothing is pending for the user.
+        """
+        with self._lock:
+            found = copy_of_user(self._books, name_of("name", name))
+        return None if found is None else shown_user(*found)
 
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         """Return those of some applications that exist, all at one moment, in the given order."""

@@ -29,7 +29,7 @@ from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.limits import LimitBook
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
-__all__ = ["Pace", "PartitionSnapshot", "Pending"]
+__all__ = ["Pace", "PartitionSnapshot", "Pending", "copy_of_user", "shown_user"]
 
 #: What is copied of a queue and of a holding. One C call per object; nothing is computed under the lock.
 _QUEUE: Final = attrgetter("queue_path", "spec", "managed", "has_left", "annotated")
@@ -314,6 +314,27 @@ class PartitionSnapshot:
         """Return how close a group is to a limit; of a group that is not there, that there is none."""
         lines = self._lines_of_groups.get(name, [])
         return _standing(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
+
+
+def copy_of_user(books: Books, name: str) -> tuple[TrackerCopy, LimitBook] | None:
+    """Copy what a user uses and where something is pending for the user; the caller holds the lock.
+
+    Takes time in the number of all applications, and next to none for each that has nothing pending.
+    """
+    tracker = books.ledger.users.get(name)
+    waiting = frozenset(
+        one.queue.queue_path for one in books.applications.values() if one.pending and one.submission.user.name == name
+    )
+    if tracker is None and not waiting:
+        return None
+    copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker.queue)
+    return copy._replace(queue_paths=waiting), books.in_force.limits.users
+
+
+def shown_user(copy: TrackerCopy, book: LimitBook) -> UserUsage:
+    """Return a user from what `copy_of_user` returned, like `PartitionSnapshot.user`."""
+    limits = {path: limit for queue in copy.queue_paths for path, limit in _limits_on(book, copy.name, queue)}
+    return copy._replace(limits={**limits, **copy.limits}).user_usage()
 
 
 def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from os import PathLike
@@ -152,13 +152,15 @@ def _by_method(answers: Mapping[str, _Endpoint]) -> _Endpoint:
 class _Desk:
     """Where requests come in, and answers go out."""
 
-    __slots__ = ("_audit", "_bounds", "_questions", "_readings", "_site", "_texts", "_token")
+    __slots__ = ("_audit", "_bounds", "_latest", "_questions", "_readings", "_site", "_texts", "_token")
 
     def __init__(self, site: Site, token: str | None, bounds: Bounds, audit: AuditLog) -> None:
         self._site: Final = site
         self._token: Final = token
         self._bounds: Final = bounds
         self._audit: Final = audit
+        #: What is read, to when it was asked for last.
+        self._latest: Final[dict[Hashable, float]] = {}
         #: What is only read.
         self._readings: Final = Turns[Response](bounds.waiting)
         #: Questions with a body; they may take long, so that whoever only reads does not wait for them.
@@ -186,14 +188,14 @@ class _Desk:
         return endpoint
 
     async def _question(self, route: Route, request: Request) -> Question:
-        client = request.client.host if request.client else "unknown"
+        client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
         if route.changes:
             self._authenticate(route, request, client)
         path, query = path_of(request), query_of(request, route)
         if route.reads_config and self._texts.is_full:
             # Before the body is read: it is large.
             raise ApiError(503, "busy", "too many configurations are waiting")
-        return Question(self._site, path, query, await body_of(request, route, self._bounds), client)
+        return Question(self._site, path, query, await body_of(request, route, self._bounds), arrived, client)
 
     def _authenticate(self, route: Route, request: Request, client: str) -> None:
         try:
@@ -211,7 +213,11 @@ class _Desk:
             return await self._texts.take(object(), lambda: _answered(route, question), request.is_disconnected)
         if route.method == "GET":
             key = (route.name, request.url.path, request.url.query)
-            return await self._readings.take(key, lambda: _answered(route, question))
+            # Those who share an answer are told nothing from before the last of them has asked.
+            self._latest[key] = question.arrived
+            return await self._readings.take(
+                key, lambda: _answered(route, question._replace(arrived=self._latest.pop(key, float("inf"))))
+            )
         return await self._questions.take(object(), lambda: _answered(route, question))
 
     async def describe(self, request: Request) -> Response:

@@ -49,8 +49,7 @@ class PlanJob:
     text: str
     #: The name of the partition.
     name: str
-    #: A `Snapshot` of the partition, or a partition that makes its plans itself.
-    basis: Any
+    basis: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +120,7 @@ def validated(text: str) -> dict[str, Any]:
 
 def planned(job: PlanJob) -> dict[str, Any]:
     """Return what a configuration would do to a partition."""
-    chosen = _chosen(job)
-    basis = job.basis
-    plan = make_plan(basis, Compiled.of(chosen)) if isinstance(basis, Snapshot) else basis.plan(chosen)
+    plan = make_plan(job.basis, Compiled.of(_chosen(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 

@@ -35,15 +35,15 @@ def partitions(asked: Question) -> object:
     """Return all partitions in a few figures."""
     site = asked.site
     return [
-        partition_dict(name, found, has_history=name in site.histories)
-        for name, found in sorted(site.partitions.items())
+        partition_dict(name, site.snapshot(name, asked.arrived), has_history=name in site.histories)
+        for name in sorted(site.partitions)
     ]
 
 
 def partition(asked: Question) -> object:
     """Return one partition in a few figures."""
     name = asked.partition_name
-    return partition_dict(name, asked.partition, has_history=name in asked.site.histories)
+    return partition_dict(name, asked.snapshot(), has_history=name in asked.site.histories)
 
 
 def config(asked: Question) -> object:

@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from typing import Any, Final
 
 from ugm.identity import ancestors, canonical_path, is_below
-from ugm.partition import ApplicationInfo, Partition, PartitionSettings, Pending, Standing
+from ugm.partition import ApplicationInfo, PartitionSettings, PartitionSnapshot, Pending, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.errors import unknown
@@ -61,7 +61,7 @@ def groups(asked: Question) -> object:
 
 def user(asked: Question) -> object:
     """Return what one user uses, as the documents show it."""
-    found = asked.snapshot().user(asked.path["name"])
+    found = asked.partition.user_usage(asked.path["name"])
     if found is None:
         raise unknown("user", asked.path["name"])
     return found.to_dict()
@@ -69,7 +69,7 @@ def user(asked: Question) -> object:
 
 def group(asked: Question) -> object:
     """Return what one group uses, as the documents show it."""
-    found = asked.snapshot().group(asked.path["name"])
+    found = asked.partition.group(asked.path["name"])
     if found is None:
         raise unknown("group", asked.path["name"])
     return found.to_dict()
@@ -261,9 +261,8 @@ def history(asked: Question) -> object:
     return {"newest": page.newest, "told": page.told, "records": [record.to_dict() for record in page.records]}
 
 
-def partition_dict(name: str, partition: Partition, *, has_history: bool) -> dict[str, Any]:
+def partition_dict(name: str, snapshot: PartitionSnapshot, *, has_history: bool) -> dict[str, Any]:
     """Return a partition in a few figures."""
-    snapshot = partition.snapshot(paced)
     return {
         "name": name,
         "usage": dict(sorted(snapshot.usage().items())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, Final, NamedTuple, final
 
 from ugm.partition import Partition, PartitionSnapshot
@@ -19,7 +20,16 @@ __all__ = ["Question", "Site"]
 class Site:
     """Everything that answers are made from."""
 
-    __slots__ = ("configurations", "extra_states", "histories", "partitions", "read_only", "started", "worker")
+    __slots__ = (
+        "_snapshots",
+        "configurations",
+        "extra_states",
+        "histories",
+        "partitions",
+        "read_only",
+        "started",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -44,6 +54,22 @@ class Site:
         self.started: Final = started
         #: Reads the configurations that clients send.
         self.worker: Final = worker
+        #: The newest snapshot of each partition, and when it was begun.
+        self._snapshots: Final[dict[str, tuple[float, PartitionSnapshot]]] = {}
+
+    def snapshot(self, name: str, since: float) -> PartitionSnapshot:
+        """Return a partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
+
+        Requests that wait for their turn at the same time share a snapshot, so that many clients do not take the lock
+        of the partition more often than one.
+        """
+        known = self._snapshots.get(name)
+        if known is not None and known[0] >= since:
+            return known[1]
+        began = perf_counter()
+        taken = self.partitions[name].snapshot(paced)
+        self._snapshots[name] = began, taken
+        return taken
 
 
 class Question(NamedTuple):
@@ -56,6 +82,8 @@ class Question(NamedTuple):
     query: Mapping[str, Any]
     #: What JSON holds, or a text; None where there is none.
     body: Any
+    #: When it came in, on the clock of `time.perf_counter`.
+    arrived: float = float("inf")
     #: The address of the client.
     client: str = "unknown"
 
@@ -77,12 +105,13 @@ class Question(NamedTuple):
         return found
 
     def snapshot(self) -> PartitionSnapshot:
-        """Return the partition that is asked about as it is now; all of an answer is made from it.
+        """Return the partition that is asked about at a moment after the request; all of an answer is made from it.
 
         Raises:
             ApiError: there is no such partition.
         """
-        return self.partition.snapshot(paced)
+        _ = self.partition
+        return self.site.snapshot(self.partition_name, self.arrived)
 
     @property
     def history(self) -> History:

@@ -20,12 +20,11 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from threading import Event, Lock, Timer
-from typing import IO, Final, Protocol, cast, final
+from typing import IO, Final, cast, final
 from weakref import finalize
 
 from ugm import ConfigError, Partition
 from ugm.config import SchedulerConfig
-from ugm.partition.plan import Snapshot
 from ugm.server.errors import ApiError
 from ugm.server.jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, done
 
@@ -57,14 +56,6 @@ class _Child:
         self.requests: Final = requests
         self.results: Final = results
         self.kept = self
-
-
-class _Planning(Protocol):
-    """A partition whose plans can be made elsewhere."""
-
-    def plan_basis(self) -> object:
-        """Return everything that a plan depends on."""
-        ...
 
 
 @final
@@ -101,9 +92,7 @@ class Worker:
         Raises:
             ApiError: as for `validate`.
         """
-        # Partitions of other kinds make their plans themselves.
-        basis = cast("_Planning", partition).plan_basis() if hasattr(partition, "plan_basis") else partition
-        return self._do(PlanJob(text, name, basis))
+        return self._do(PlanJob(text, name, partition.plan_basis()))
 
     def read(self, text: str) -> SchedulerConfig:
         """Return a configuration.
@@ -203,15 +192,9 @@ def _start(executable: str) -> _Child | None:
 
 
 def _messages(job: Job, child: _Child) -> list[bytes] | None:
-    """Return a job as messages for a child.
-
-    None if it cannot be sent: because the partition makes its plans itself, or because its configuration was made by a
-    program and cannot be pickled.
-    """
+    """Return a job as messages for a child; None if it holds a configuration of a program that cannot be pickled."""
     if not isinstance(job, PlanJob):
         return [pickle.dumps(job)]
-    if not isinstance(job.basis, Snapshot):
-        return None
     config, messages = job.basis.compiled.config, []
     if child.kept is not config:
         try:

@@ -66,6 +66,11 @@ class Upkeep(Calls):
 
     # The configuration
 
+    def plan_basis(self) -> Snapshot:
+        """Do what `ugm.Partition.plan_basis` does."""
+        with self._engine.lock:
+            return self._engine.everything(lambda books, _counters: Snapshot.take(books))
+
     def plan(self, config: PartitionSettings | None) -> Plan:
         """Do what `ugm.Partition.plan` does."""
         compiled = Compiled.of(settings_of(config))
