@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import pytest
 
-from admitting import changing_nothing
+from admitting import changing_nothing, partition_of, started
 from serving import CONFIG, PREFIX, SUE, YAML, busy, client
 from ugm import Resource
 
@@ -75,6 +76,39 @@ def test_explain_of_somebody() -> None:
 
     assert [limit["kind"] for limit in told["limits"]] == ["user", "group", "queue"]  # type: ignore[attr-defined] # a list
     assert told["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
+
+
+def test_an_explanation_is_of_one_moment() -> None:
+    """Decision, holders, limits and headroom agree, while what is explained changes all the time."""
+    partition, stop = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}'), threading.Event()
+    started(partition, "base", 3)
+    partition.submit("more", SUE, "root.a")
+    partition.ask("waits", "base", Resource(memory=8))
+
+    def change() -> None:
+        while not stop.is_set():
+            assert partition.allocate("x", "more", Resource(memory=3))
+            partition.release("x")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    client_of, used = client(partition), set()
+    try:
+        for _ in range(60):
+            body = {"application_id": "base", "usage": {"memory": 8}}
+            one = client_of.post(f"{PREFIX}/explain", json=body).json()
+            other = client_of.get(f"{PREFIX}/application/base").json()["waiting"][0]["explanation"]
+            me = client_of.post(f"{PREFIX}/explain", json={**ME, "groups": [], "usage": {"memory": 8}}).json()
+            for told in (one, other, me):
+                (violation,), (limit,) = told["violations"], told["limits"]
+                held = sum(holder["amount"] for holder in violation["holders"])
+                assert violation["used"] == held == limit["usage"]["memory"] == 8 - told["headroom"]["memory"]
+                used.add(held)
+    finally:
+        stop.set()
+        thread.join()
+
+    assert used == {3, 6}
 
 
 def test_limits() -> None:
