@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from serving import CONFIG, NASTY, SECRET, busy, running, served
+from serving import CONFIG, NASTY, SECRET, YAML, busy, running, served
 from ugm import Partition, Resource, UserGroup
 from ugm.cli import commands, serve
 from ugm.cli.top import render_top
@@ -225,19 +227,43 @@ def test_serve(file: Path) -> None:
     assert (told["writable"], told["config"]) == (False, str(file))
 
 
+def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
+    """A change and a wrong token are written to standard error; a name of the server can be allowed."""
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    options = ["--port", "0", "--json", "--writable", "--token-file", str(token), "--host-name", "quota.example.org"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes, text=True, env=environment) as process:  # type: ignore[call-overload]  # noqa: S603 - our own program
+        url = json.loads(process.stdout.readline())["url"] + "/ws/v1/config"
+        for key in (SECRET, "x"):
+            headers = {**YAML, "Authorization": f"Bearer {key}", "Host": "quota.example.org"}
+            request = urllib.request.Request(url, CONFIG.encode(), headers, method="PUT")  # noqa: S310 - our own server
+            with suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(request).close()  # noqa: S310 - as above
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
+
+    assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "ok"), ("anonymous", "token-wrong")]
+
+
 @pytest.mark.parametrize(
     ("options", "status", "text"),
     [
         (["--writable"], 2, "--writable needs --token-file"),
         (["--token-file", "EMPTY"], 2, "is empty"),
+        (["--token-file", "SHORT"], 1, "expected at least 16 characters"),
+        (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
         (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid port 8080"),
     ],
 )
 def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
     """A server that cannot start says why."""
-    empty = tmp_path / "token"
-    empty.write_text("\n")
-    result = run("serve", str(file), *[str(empty) if option == "EMPTY" else option for option in options])
+    files = {"EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
+    files["EMPTY"].write_text("\n")
+    files["SHORT"].write_text("fifteen letters")
+    result = run("serve", str(file), *[str(files.get(option, option)) for option in options])
 
     assert result.exit_code == status
     assert text in result.stderr
