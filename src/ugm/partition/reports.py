@@ -121,10 +121,10 @@ class Reports(Survey):
             return tuple(_owned(name, entry) for name, entry in found if entry is not None)
 
     def request_report(self, application_id: str, usage: Resource, *, most: int = 3) -> RequestReport:
-        """Return what `explain` does, with every limit that holds for the application, and the headroom.
+        """Return what `ugm.PartitionView.explain` does, with every limit that holds there, and the headroom.
 
         Raises:
-            RequestError: as for `explain`.
+            RequestError: as for `ugm.PartitionView.explain`.
         """
         number_of(most)
         with self._lock:

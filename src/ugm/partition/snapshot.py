@@ -5,8 +5,7 @@ large partition under its lock would stop the scheduler for as long as that take
 changes: what every application holds and asks for, and which queues there are. All sums, shares and limits are worked
 out from the copy afterwards, without the lock. They are worked out when they are first asked for.
 
-Under the lock the copy takes time in the number of queues and applications, a few milliseconds for 3,000 queues and
-10,000 applications (see the documentation on performance).
+Under the lock the copy takes time in the number of queues and applications: about half a microsecond for each.
 """
 
 from __future__ import annotations
@@ -31,9 +30,12 @@ from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
 __all__ = ["Pace", "PartitionSnapshot", "Pending", "copy_of_user", "shown_user"]
 
-#: What is copied of a queue and of a holding. One C call per object; nothing is computed under the lock.
-_QUEUE: Final = attrgetter("queue_path", "spec", "managed", "has_left", "annotated")
-_HOLDING: Final = attrgetter("application_id", "queue_path", "owner", "group", "vcore", "memory", "others")
+#: What is copied of every queue and of every holding, as one list for each attribute: nothing is computed under the
+#: lock, and no objects are made that could start the garbage collector.
+_QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "has_left", "annotated")]
+_HOLDING: Final = [
+    attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "vcore", "memory", "others")
+]
 
 _Lines: TypeAlias = Sequence[UsageLine]
 _T = TypeVar("_T")
@@ -84,7 +86,7 @@ class _Counted(NamedTuple):
 
 @final
 class PartitionSnapshot:
-    """A partition at one moment; `ugm.PartitionView.snapshot` takes it.
+    """A partition at one moment; `ugm.partition.reports.Reports.snapshot` takes it.
 
     Attributes:
         config: the configuration in force.
@@ -103,10 +105,10 @@ class PartitionSnapshot:
         self.application_count: Final = len(books.applications)
         self.allocation_count: Final = len(books.entries.owners)
         self._limits: Final = books.in_force.limits
-        self._raw_queues: Final = list(map(_QUEUE, books.tree.queues.values()))
+        self._raw_queues: Final = [list(map(get, books.tree.queues.values())) for get in _QUEUE]
         self._raw_members: Final = [tuple(queue.applications) for queue in books.tree.queues.values()]
         # An application of a partition is in one queue, so it has one holding.
-        self._raw_holdings: Final = list(map(_HOLDING, books.ledger.holdings.values()))
+        self._raw_holdings: Final = [list(map(get, books.ledger.holdings.values())) for get in _HOLDING]
         self._raw_pending: Final = [
             (one.submission.user.name, one.queue.queue_path, tuple(one.pending.values()))
             for one in books.applications.values()
@@ -117,15 +119,16 @@ class PartitionSnapshot:
 
     @cached_property
     def _queues(self) -> dict[str, _Queue]:
-        pairs = zip(self._raw_queues, self._raw_members, strict=True)
-        queues = {raw[0]: _Queue(raw[1], raw[2], raw[3], raw[4], members) for raw, members in self._pace(pairs)}
-        return dict(sorted(queues.items()))
+        rows = zip(*self._raw_queues, self._raw_members, strict=True)
+        return dict(sorted((path, _Queue(*facts)) for path, *facts in self._pace(rows)))
 
     @cached_property
     def _lines(self) -> list[UsageLine]:
         return [
             UsageLine(application_id, path, owner.name, group and group.name, {VCORE: vcore, MEMORY: memory, **others})
-            for application_id, path, owner, group, vcore, memory, others in self._pace(self._raw_holdings)
+            for application_id, path, owner, group, vcore, memory, others in self._pace(
+                zip(*self._raw_holdings, strict=True)
+            )
         ]
 
     @cached_property

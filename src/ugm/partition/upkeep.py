@@ -130,7 +130,7 @@ class Upkeep(PartitionView):
         return make_plan(self.plan_basis(), compiled)
 
     def plan_basis(self) -> Snapshot:
-        """Return a copy of everything that a plan depends on, for `ugm.partition.plan.make_plan` in another process.
+        """Return a copy of everything that a plan depends on, so that it can be made in another process.
 
         Takes time in the number of queues and applications, under the lock.
         """
