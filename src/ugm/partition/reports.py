@@ -6,27 +6,30 @@ made afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from ugm.arguments import name_of
 from ugm.decision import Decision
 from ugm.hierarchy import headroom
 from ugm.identity import UserGroup, canonical_path
+from ugm.operation_lock import exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.entry import Allocation, Ask, Entry
-from ugm.partition.explanation import Explanation, charged, explain, number_of
+from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
 from ugm.partition.snapshot import Pace, PartitionSnapshot, copy_of_user, shown_user
 from ugm.partition.survey import NAMELESS, Survey, effective
-from ugm.queues import Placement
+from ugm.queues import Placement, Submission
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, UserUsage
 from ugm.tracking.holding import Holding
 
 __all__ = ["ApplicationReport", "OwnedAllocation", "Reports", "RequestReport"]
+
+_LimitsAndHeadroom: TypeAlias = tuple[tuple[EffectiveLimit, ...], Resource | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,12 @@ class Reports(Survey):
     def snapshot(self, pace: Pace | None = None) -> PartitionSnapshot:
         """Return a copy of the partition at this moment, from which everything else can be worked out.
 
-        Takes time in the number of queues and applications, under the lock: a few milliseconds for 10,000 of them.
+        Takes time in the number of queues and applications, under the lock: about half a microsecond for each.
 
         Args:
             pace: wraps every long loop over the copy, for a caller who wants to pause now and then; None for no pause.
         """
-        with self._lock:
-            return PartitionSnapshot(self._books) if pace is None else PartitionSnapshot(self._books, pace)
+        return self._lock.run(PartitionSnapshot, self._books, pace)
 
     def user_usage(self, name: str) -> UserUsage | None:
         """Return what one user uses in which queues, also in those where something is only pending.
@@ -102,23 +104,20 @@ class Reports(Survey):
         Returns:
             None if nothing runs and nothing is pending for the user.
         """
-        with self._lock:
-            found = copy_of_user(self._books, name_of("name", name))
+        found = self._lock.run(copy_of_user, self._books, name_of("name", name))
         return None if found is None else shown_user(*found)
 
+    @exclusive
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         """Return those of some applications that exist, all at one moment, in the given order."""
-        wanted = tuple(application_ids)
-        with self._lock:
-            found = [self._books.applications.get(name) for name in wanted]
-            return tuple(one.shown() for one in found if one is not None)
+        found = [self._books.applications.get(name) for name in application_ids]
+        return tuple(one.shown() for one in found if one is not None)
 
+    @exclusive
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         """Return those of some allocations that exist, with their owners, all at one moment, in the given order."""
-        wanted = tuple(allocation_ids)
-        with self._lock:
-            found = [(name, self._books.entries.get(name)) for name in wanted]
-            return tuple(_owned(name, entry) for name, entry in found if entry is not None)
+        found = [(name, self._books.entries.get(name)) for name in allocation_ids]
+        return tuple(_owned(name, entry) for name, entry in found if entry is not None)
 
     def request_report(self, application_id: str, usage: Resource, *, most: int = 3) -> RequestReport:
         """Return what `ugm.PartitionView.explain` does, with every limit that holds there, and the headroom.
@@ -127,13 +126,13 @@ class Reports(Survey):
             RequestError: as for `ugm.PartitionView.explain`.
         """
         number_of(most)
-        with self._lock:
-            application = self._admission.application(application_id)
-            decision = self._admission.check(Ask("", application_id, usage))
-            copies = charged(self._books, decision)
-            limits, left = _limits(self._books.open(application))
-            queue_path = application.queue.queue_path
-        return RequestReport(None, queue_path, explain(decision, copies, most), limits, left)
+        return self._lock.run(self._reported, application_id, usage).explained(most)
+
+    def _reported(self, application_id: str, usage: Resource) -> _Copied:
+        application = self._admission.application(application_id)
+        decision = self._admission.check(Ask("", application_id, usage))
+        found = _limits(self._books.open(application))
+        return _Copied(None, application.queue.queue_path, decision, charged(self._books, decision), found)
 
     def request_report_for(
         self,
@@ -157,16 +156,16 @@ class Reports(Survey):
             RequestError: an argument cannot be used.
         """
         number_of(most)
-        asked = submission_of(NAMELESS, user, queue, tags)
-        with self._lock:
-            placement = self._books.compiled.rules.place(asked, self._books.tree)
-            if placement.queue_path is None:
-                return RequestReport(placement, None, Explanation(Decision()), (), None)
-            path = canonical_path(placement.queue_path)
-            decision = self._decide_for(submission_of(NAMELESS, user, path, tags), path, usage)
-            copies = charged(self._books, decision)
-            limits, left = _limits(self._would_be(user, path))
-        return RequestReport(placement, path, explain(decision, copies, most), limits, left)
+        return self._lock.run(self._reported_for, submission_of(NAMELESS, user, queue, tags), usage).explained(most)
+
+    def _reported_for(self, asked: Submission, usage: Resource) -> _Copied:
+        placement = self._books.compiled.rules.place(asked, self._books.tree)
+        if placement.queue_path is None:
+            return _Copied(placement, None, Decision(), [], ((), None))
+        path = canonical_path(placement.queue_path)
+        decision = self._decision_for(submission_of(NAMELESS, asked.user, path, asked.tags), path, usage)
+        found = _limits(self._would_be(asked.user, path))
+        return _Copied(placement, path, decision, charged(self._books, decision), found)
 
     def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
         """Return an application with its limits, and why its first pending allocations wait.
@@ -179,20 +178,49 @@ class Reports(Survey):
         Returns:
             None if there is no such application.
         """
-        with self._lock:
-            application = self._books.applications.get(application_id)
-            if application is None:
-                return None
-            shown = application.shown()
-            limits, left = _limits(self._books.open(application))
-            entries = {} if application.failing else application.pending
-            pending = list(islice(sorted(entries.items()), waiting))
-            decisions = [self._admission.check(_ask(application_id, entry)) for _, entry in pending]
-            copies = charged(self._books, *decisions)
+        found = self._lock.run(self._application_copied, name_of("application_id", application_id), waiting)
+        if found is None:
+            return None
+        shown, (limits, left), pending, decisions, copies = found
         shared = iter(copies)
         explained = [explain(decision, [next(shared) for _ in decision.violations], most) for decision in decisions]
-        reasons = zip((_owned(name, entry) for name, entry in pending), explained, strict=True)
-        return ApplicationReport(shown, limits, left, tuple(reasons))
+        return ApplicationReport(shown, limits, left, tuple(zip(pending, explained, strict=True)))
+
+    def _application_copied(self, application_id: str, waiting: int) -> _ApplicationCopied | None:
+        application = self._books.applications.get(application_id)
+        if application is None:
+            return None
+        entries = {} if application.failing else application.pending
+        pending = list(islice(sorted(entries.items()), waiting))
+        decisions = [self._admission.check(_ask(application_id, entry)) for _, entry in pending]
+        owned = [_owned(name, entry) for name, entry in pending]
+        found = _limits(self._books.open(application))
+        return _ApplicationCopied(application.shown(), found, owned, decisions, charged(self._books, *decisions))
+
+
+class _ApplicationCopied(NamedTuple):
+    """What an `ApplicationReport` is made from."""
+
+    shown: ApplicationInfo
+    limits: _LimitsAndHeadroom
+    pending: list[OwnedAllocation]
+    decisions: list[Decision]
+    charged: list[Sequence[Held]]
+
+
+class _Copied(NamedTuple):
+    """What a `RequestReport` is made from."""
+
+    placement: Placement | None
+    queue_path: str | None
+    decision: Decision
+    charged: list[Sequence[Held]]
+    limits: _LimitsAndHeadroom
+
+    def explained(self, most: int) -> RequestReport:
+        """Return the report."""
+        explanation = explain(self.decision, self.charged, most)
+        return RequestReport(self.placement, self.queue_path, explanation, *self.limits)
 
 
 def _owned(allocation_id: str, entry: Entry) -> OwnedAllocation:
@@ -205,6 +233,6 @@ def _ask(application_id: str, entry: Entry) -> Ask:
     return Ask("", application_id, entry.usage, priority=entry.traits.priority, preemptible=entry.traits.preemptible)
 
 
-def _limits(holding: Holding) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
+def _limits(holding: Holding) -> _LimitsAndHeadroom:
     nodes = holding.held_to(holding.chain())
     return effective(nodes), headroom(nodes)

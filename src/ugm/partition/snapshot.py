@@ -23,8 +23,9 @@ from ugm.partition.compiled import PartitionSettings
 from ugm.partition.entry import Entry
 from ugm.partition.survey import Standing
 from ugm.queues import QueueSpec, QueueState, Quota
-from ugm.resources import MEMORY, VCORE, Resource, sum_of
+from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.holding import held
 from ugm.tracking.limits import LimitBook
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
@@ -33,9 +34,7 @@ __all__ = ["Pace", "PartitionSnapshot", "Pending", "copy_of_user", "shown_user"]
 #: What is copied of every queue and of every holding, as one list for each attribute: nothing is computed under the
 #: lock, and no objects are made that could start the garbage collector.
 _QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "has_left", "annotated")]
-_HOLDING: Final = [
-    attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "vcore", "memory", "others")
-]
+_HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "amounts")]
 
 _Lines: TypeAlias = Sequence[UsageLine]
 _T = TypeVar("_T")
@@ -96,9 +95,9 @@ class PartitionSnapshot:
         allocation_count: how many allocations there are, pending ones included.
     """
 
-    def __init__(self, books: Books, pace: Pace = _at_once) -> None:
+    def __init__(self, books: Books, pace: Pace | None = None) -> None:
         """Copy what changes; the caller holds the lock."""
-        self._pace: Final = pace
+        self._pace: Final = pace or _at_once
         self.config: Final[PartitionSettings | None] = books.compiled.config
         self.cluster: Final = books.tree.cluster
         self.nodes: Final = dict(books.cluster.nodes)
@@ -125,10 +124,8 @@ class PartitionSnapshot:
     @cached_property
     def _lines(self) -> list[UsageLine]:
         return [
-            UsageLine(application_id, path, owner.name, group and group.name, {VCORE: vcore, MEMORY: memory, **others})
-            for application_id, path, owner, group, vcore, memory, others in self._pace(
-                zip(*self._raw_holdings, strict=True)
-            )
+            UsageLine(application_id, path, owner.name, group and group.name, held(amounts))
+            for application_id, path, owner, group, amounts in self._pace(zip(*self._raw_holdings, strict=True))
         ]
 
     @cached_property

@@ -189,9 +189,7 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        return self._decision_for(
-            submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage
-        )
+        return self._decision_for(submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage)
 
     def _decision_for(self, submission: Submission, queue_path: str, usage: Resource) -> Decision:
         violations = self._would_be(submission.user, queue_path).violations(self._admission.row(usage))
