@@ -19,7 +19,7 @@ from ugm.server import History
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["missing_extra", "serve_command", "url_of"]
+__all__ = ["missing_extra", "names_of", "serve_command", "url_of"]
 
 #: What the extras ``server`` and ``metrics`` install.
 _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
@@ -87,7 +87,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
     try:
-        names = (*host_names, *_names_of(host))
+        names = (*host_names, *names_of(host))
         serving, app = _application(
             config_file, _token(token_file), names, lines, watch or None, writable=writable, metrics=metrics
         )
@@ -105,7 +105,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
         )
 
 
-def _names_of(host: str) -> tuple[str, ...]:
+def names_of(host: str) -> tuple[str, ...]:
     """Return the name to listen at, if it is one; an address is known from the connection."""
     return () if ":" in host or not host.strip(".0123456789") else (host,)
 
