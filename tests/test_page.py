@@ -374,6 +374,12 @@ def test_order_of_queues(page: Page, gpus: str) -> None:
     expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
 
 
+def test_only_exhausted_quotas_bind(page: Page, gpus: str) -> None:
+    """In the detail of a queue, quotas with something left do not bind, however much is pending."""
+    page.goto(f"{gpus}#/default/queues/root.ml")
+    expect(page.locator(".chain tr.binds")).to_have_text([re.compile("16 of 16.*0binds")] * 2)
+
+
 def test_user_with_nothing_but_pending_work(page: Page, gpus: str) -> None:
     """A user for whom nothing runs yet is listed with what is pending, and has a detail."""
     page.goto(f"{gpus}#/default/users")

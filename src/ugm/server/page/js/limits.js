@@ -15,7 +15,7 @@ import { link } from "./route.js";
  */
 
 /**
- * Take limits apart by resource. A limit binds if it leaves nothing, or less than is wanted.
+ * Take limits apart by resource. A limit binds if it leaves nothing, or less than is asked for.
  *
  * @param {import("./types.js").EffectiveLimit[]} limits
  * @param {import("./types.js").Amounts} [wanted]
@@ -58,7 +58,7 @@ function line(limit, resource, used, most) {
  * @param {string} partition
  * @param {string} caption
  * @param {import("./types.js").EffectiveLimit[]} limits
- * @param {import("./types.js").Amounts} [wanted] what waits for them, or was asked for
+ * @param {import("./types.js").Amounts} [wanted] what was asked for and denied
  */
 export function chain(partition, caption, limits, wanted = {}) {
   const lines = linesOf(limits, wanted);

@@ -39,7 +39,7 @@ export function show(route, told, root) {
   return [
     h("p", { class: "quiet" }, facts(queue)),
     resources(queue),
-    chain(route.partition, "Quotas from here to the root", above(root, queue), queue.pending),
+    chain(route.partition, "Quotas from here to the root", above(root, queue)),
     configured(queue),
     told.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, told.applications)],
     told.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
