@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from ugm import ConfigError, Partition, Resource, UserGroup, parse_config
 from ugm.config import QueueConfig
 from ugm.partition import Partition as PartitionType
 from ugm.server.errors import ApiError
+from ugm.server.jobs import KeepJob, KeptPlanJob, ReadJob, serve
 from ugm.server.requests import Bounds
 from ugm.server.worker import Worker
 
@@ -259,3 +261,27 @@ def test_scheduler_keeps_the_interpreter() -> None:
 
     assert len(text) > 1_000_000
     assert others <= 0.1 * lasted
+
+
+def test_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The child does jobs until its input ends, with a low priority, and nothing else can write to its output."""
+    partition = busy()
+    basis = partition.plan_basis()
+    messages = [ReadJob(CONFIG), KeepJob(basis.compiled.config), KeptPlanJob(CONFIG, "default", basis.parts())]
+    jobs, results = tmp_path / "jobs", tmp_path / "results"
+    jobs.write_bytes(b"".join(pickle.dumps(message) for message in messages))
+    niceness: list[int] = []
+    monkeypatch.setattr(os, "nice", niceness.append)
+    monkeypatch.setattr("signal.signal", lambda *_arguments: None)
+    with jobs.open("r") as stdin, results.open("w") as stdout, (tmp_path / "noise").open("w") as stderr:
+        for name, file in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+            monkeypatch.setattr(sys, name, file)
+        serve()
+        print("noise", flush=True)  # noqa: T201 - that is the point
+    with results.open("rb") as found:
+        read, planned_here = pickle.load(found), pickle.load(found)  # noqa: S301 - written above
+        assert found.read() == b""
+
+    assert pickle.loads(read.content) == parse_config(CONFIG)  # noqa: S301 - as above
+    assert json.loads(planned_here.content)["newly_over"] == []
+    assert (niceness, (tmp_path / "noise").read_text()) == ([15], "noise\n")

@@ -10,8 +10,9 @@ import os
 import pickle
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import IO, Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config
@@ -139,20 +140,22 @@ def serve() -> None:
         os.nice(_NICENESS)
     # Ctrl-C in a terminal reaches this process, too; it ends with the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    jobs, results = sys.stdin.buffer, os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Whatever else prints something must not disturb the results.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as results:
+        # Whatever else prints something must not disturb the results.
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        with suppress(EOFError, BrokenPipeError):
+            _serve(sys.stdin.buffer, results)
+
+
+def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
     kept: Any = None
     while True:
-        try:
-            message = cast("Message", pickle.load(jobs))  # noqa: S301 - written by our own parent
-            if isinstance(message, KeepJob):
-                kept = message.config
-                continue
-            results.write(pickle.dumps(done(_job(message, kept))))
-            results.flush()
-        except (EOFError, BrokenPipeError):
-            return
+        message = cast("Message", pickle.load(jobs))  # noqa: S301 - written by our own parent
+        if isinstance(message, KeepJob):
+            kept = message.config
+            continue
+        results.write(pickle.dumps(done(_job(message, kept))))
+        results.flush()
 
 
 def _job(message: ValidateJob | KeptPlanJob | ReadJob, kept: Any) -> Job:  # noqa: ANN401 - a configuration
