@@ -1,16 +1,16 @@
 """A scheduler in a hundred lines that leaves all questions of quota to ugm.
 
-It submits applications, which are placed in queues, and asks for their allocations. What does not fit waits, with the
-reason and those who hold what is missing; it is asked for again when something has ended or the quotas have changed.
+It submits applications, which are placed in queues, and asks for their allocations. A request that does not fit waits,
+and the scheduler prints the reason and who holds what is missing. It is retried when an application has ended whose
+usage counted against the limit in its way, or when the quotas have changed.
 Run it from a clone with: python examples/scheduler.py
 """
 
 from __future__ import annotations
 
-from collections import deque
 from pathlib import Path
 
-from ugm import Ask, ConfigError, Partition, Resource, UserGroup, load_config, parse_config
+from ugm import ApplicationInfo, Ask, ConfigError, Partition, Resource, UserGroup, Violation, load_config, parse_config
 
 CONFIG = Path(__file__).with_name("scheduler.yaml")
 
@@ -26,7 +26,8 @@ class Scheduler:
 
     def __init__(self, config_file: Path) -> None:
         self.partition = Partition(load_config(str(config_file)).partition())
-        self.pending: deque[list[Ask]] = deque()
+        #: By the id of the first allocation, in the order of arrival: the allocations, and the first limit in the way.
+        self.pending: dict[str, tuple[list[Ask], Violation]] = {}
 
     def submit(self, application_id: str, user: UserGroup, queue: str = "") -> None:
         """Let the placement rules find the queue of an application, for good."""
@@ -36,20 +37,29 @@ class Scheduler:
     def request(self, asks: list[Ask]) -> None:
         """Start allocations, all together or none: one, or a gang. Keep them if they may fit later."""
         decision = self.partition.allocate_all(asks)
+        first = asks[0].allocation_id
         names = ", ".join(ask.allocation_id for ask in asks)
         if decision:
+            self.pending.pop(first, None)
             print(f"{names}: started")
         elif decision.can_wait:
-            self.pending.append(asks)
+            self.pending[first] = asks, decision.violations[0]
             print(f"{names}: {self.partition.explain(asks[0].application_id, sum_of(asks), most=2)}")
         else:
+            self.pending.pop(first, None)
             print(f"{names}: refused for good; {decision}")
 
-    def schedule(self) -> None:
-        """Ask for everything that is pending again, the oldest first."""
-        waiting, self.pending = self.pending, deque()
-        for asks in waiting:
+    def schedule(self, ended: ApplicationInfo | None = None) -> None:
+        """Retry what is pending, the oldest first; after the end of an application only what that can help."""
+        free: dict[tuple[object, ...], int] = {}
+        for first, (asks, violation) in list(self.pending.items()):
+            may_fit = violation.requested <= free.get(limit_of(violation), violation.requested)
+            if ended is not None and not (may_fit and counts(violation, ended)):
+                continue
             self.request(asks)
+            if first in self.pending:
+                _, found = self.pending[first]
+                free[limit_of(found)] = found.limit - found.used
 
     def arrive(self, placeholder_id: str, allocation_id: str, usage: Resource) -> None:
         """Put what has really come up in the place of a placeholder."""
@@ -58,10 +68,13 @@ class Scheduler:
 
     def finish(self, application_id: str) -> None:
         """Give back what an application holds, forget what it waits for, and see whom that helps."""
-        self.pending = deque(asks for asks in self.pending if asks[0].application_id != application_id)
+        for asks, _ in list(self.pending.values()):
+            if asks[0].application_id == application_id:
+                del self.pending[asks[0].allocation_id]
+        ended = self.partition.application(application_id)
         released = self.partition.remove(application_id)
         print(f"{application_id}: ends, and gives back {', '.join(released) or 'nothing'}")
-        self.schedule()
+        self.schedule(ended)
 
     def reload(self, text: str) -> None:
         """Put other quotas in force, unless something is wrong with them: then the old ones stay."""
@@ -73,6 +86,18 @@ class Scheduler:
         print(f"the new quotas are in force:\n{plan}")
         self.partition.apply(plan)
         self.schedule()
+
+
+def counts(violation: Violation, owner: ApplicationInfo) -> bool:
+    """Return whether a limit counts the usage of an application."""
+    names = {"user": owner.user.name, "group": owner.group}
+    is_above = f"{owner.queue_path}.".startswith(f"{violation.queue_path}.")
+    return is_above and names.get(violation.kind, violation.name) == violation.name
+
+
+def limit_of(violation: Violation) -> tuple[object, ...]:
+    """Return which limit a violation is about."""
+    return violation.kind, violation.name, violation.queue_path, violation.resource
 
 
 def sum_of(asks: list[Ask]) -> Resource:

@@ -3,83 +3,102 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import ugm
 
-__all__ = ["Interruption", "count_points", "interrupt_at", "is_locked"]
+__all__ = ["Injector", "InterruptedTestError", "points_of"]
 
-#: Where the code is whose calls are interrupted.
+#: The code that is interrupted.
 SOURCE: Final = str(Path(ugm.__file__).parent)
 
+#: What `sys.monitoring` knows the injector by.
+TOOL: Final = 4
 
-class Interruption(BaseException):
-    """An exception from outside."""
+Tracer = Callable[[FrameType, str, Any], Any]
 
 
-class _Tracer:
-    """Counts the lines and instructions that are about to be executed, and raises at one of them."""
+class InterruptedTestError(BaseException):
+    """Arrives from outside."""
 
-    def __init__(self, at: int = -1, kind: type[BaseException] = Interruption) -> None:
-        self.count, self.at, self.kind = 0, at, kind
-        self.has_raised = False
 
-    def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:  # noqa: ANN401 - itself
+class Injector:
+    """Counts the events of a call, and raises at one of them.
+
+    Args:
+        at: the number of the event; none if it is 0.
+        opcodes: whether every instruction is an event, and not only every line and every return.
+    """
+
+    def __init__(self, at: int = 0, *, opcodes: bool = False) -> None:
+        self.at = at
+        self.events = 0
+        self.opcodes = opcodes
+
+    def run(self, call: Callable[[], object]) -> bool:
+        """Make a call, and return whether the exception has arrived at the caller."""
+        hook = sys.unraisablehook
+        # What is raised while a generator is closed, CPython reports to the hook and goes on.
+        sys.unraisablehook = lambda _: None
+        try:
+            # A tracer sees only some of the instructions from 3.12 on.
+            (self._trace if sys.version_info < (3, 12) else self._monitor)(call)
+        except InterruptedTestError:
+            return True
+        finally:
+            sys.unraisablehook = hook
+        return False
+
+    def _count(self) -> None:
+        self.events += 1
+        if self.events == self.at:
+            raise InterruptedTestError
+
+    def _trace(self, call: Callable[[], object]) -> None:
+        tracer = sys.gettrace()
+        sys.settrace(self._enter)
+        try:
+            call()
+        finally:
+            sys.settrace(tracer)
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> Tracer | None:
         if not frame.f_code.co_filename.startswith(SOURCE):
             return None
-        frame.f_trace_opcodes = True
-        if event in ("line", "opcode", "return"):
-            self._point()
-        return self
+        frame.f_trace_opcodes = self.opcodes
+        return self._step
 
-    def _point(self) -> None:
-        number, self.count = self.count, self.count + 1
-        if number == self.at:
-            self.has_raised = True
-            raise self.kind
+    def _step(self, _frame: FrameType, event: str, _argument: object) -> Tracer:
+        if event != "exception":
+            self._count()
+        return self._step
 
+    def _monitor(self, call: Callable[[], object]) -> None:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        events = monitoring.events
+        chosen = [events.INSTRUCTION] if self.opcodes else [events.LINE, events.PY_RETURN]
+        monitoring.use_tool_id(TOOL, "injector")
+        try:
+            for event in chosen:
+                monitoring.register_callback(TOOL, event, self._monitored)
+            monitoring.set_events(TOOL, sum(chosen))
+            call()
+        finally:
+            monitoring.set_events(TOOL, 0)
+            for event in chosen:
+                monitoring.register_callback(TOOL, event, None)
+            monitoring.free_tool_id(TOOL)
 
-def count_points(call: Callable[[], object]) -> int:
-    """Return at how many points a call can be interrupted."""
-    tracer = _Tracer()
-    _traced(call, tracer)
-    return tracer.count
-
-
-def interrupt_at(call: Callable[[], object], at: int, kind: type[BaseException] = Interruption) -> bool:
-    """Interrupt a call at one of its points, and return whether it has been."""
-    tracer = _Tracer(at, kind)
-    try:
-        _traced(call, tracer)
-    except BaseException as error:
-        if not _is_caused_by(error, kind):
-            raise
-    return tracer.has_raised
-
-
-def _is_caused_by(error: BaseException, kind: type[BaseException]) -> bool:
-    return any(isinstance(one, kind) for one in _chain(error))
+    def _monitored(self, code: CodeType, *_: object) -> None:
+        if code.co_filename.startswith(SOURCE):
+            self._count()
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _traced(call: Callable[[], object], tracer: _Tracer) -> None:
-    before = sys.gettrace()
-    sys.settrace(tracer)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-
-
-def is_locked(engine: Any) -> bool:  # noqa: ANN401 - a partition, a manager or a tracker
-    """Return whether the lock of an engine is held by any thread."""
-    locked: bool = engine._lock.locked()
-    return locked
+def points_of(call: Callable[[], object], *, opcodes: bool) -> int:
+    """Return how many events a call has."""
+    injector = Injector(opcodes=opcodes)
+    injector.run(call)
+    return injector.events

@@ -204,7 +204,8 @@ def test_partition_option() -> None:
         (("--cluster", "=3"), "'=3' is not NAME=QUANTITY"),
         (("--cluster", "vcore=1,"), "'' is not NAME=QUANTITY"),
         (("--cluster", "vcore=1,vcore=2"), "'vcore' is given twice"),
-        (("--cluster", "vcore=1.5"), "'1.5' is not a quantity"),
+        (("--cluster", "vcore=1.5555"), "'1.5555' is not a quantity"),
+        (("--cluster", "memory=1.5"), "'1.5' is not a quantity"),
         (("--until", "-1"), "-1 is not in the range x>=0"),
         (("--top", "0"), "0 is not in the range x>=1"),
         (("--unknown",), "No such option"),
@@ -325,6 +326,20 @@ def test_validate_json() -> None:
     assert said == {"valid": False, "files": [{"file": "limits.yaml", "problems": []}, {"file": "bad.yaml"}]}
     assert set(problem) == {"line", "column", "path", "code", "message"}
     assert problem["line"] == 8
+
+
+def test_validate_standard_input() -> None:
+    """A file called - is the standard input; its problems name it, whatever is wrong with the text."""
+    runner = CliRunner()
+    good = runner.invoke(commands.ugm, ["validate", "-"], input=CONFIG)
+    bad = runner.invoke(commands.ugm, ["validate", "-"], input=CONFIG.replace(": 1", ": one"))
+    binary = runner.invoke(commands.ugm, ["validate", "-"], input=b"partitions: \xff")
+
+    assert (good.exit_code, good.stdout) == (0, "")
+    assert bad.exit_code == 1
+    assert bad.stdout.startswith("<stdin>:8:")
+    assert binary.stdout.startswith("<stdin>:1:13: ")
+    assert binary.stdout.endswith("the byte 0xFF is not UTF-8 [text-invalid]\n")
 
 
 def test_validate_needs_files() -> None:

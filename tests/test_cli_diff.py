@@ -105,6 +105,19 @@ def test_differences() -> None:
     assert (result.exit_code, result.stderr) == (1, "")
 
 
+def test_standard_input() -> None:
+    """One of both configurations may come from the standard input."""
+    runner = CliRunner(env={"COLUMNS": "100"})
+    old = runner.invoke(commands.ugm, ["diff", "-", "new.yaml", "--json"], input=OLD)
+    new = runner.invoke(commands.ugm, ["diff", "old.yaml", "-", "--json"], input=NEW)
+    both = runner.invoke(commands.ugm, ["diff", "-", "-"], input=NEW)
+
+    assert old.exit_code == new.exit_code == 1
+    assert json.loads(old.stdout)["partitions"] == json.loads(new.stdout)["partitions"]
+    assert both.exit_code == 2
+    assert "only one of both configurations can be read from the standard input" in both.stderr
+
+
 def test_no_differences() -> None:
     """Files that say the same, however they are written, do not differ: the exit status is 0."""
     Path("other.yaml").write_text("# the same\n" + OLD.replace("4Ti", "4096Gi").replace("prod", "PROD"))

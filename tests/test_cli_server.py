@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from starlette.routing import Route
 from serving import CONFIG, NASTY, SECRET, YAML, busy, running, served
 from ugm import Partition, Resource, UserGroup
 from ugm.cli import commands, serve
+from ugm.cli.client import server_url
 from ugm.cli.top import render_top
 
 SERVER = "import sys; from ugm.cli import main; main()"
@@ -89,11 +91,85 @@ def test_explain_a_configuration(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        ["--usage", "memory=3,vcore=1.25"],
+        ["--usage", "memory=3", "--usage", "vcore=1250m"],
+        ["--usage", " memory = 3 , vcore = 1.250 "],
+    ],
+)
+def test_usage_is_read_like_the_cluster(options: list[str], file: Path) -> None:
+    """Several amounts may be given in one option or in several, and cores as decimal numbers."""
+    told = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *options, "--json").stdout)
+    same = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *TOGETHER, "--json").stdout)
+
+    assert told == same
+
+
+TOGETHER = ["--usage", "memory=3,vcore=1250m"]
+
+
+def test_explain_at_a_host_and_port(url: str) -> None:
+    """An address needs no scheme."""
+    address = url.removeprefix("http://")
+    result = run("explain", address, "--application", "app", "--usage", "memory=2")
+
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+    assert run("top", address, "--once").exit_code == 0
+    assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith("no answer from http://127.0.0.1:1/ws/v1: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("localhost:8080", "http://localhost:8080"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("10.0.0.7:80/quota", "http://10.0.0.7:80/quota"),
+        ("https://quota.example.org", "https://quota.example.org"),
+        ("queues.yaml", None),
+        ("folder/queues.yaml", None),
+        ("localhost", None),
+        ("-", None),
+    ],
+)
+def test_addresses(text: str, url: str | None) -> None:
+    """A host with a port is an address, any other text is a file."""
+    assert server_url(text) == url
+
+
+def test_file_with_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that exists is a file."""
+    (tmp_path / "localhost:8080").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+
+    assert server_url("localhost:8080") is None
+    assert run("explain", "localhost:8080", "--user", "sue", "--queue", "root.a").exit_code == 0
+
+
+def test_explain_standard_input() -> None:
+    """A configuration may come from the standard input."""
+    arguments = ["explain", "-", "--user", "sue", "--queue", "root.a", "--usage", "memory=11"]
+    result = CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments, input=CONFIG)
+
+    assert result.exit_code == 3
+    assert "never more than 10 allowed" in result.stdout
+
+
+def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
+    """The quota of a namespace counts for a queue that placement would create."""
+    arguments = ["explain", url, "--user", "new", "--queue", "root.new", "--usage", "memory=3"]
+
+    assert run(*arguments, "--quota", "memory=3").exit_code == 0
+    assert run(*arguments, "--quota", "memory=2").exit_code == 3
+    assert "--quota needs --user" in run("explain", url, "--application", "app", "--quota", "memory=2").stderr
+
+
+@pytest.mark.parametrize(
     ("arguments", "status", "text"),
     [
         (["FILE", "--user", "a", "--application", "b"], 2, "give either --user or --application"),
         (["FILE"], 2, "give either --user or --application"),
-        (["FILE", "--application", "b"], 2, "--application needs a running server"),
+        (["FILE", "--application", "b"], 2, "--application needs the address of a running server"),
         (["FILE", "--user", "a", "--usage", "memory"], 2, "'memory' is not NAME=QUANTITY"),
         (["FILE", "--user", "a", "--usage", "memory=x"], 2, "'x' is not a quantity"),
         (["FILE", "--user", "a", "--partition", "x"], 2, "no such partition"),
@@ -132,6 +208,7 @@ def test_top_as_json(url: str) -> None:
 
     assert told["users"]["standings"][0]["name"] == "sue"
     assert set(told) == {"partition", "queues", "users", "groups", "denials"}
+    assert datetime.fromisoformat(told["denials"][0]["first_at"]).utcoffset() == timedelta()
 
 
 def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +227,8 @@ def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "status", "text"), [("localhost", 2, "is no address"), ("http://127.0.0.1:1", 1, "no answer")]
+    ("server", "status", "text"),
+    [("localhost", 2, "'localhost' is not an address such as localhost:8080"), ("http://127.0.0.1:1", 1, "no answer")],
 )
 def test_top_misused(server: str, status: int, text: str) -> None:
     """A server that does not answer is said on the standard error."""
@@ -246,6 +324,38 @@ def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
         lines = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
 
     assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "ok"), ("anonymous", "token-wrong")]
+
+
+def replace(file: Path, text: str) -> None:
+    """Put another text in the place of a file, so that nobody ever reads half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+def test_serve_reports_reloads(file: Path) -> None:
+    """The standard error says once how each reload of a watched file ended, and the audit log who caused it."""
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        replace(file, "partitions: [")
+        refused = [process.stderr.readline() for _ in range(3)]
+        replace(file, CONFIG)
+        accepted = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=60)[1]
+
+    assert refused[0].endswith(f" WARNING {file} was not reloaded, the old configuration stays in force:\n")
+    assert refused[1].endswith("[yaml-syntax]\n")
+    assert accepted[0].endswith(f" INFO {file} was reloaded and is in force\n")
+    audit = [json.loads(lines[-1]) for lines in (refused, accepted)]
+    assert [(line["role"], line["outcome"]) for line in audit] == [("watch", "config-invalid"), ("watch", "ok")]
+    assert rest == ""
 
 
 @pytest.mark.parametrize(

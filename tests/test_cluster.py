@@ -163,3 +163,43 @@ def test_configuration_keeps_the_cluster(partition: Partition) -> None:
     assert partition.queue_maximum("root") == Resource(memory=6, gpu=1)
     assert partition.headroom("app") == Resource(memory=1, gpu=1)
     partition.verify()
+
+
+# Resources whose names come and go
+
+
+def test_names_in_use_are_kept(partition: Partition) -> None:
+    """However many names come and go, what is used, limited or offered is counted, and the counters add up."""
+    partition.add_node("n", Resource(memory=9, kept=3))
+    partition.adopt("lent", "app", Resource(lent=2))
+    for number in range(100):
+        partition.adopt("x", "app", Resource({f"claim-{number}": 1}))
+        assert f"queue root: 1 claim-{number} used of 0, 1 too much" in map(str, partition.over_limit())
+        partition.verify()
+        partition.release("x")
+
+    assert list(map(str, partition.over_limit())) == ["queue root: 2 lent used of 0, 2 too much"]
+    assert partition.queue_maximum("root") == Resource(kept=3, memory=9)
+    assert partition.check("app", Resource(kept=3, memory=4)).allowed
+    assert not partition.check("app", Resource(kept=4)).allowed
+    assert not partition.check("app", Resource(lent=1)).allowed
+    assert not partition.check("app", Resource({"claim-0": 1})).allowed
+    partition.configure(partition.config)
+    assert len(partition._books.in_force.epoch.layout.names) < 40
+    partition.verify()
+
+
+def test_names_of_nodes_are_forgotten(partition: Partition) -> None:
+    """A cluster names what its nodes offer, and few resources that none of them offers any more."""
+    for number in range(100):
+        partition.add_node("n", Resource({"memory": 9, f"device-{number}": 1}))
+        assert partition.check("app", Resource({f"device-{number}": 1})).allowed
+        assert partition.remove_node("n")
+        assert not partition.check("app", Resource({f"device-{number}": 1})).allowed
+        partition.verify()
+    most = partition.queue_maximum("root")
+
+    assert most is not None
+    assert not any(most.values())
+    assert {"memory", "device-99"} <= set(most)
+    assert len(most) <= 17

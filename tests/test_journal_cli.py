@@ -71,10 +71,10 @@ def test_verify_damage(file: Path) -> None:
 def test_show(file: Path) -> None:
     """A summary, and the last changes."""
     assert run("journal", "show", file, "--last", "2").stdout.splitlines() == [
-        "last change 8 at 2026-11-01 02:30:00.000+00:00, compacted up to 0",
+        "last change 8 at 2026-11-01T02:30:00.000Z, compacted up to 0",
         "2 applications with 1 allocations in 2 queues",
-        "7 2026-11-01 02:30:00.000+00:00 released y",
-        "8 2026-11-01 02:30:00.000+00:00 asked z",
+        "7 2026-11-01T02:30:00.000Z released y",
+        "8 2026-11-01T02:30:00.000Z asked z",
     ]
 
 
@@ -82,7 +82,8 @@ def test_show_json(file: Path) -> None:
     """The same for programs."""
     told = json.loads(run("journal", "show", file, "--last", "1", "--json").stdout)
 
-    assert (told["number"], told["at"], told["applications"]) == (8, START + 4 * HOUR + HOUR // 2, 2)
+    assert (told["number"], told["at"], told["applications"]) == (8, "2026-11-01T02:30:00.000Z", 2)
+    assert told["changes"][0]["at"] == told["at"]
     assert [event["event"] for event in told["changes"][0]["events"]] == ["asked"]
 
 
@@ -144,10 +145,54 @@ def usage_rows() -> list[str]:
         {"memory": str(2 * 2**30 * 14_400), "vcore": "14400000"},
     ]
     return [
-        f"2026-10-31 22:00:00.000+00:00,2026-11-01 02:30:00.000+00:00,{line['name']},{resource},{amount}"
+        f"2026-10-31T22:00:00.000Z,2026-11-01T02:30:00.000Z,{line['name']},{resource},{amount}"
         for line in lines
         for resource, amount in line["resource_seconds"].items()
     ]
+
+
+def test_usage_json(file: Path) -> None:
+    """JSON has the times of CSV: ISO 8601 in UTC, whatever the time zone of the calendar."""
+    options = ("--by", "user", "--until", "2026-11-01T01:00+01:00", "--zone", "Europe/Berlin", "--per", "month")
+    lines = json.loads(run("usage", file, *options, "--json").stdout)["lines"]
+
+    assert [(line["begin"], line["end"]) for line in lines] == [
+        ("2026-10-31T22:00:00.000Z", "2026-10-31T23:00:00.000Z"),
+        ("2026-10-31T23:00:00.000Z", "2026-11-01T00:00:00.000Z"),
+    ]
+    rows = run("usage", file, *options, "--format", "csv").stdout.splitlines()[1:]
+    assert sorted({tuple(row.split(",")[:2]) for row in rows}) == [(line["begin"], line["end"]) for line in lines]
+    assert run("usage", file, *options, "--format", "json").stdout == run("usage", file, *options, "--json").stdout
+
+
+def test_verify_json(file: Path) -> None:
+    """The result for programs."""
+    told = json.loads(run("journal", "verify", file, "--json").stdout)
+
+    assert (told["file"], told["sound"], told["number"]) == ("quota", True, 8)
+    assert told["at"] == "2026-11-01T02:30:00.000Z"
+
+
+def test_verify_json_of_nothing(tmp_path: Path) -> None:
+    """Where nothing has happened yet there is no instant."""
+    with open_partition(tmp_path / "new"):
+        pass
+
+    assert json.loads(run("journal", "verify", tmp_path / "new", "--json").stdout)["at"] is None
+
+
+def test_compact_json(file: Path) -> None:
+    """What compacting has done, for programs."""
+    told = json.loads(run("journal", "compact", file, "--json").stdout)
+
+    assert (told["file"], told["changes"], told["snapshot_rows"] + told["history_rows"]) == ("quota", 8, 8)
+
+
+def test_export_has_instants(file: Path) -> None:
+    """The instants of an export are in the same format."""
+    lines = [json.loads(line) for line in run("journal", "export", file).stdout.splitlines()]
+
+    assert [line["at"] for line in lines[:2]] == [None, "2026-10-31T22:00:00.000Z"]
 
 
 def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,8 @@ def test_dropped_tracker_is_of_no_use() -> None:
     """A live tracker whose last application has ended no longer counts, and cannot disturb the manager."""
     manager, sue = _with_live_tracker()
     manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
-    sue.set_max_applications(1)
+    with pytest.raises(RequestError, match="user 'sue' runs nothing in or below the queue"):
+        sue.set_max_applications(1)
     manager.increase("root.a", "app-2", ONE, SUE)
     manager.increase("root.a", "app-3", ONE, SUE)
 

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from admitting import BOB, SUE, Licences, changing_nothing, memory, partition_of, refused, started
-from ugm import Partition, RequestError, Resource, UserGroup
+from ugm import Manager, Partition, QueueTracker, RequestError, Resource, TrackingType, UserGroup
 from ugm.partition import PartitionView
+from ugm.quotatree import QuotaManager
 
 LIMITS = "{users: [sue], maxresources: {memory: 6, gpu: 3}}, {groups: [dev, '*'], maxresources: {memory: 20}}"
 
@@ -157,6 +158,30 @@ def test_explain_names_members_of_the_wildcard_group() -> None:
         {"application_id": "two", "user": "ann", "queue_path": "root.a", "amount": 3},
         {"application_id": "one", "user": "eve", "queue_path": "root.a", "amount": 2},
     ]
+
+
+def test_explain_names_nobody_for_what_never_fits(partition: Partition) -> None:
+    """Holders are those who could make room: for a request that is above one of the limits nobody can."""
+    explanation = partition.explain("app", memory(7))
+
+    assert [told.can_wait for told in explanation.decision.violations] == [False, True]
+    assert explanation.holders == ((), ())
+    assert "held by" not in str(explanation)
+    assert [told["holders"] for told in explanation.to_dict()["violations"]] == [[], []]
+    assert partition.explain_for(SUE, "root.a", memory(7)).holders == ((), ())
+
+
+def test_repr(partition: Partition) -> None:
+    """A partition, a manager and a tracker can be told apart in a debugger, even while their lock is held."""
+    manager = Manager()
+    manager.increase("root.a", "app", memory(1), SUE)
+    tracker = manager.get_user_tracker("sue")
+    with partition._books.in_force.lock, manager._lock:
+        assert repr(partition) == "<Partition queues=3 applications=1 allocations=1>"
+        assert repr(manager) == "<Manager users=1 groups=0>"
+        assert repr(tracker) == "<UserTracker 'sue' applications=1>"
+    assert repr(QueueTracker("dev", TrackingType.GROUP)) == "<QueueTracker of group 'dev' applications=0>"
+    assert repr(QuotaManager()) == "<QuotaManager mode=maintenance trees=0 consumers=0>"
 
 
 def test_explain_what_is_allowed(partition: Partition) -> None:

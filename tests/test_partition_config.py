@@ -147,6 +147,18 @@ def test_apply_elsewhere(partition: Partition) -> None:
         other.apply(partition.plan(OLD))
 
 
+def test_equal_configuration_keeps_plans(partition: Partition) -> None:
+    """An equal configuration that is put in force does not make a plan outdated; another one does, for good."""
+    plan, other = partition.plan(NEW), partition.plan(config("{name: a}"))
+    limits = "{users: [sue], maxresources: {memory: 9}}"
+    partition.configure(config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits=limits))
+    partition.configure(OLD)
+    partition.apply(plan)
+    partition.configure(OLD)
+    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+        partition.apply(other)
+
+
 def test_apply_later(partition: Partition) -> None:
     """What was allocated since does not matter to a plan."""
     plan = partition.plan(NEW)

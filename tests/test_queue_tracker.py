@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 
 from scenes import NOTHING, ONE, Wrong
@@ -123,12 +127,40 @@ def test_application_limit_is_lifted(tracker: QueueTracker, nothing: int | None)
 
 
 def test_setters_create_nothing(tracker: QueueTracker) -> None:
-    """A limit for a queue where nothing runs is not kept."""
-    tracker.set_max_applications(1, "root.a")
-    tracker.set_max_resources(ONE, "root.a")
+    """A limit for a queue where nothing runs is refused, with the place, and not kept."""
+    tracker.increase_resource("root.b", "app-0", ONE)
+    setters: list[Callable[[], None]] = [
+        partial(tracker.set_max_applications, 1, "root.a"),
+        partial(tracker.set_max_resources, ONE, "root.a"),
+    ]
+    for setter in setters:
+        with pytest.raises(RequestError) as caught:
+            setter()
+        assert str(caught.value) == (
+            "queue_path 'root.a': user 'sue' runs nothing in or below the queue, so there is no usage to limit"
+        )
     tracker.increase_resource("root.a", "app-1", Resource(memory=5))
 
     assert tracker.increase_resource("root.a", "app-2", Resource(memory=5))
+
+
+@pytest.mark.parametrize("kind", ["nonsense", "queue", TrackingType.QUEUE, None, 3])
+def test_kind_is_user_or_group(kind: Any) -> None:  # noqa: ANN401 - anything
+    """A tracker counts for a user or a group, and for nothing else."""
+    with pytest.raises(RequestError, match="expected 'user' or 'group'"):
+        QueueTracker("ana", kind)
+
+
+def test_kind_as_text() -> None:
+    """The text of a kind will do."""
+    assert QueueTracker("ana", "group").kind is TrackingType.GROUP  # type: ignore[arg-type] # a text
+
+
+@pytest.mark.parametrize("name", ["", None, 3])
+def test_name_is_a_text(name: Any) -> None:  # noqa: ANN401 - anything
+    """A tracker has a name."""
+    with pytest.raises(RequestError, match="a name is a text"):
+        QueueTracker(name, TrackingType.USER)
 
 
 def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:

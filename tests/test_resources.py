@@ -18,6 +18,35 @@ from ugm.testing import resources
 GIB = 2**30
 
 
+@given(resources(), st.integers(-5, 5))
+def test_multiplied(vector: Resource, count: int) -> None:
+    """A vector times a count is that many of it, in either order, and nothing else can multiply it."""
+    assert vector * count == count * vector == Resource({name: amount * count for name, amount in vector.items()})
+    assert sum([vector] * 3, Resource()) == vector * 3
+    for wrong in (1.5, True, "2", vector):
+        with pytest.raises(TypeError):
+            vector * wrong  # type: ignore[operator] # that is the test
+
+
+@given(resources(), resources())
+def test_fits_in(usage: Resource, limit: Resource) -> None:
+    """What a limit does not name is unlimited, or nothing of it is there where it is closed; a 0 always fits."""
+    asked = {name: amount for name, amount in usage.items() if amount}
+
+    assert usage.fits_in(limit) == all(amount <= limit[name] for name, amount in asked.items() if name in limit)
+    assert usage.fits_in(limit, closed=True) == all(amount <= limit.get(name, 0) for name, amount in asked.items())
+    assert usage.fits_in(usage)
+    assert usage.fits_in(usage, closed=True)
+    assert usage.fits_in(None)
+    assert usage.fits_in(None, closed=True) == (not asked)
+
+
+def test_fits_in_overdrawn_headroom() -> None:
+    """Below zero nothing fits but what is not asked for."""
+    assert not Resource(vcore=1).fits_in(Resource(vcore=-1))
+    assert Resource(vcore=0, memory=1).fits_in(Resource(vcore=-1))
+
+
 def test_missing_name_differs_from_zero() -> None:
     """In a limit a missing name is unlimited and a 0 allows none, so the two are different vectors."""
     assert Resource(vcore=0) != Resource()

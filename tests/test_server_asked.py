@@ -59,6 +59,15 @@ def test_a_queue_that_would_be_created() -> None:
     assert [found["name"] for found in told["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
 
 
+@pytest.mark.parametrize("path", ["/check", "/explain"])
+def test_quota_of_a_namespace(path: str) -> None:
+    """The quota of a namespace counts for a queue that the configuration does not name."""
+    body = {"user": "new", "queue": "root.new", "usage": {"memory": 3}}
+
+    assert asked(path, {**body, "quota": {"memory": "3"}})["allowed"]
+    assert not asked(path, {**body, "quota": {"memory": "2"}})["can_wait"]
+
+
 def test_explain_of_an_application() -> None:
     """An explanation names the holders of what is missing, and every limit that holds."""
     told = asked("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})

@@ -158,6 +158,63 @@ def test_reload_of_a_broken_file(file: Path) -> None:
     assert asked.get("/ws/v1/health").json()["configuration"]["problems"][0].endswith("[yaml-syntax]")
 
 
+def test_refused_file_degrades_health(file: Path) -> None:
+    """While the file cannot be used the server is degraded, and says why; an upload does not mend the file."""
+    asked = client(busy(), config_path=file)
+    file.write_text("partitions: [")
+    asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
+    told = asked.get("/ws/v1/health").json()
+    assert told["status"] == "degraded"
+    assert told["reason"].startswith("the configuration file was refused: ")
+    assert told["reason"].endswith("[yaml-syntax]")
+    assert told["configuration"]["in_force"]["source"] == "start"
+    assert asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    told = asked.get("/ws/v1/health").json()
+    assert (told["status"], told["configuration"]["in_force"]["source"]) == ("degraded", "upload")
+    file.write_text(TIGHTER)
+    assert asked.post("/ws/v1/config/reload", headers=TOKEN).status_code == 200
+    told = asked.get("/ws/v1/health").json()
+    assert (told["status"], told["reason"], told["configuration"]["refused"]) == ("ok", "", [])
+    assert told["configuration"]["in_force"] == {"source": "file", "at": told["configuration"]["at"]}
+
+
+def test_refused_upload_does_not_degrade_health(file: Path) -> None:
+    """Only the client that sent it has to know of a bad upload."""
+    asked = client(busy(), config_path=file)
+    assert asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
+
+    assert asked.get("/ws/v1/health").json()["status"] == "ok"
+
+
+def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that no partition can use is refused like one with problems."""
+
+    def refuse(*_: object) -> None:
+        raise RequestError("placementrules[0]", "usr", "there is no such rule")
+
+    configurations = served(busy(), config_path=file).state.configurations
+    monkeypatch.setattr("ugm.server.configurations.changes", refuse)
+    file.write_text(TIGHTER)
+    assert configurations.reload_if_changed()
+    assert [problem.code for problem in configurations.refused] == ["config-unusable"]
+
+
+def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A refused reload is a warning with every problem, a successful one is reported too."""
+    caplog.set_level("INFO", "ugm.server")
+    configurations = served(busy(), config_path=file).state.configurations
+    file.write_text("partitions: [")
+    configurations.reload_if_changed()
+    file.write_text(TIGHTER)
+    configurations.reload_if_changed()
+
+    refused, accepted = caplog.records
+    assert (refused.levelname, accepted.levelname) == ("WARNING", "INFO")
+    assert refused.message.startswith(f"{file} was not reloaded, the old configuration stays in force:\n")
+    assert refused.message.endswith("[yaml-syntax]")
+    assert accepted.message == f"{file} was reloaded and is in force"
+
+
 def until(condition: object) -> None:
     """Wait until something is so; a test that waits for ever has failed."""
     while not condition():  # type: ignore[operator] # what tests pass

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
 import pytest
 
 from ugm import Denied, Partition, RequestError, Resource, Submitted, UserGroup, parse_config
+from ugm.partition import Event, event_name
 from ugm.server import History
+from ugm.server.routes import ROUTES
 
 CONFIG = parse_config("""
 partitions:
@@ -116,6 +119,20 @@ def test_denials_by_limit() -> None:
         partition.allocate("b", "other", Resource(memory=2))
 
     assert history.denials() == {("queue", "root.a", "applications"): 2, ("queue", "root.a", "memory"): 2}
+
+
+def test_names_of_events() -> None:
+    """An event has one name: in a request for history, in its answer, in the description, and in metrics."""
+    history = ticking()
+    followed(history).add_node("node-1", Resource(memory=9))
+
+    (record,) = history.records(kind="node_changed")
+    assert record.kind == record.to_dict()["event"] == "node_changed"
+    assert history.told()["node_changed"] == 1
+    (route,) = (route for route in ROUTES if route.name == "history")
+    names = route.query["kind"]["enum"]
+    assert names == sorted(event_name(kind) for kind in get_args(Event))
+    assert {"node_changed", "quota_given"} <= set(names)
 
 
 def test_a_configuration_is_kept_as_its_changes() -> None:

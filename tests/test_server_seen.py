@@ -213,7 +213,15 @@ def test_health() -> None:
     told = client().get("/ws/v1/health").json()
 
     assert (told["status"], told["started"], told["read_only"], told["partitions"]) == ("ok", 7, False, ["default"])
-    assert told["configuration"] == {"file": None, "source": "start", "at": 7, "problems": []}
+    assert told["reason"] == ""
+    assert told["configuration"] == {
+        "file": None,
+        "source": "start",
+        "at": 7,
+        "problems": [],
+        "in_force": {"source": "start", "at": 7},
+        "refused": [],
+    }
 
 
 def test_page() -> None:

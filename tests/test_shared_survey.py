@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from admitting import Licences
 from postgres import Server, shared_server
-from ugm import Partition, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -91,6 +92,13 @@ def test_what_is_held_counts_when_a_cluster_becomes_known(shared_server: Server,
         assert len(embedded.over_limit()) == held
         assert shared.over_limit() == embedded.over_limit()
         shared.verify()
+
+
+def test_other_quota_models_are_refused(both: tuple[Partition, SharedPartition]) -> None:
+    """A shared partition has no other quota models, so there is none to replace."""
+    model = Licences(1)
+    with pytest.raises(RequestError, match="no other quota models"):
+        both[1].replace_model(model, model)
 
 
 def operations(kind: type) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from ugm import (
     InvariantError,
     Manager,
     NotTrackedError,
+    Partition,
     QueueUsage,
     ReleaseError,
     Request,
@@ -21,6 +22,7 @@ from ugm import (
     TrackingType,
     UserGroup,
     UserUsage,
+    parse_config,
 )
 from ugm.testing import (
     LimitSpec,
@@ -36,6 +38,23 @@ from ugm.testing import (
     resources,
     verify_all,
 )
+
+
+def test_verify_all_of_a_partition() -> None:
+    """A partition can be checked like a manager; a counter that has drifted is found, and so is a limit exceeded."""
+    limits = "partitions: [{limits: [{users: ['*'], maxresources: {memory: 4}}], queues: [{name: a}]}]"
+    checked = Partition(parse_config(limits).partition())
+    checked.submit("app", SUE, "root.a")
+    checked.allocate("app-0", "app", Resource(memory=3))
+    verify_all(checked)
+    check_never_above(checked)
+    checked.adopt("app-1", "app", Resource(memory=3))
+    verify_all(checked)
+    with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where 4 is allowed"):
+        check_never_above(checked)
+    checked._books.tree.root.chain[0].free_memory += 1
+    with pytest.raises(InvariantError):
+        verify_all(checked)
 
 
 class Told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from threading import Event
 from typing import Final
@@ -11,7 +12,7 @@ import pytest
 
 from scenes import NOTHING, ONE, SUE, group, partition, user
 from together import THREADS, run
-from ugm import Manager, Request, Resource, TrackingType, UserGroup
+from ugm import Manager, Request, RequestError, Resource, TrackingType, UserGroup
 from ugm.testing import PartitionSpec, check_never_above, exposed, verify_all
 
 #: The most that each user, and the group, may use under every one of `CONFIGS`.
@@ -179,8 +180,10 @@ def test_limits_by_hand(steps: int) -> None:
         while not done.is_set():
             for tracker in (manager.get_user_tracker("ana"), manager.get_group_tracker("dev")):
                 if tracker is not None:
-                    tracker.set_max_resources(Resource({random.choice(["memory", "pods", "fpga"]): 9}), "root.b")
-                    tracker.set_max_applications(random.randint(0, 3))
+                    with suppress(RequestError):  # what ran there has just ended
+                        tracker.set_max_resources(Resource({random.choice(["memory", "pods", "fpga"]): 9}), "root.b")
+                    with suppress(RequestError):
+                        tracker.set_max_applications(random.randint(0, 3))
 
     run(lambda number: workers[number].work(steps), set_by_hand, swapping(manager))
     verify_all(manager)

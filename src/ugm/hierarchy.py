@@ -95,6 +95,11 @@ class Layout:
         self.names = tuple(sorted(set(names).difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
+    def with_names(self, names: Iterable[str]) -> Layout:
+        """Return a layout that counts *names*, too: this one if it counts them already."""
+        layout = Layout((*self.names, *names), closed=self.closed)
+        return self if layout.names == self.names else layout
+
     def row(self, usage: Resource) -> Row:
         """Return what *usage* asks, worked out once for each vector.
 

@@ -58,6 +58,11 @@ class Resource(Mapping[str, int]):
 
     >>> Resource(vcore=0) == Resource()
     False
+
+    Vectors are added, subtracted, and multiplied by an `int`:
+
+    >>> 2 * Resource(vcore=500) + Resource(memory=7)
+    Resource(memory=7, vcore=1000)
     """
 
     __slots__ = ("amounts", "compiled")
@@ -119,6 +124,13 @@ class Resource(Mapping[str, int]):
             rest[name] = rest.get(name, 0) - amount
         return Resource(rest)
 
+    def __mul__(self, count: int) -> Resource:
+        if type(count) is not int:
+            return NotImplemented
+        return Resource({name: amount * count for name, amount in self.amounts.items()})
+
+    __rmul__ = __mul__
+
     def __repr__(self) -> str:
         if all(name.isidentifier() for name in self.amounts):
             return f"Resource({', '.join(f'{name}={amount}' for name, amount in self.amounts.items())})"
@@ -129,6 +141,25 @@ class Resource(Mapping[str, int]):
 
     def __reduce__(self) -> tuple[type[Resource], tuple[dict[str, int]]]:
         return Resource, (dict(self.amounts),)
+
+    def fits_in(self, limit: Resource | None, *, closed: bool = False) -> bool:
+        """Return whether a limit allows this usage: a headroom, a maximum, or what a node offers.
+
+        A resource of which the usage has 0 always fits.
+
+        Args:
+            limit: the most that is allowed; a resource that it does not name is unlimited, and None limits nothing.
+            closed: whether a resource that the limit does not name is not allowed at all, as on a node.
+
+        >>> (3 * Resource(vcore=1000)).fits_in(Resource(vcore=4000))
+        True
+        >>> gpus = Resource(vcore=1000, gpu=1)
+        >>> gpus.fits_in(Resource(vcore=4000)), gpus.fits_in(Resource(vcore=4000), closed=True)
+        (True, False)
+        """
+        most = Resource() if limit is None else limit
+        wanted = {name: amount for name, amount in self.amounts.items() if amount}
+        return all(amount <= most.get(name, 0 if closed else amount) for name, amount in wanted.items())
 
     def without_zeros(self) -> Resource:
         """Return the same vector without the names that stand at 0: the form in which usage is shown.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Final, final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
@@ -12,7 +14,10 @@ from urllib.request import Request, urlopen
 
 from ugm.errors import UgmError, printable
 
-__all__ = ["Server", "ServerError", "is_url"]
+__all__ = ["Server", "ServerError", "is_url", "server_url"]
+
+#: A host and a port, with or without a path.
+_HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}(?:/.*)?", re.ASCII)
 
 #: Seconds that an answer may take.
 _PATIENCE: Final = 15
@@ -25,6 +30,13 @@ class ServerError(UgmError):
 def is_url(text: str) -> bool:
     """Return whether a text is the address of a server."""
     return text.startswith(("http://", "https://"))
+
+
+def server_url(text: str) -> str | None:
+    """Return the address of a server, also for ``localhost:8080``; None for anything else, such as a file."""
+    if is_url(text):
+        return text
+    return f"http://{text}" if _HOST_AND_PORT.fullmatch(text) and not Path(text).exists() else None
 
 
 @final

@@ -19,13 +19,22 @@ from typing import Any, Final, Literal
 import click
 from rich.console import Console
 
-from ugm import ConfigError, Problem, RequestError, Resource, UgmError, load_config
+from ugm import ConfigError, Problem, RequestError, Resource, UgmError
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
 from ugm.cli.html import page
 from ugm.cli.journal import journal, usage_command
-from ugm.cli.options import read_cluster, read_cores, read_fields, read_memory, read_new_file, read_prefixes
+from ugm.cli.options import (
+    STDIN,
+    read_cluster,
+    read_config,
+    read_cores,
+    read_fields,
+    read_memory,
+    read_new_file,
+    read_prefixes,
+)
 from ugm.cli.progress import watching
 from ugm.cli.report import render
 from ugm.cli.serve import serve_command
@@ -71,8 +80,8 @@ for _command in (demo_command, explain_command, journal, serve_command, top_comm
     "--config",
     "config_file",
     required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The queue configuration to try out.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="The queue configuration to try out; - for the standard input.",
 )
 @click.option(
     "--partition", "partition_name", metavar="NAME", help="The partition, where the configuration has several."
@@ -201,7 +210,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 
 
 def _partition(file: Path, name: str | None) -> PartitionConfig:
-    config = load_config(str(file))
+    config = read_config(str(file))
     try:
         return config.partition(name)
     except RequestError as error:
@@ -232,17 +241,20 @@ def _timed(report: Report, seconds: float) -> dict[str, Any]:
 
 
 @ugm.command("diff", short_help="Say what a new configuration changes.")
-@click.argument("old", type=click.Path(exists=True, dir_okay=False))
-@click.argument("new", type=click.Path(exists=True, dir_okay=False))
+@click.argument("old", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.argument("new", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--partition", "partition_name", metavar="NAME", help="Compare this partition alone.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
     """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
 
-    The exit status is 0 without differences, 1 with some, and 2 if a file has problems or the usage is wrong.
+    One of both may be - for the standard input. The exit status is 0 without differences, 1 with some, and 2 if a file
+    has problems or the usage is wrong.
     """
+    if old == new == STDIN:
+        raise click.UsageError("only one of both configurations can be read from the standard input")
     try:
-        found = differences(load_config(old), load_config(new), partition_name)
+        found = differences(read_config(old), read_config(new), partition_name)
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(_TROUBLE)
@@ -262,7 +274,8 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     """Print every problem of the queue configurations FILES, one a line, with its place.
 
-    A line reads FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. The exit status is 0 when there is none, else 1.
+    A line reads FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input. The exit status is 0 when there
+    is no problem, else 1.
     """
     problems = {file: _problems(file) for file in files}
     count = sum(map(len, problems.values()))
@@ -279,7 +292,7 @@ def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
 
 def _problems(file: str) -> tuple[Problem, ...]:
     try:
-        load_config(file)
+        read_config(file)
     except ConfigError as error:
         return error.problems
     return ()

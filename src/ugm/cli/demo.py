@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -45,7 +46,8 @@ _DAY: Final = 86_400
     show_default=True,
     help="How many seconds of the workload pass in one.",
 )
-def demo_command(*, host: str, port: int, speed: float) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print where the server listens as JSON.")
+def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
     """Serve a partition in which a bundled workload of 20,000 jobs plays, again and again.
 
     Open the address that is printed in a browser. End it with Ctrl-C.
@@ -69,7 +71,8 @@ def demo_command(*, host: str, port: int, speed: float) -> None:
     try:
         # Ctrl-C is how it is meant to end.
         with listener, suppress(KeyboardInterrupt):
-            run(app, listener, ready=lambda: click.echo(f"serving at {url_of(host, listener)}"))
+            url = url_of(host, listener)
+            run(app, listener, ready=lambda: click.echo(json.dumps({"url": url}) if as_json else f"serving at {url}"))
     finally:
         over.set()
         thread.join()

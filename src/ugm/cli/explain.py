@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ugm import Partition, QuantityError, RequestError, UgmError, load_config
-from ugm.cli.client import Server, is_url
+from ugm import Partition, RequestError, Resource, UgmError
+from ugm.cli.client import Server, server_url
+from ugm.cli.options import read_amounts, read_config
 from ugm.errors import printable
-from ugm.resources import format_amount, parse_quantity
+from ugm.resources import format_amount
 from ugm.server.asked import explain
 from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError
@@ -30,20 +31,6 @@ _DENIED: Final = 3
 _PROBLEMS: Final = 1
 
 
-def _read_usage(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
-    """Return the amounts of several ``memory=4Gi``."""
-    usage: dict[str, int] = {}
-    for text in texts:
-        name, equals, quantity = text.partition("=")
-        if not equals or not name:
-            raise click.BadParameter(f"{text!r} is not NAME=QUANTITY")
-        try:
-            usage[name] = parse_quantity(quantity, vcore=name == "vcore")
-        except QuantityError as error:
-            raise click.BadParameter(str(error)) from None
-    return usage
-
-
 @click.command("explain", short_help="Say what a request would be told, and why.")
 @click.argument("source")
 @click.option("--user", help="Who asks; an application that does not exist yet.")
@@ -52,10 +39,17 @@ def _read_usage(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, 
 @click.option("--application", metavar="ID", help="An application of a running server, in the place of a user.")
 @click.option(
     "--usage",
-    callback=_read_usage,
-    metavar="NAME=QUANTITY",
+    callback=read_amounts,
+    metavar="NAME=QUANTITY,...",
     multiple=True,
-    help="What one more allocation takes, for example memory=4Gi; may be repeated.",
+    help="What one more allocation takes, for example vcore=2.5,memory=4Gi; may be repeated.",
+)
+@click.option(
+    "--quota",
+    callback=read_amounts,
+    metavar="NAME=QUANTITY,...",
+    multiple=True,
+    help="The quota of the namespace, for a queue that the configuration does not name; may be repeated.",
 )
 @click.option("--partition", "partition_name", help="The partition.  [default: the only one, or default]")
 @click.option("--most", type=click.IntRange(0, 100), default=3, show_default=True, help="How many holders are named.")
@@ -67,23 +61,28 @@ def explain_command(  # noqa: PLR0913 - one for each option
     groups: tuple[str, ...],
     queue: str,
     application: str | None,
-    usage: dict[str, int],
+    usage: Resource | None,
+    quota: Resource | None,
     partition_name: str | None,
     most: int,
     as_json: bool,
 ) -> None:
     """Say what would be answered to a request, who holds what is missing, and which limits hold.
 
-    SOURCE is the address of a running server, or a configuration: then it is what the limits say where nothing runs.
+    SOURCE is the address of a running server, for example localhost:8080, or a configuration: then the answer is what
+    the limits say where nothing runs. With - the configuration is read from the standard input.
     The exit status is 0 if the request would be granted, and 3 if it would be denied.
     """
     if (user is None) == (application is None):
         raise click.UsageError("give either --user or --application")
-    if application is not None and not is_url(source):
-        raise click.UsageError("--application needs a running server")
+    if application is not None and server_url(source) is None:
+        raise click.UsageError("--application needs the address of a running server")
+    if application is not None and quota is not None:
+        raise click.UsageError("--quota needs --user")
     who = {"application_id": application} if user is None else {"user": user, "groups": list(groups), "queue": queue}
+    terms = {} if quota is None else {"quota": dict(quota)}
     try:
-        told = _explained(source, partition_name, {**who, "usage": usage, "most": most})
+        told = _explained(source, partition_name, {**who, **terms, "usage": dict(usage or {}), "most": most})
     except (UgmError, ApiError) as error:
         click.echo(str(error), err=True)
         sys.exit(_PROBLEMS)
@@ -95,10 +94,11 @@ def explain_command(  # noqa: PLR0913 - one for each option
 
 
 def _explained(source: str, name: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
-    if is_url(source):
-        told: dict[str, Any] = Server(source, name or "default").post("/explain", body)
+    url = server_url(source)
+    if url is not None:
+        told: dict[str, Any] = Server(url, name or "default").post("/explain", body)
         return told
-    config = load_config(source)
+    config = read_config(source)
     try:
         partition = config.partition(name)
     except RequestError as error:

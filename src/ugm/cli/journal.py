@@ -9,7 +9,7 @@ import csv
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ugm import UgmError
+from ugm.cli.times import instant, local, with_instants
 from ugm.journal import UsageLine, compact, exported, inspect, usage
 from ugm.journal.usage import By, Period, seconds
 
@@ -33,6 +34,7 @@ _PROBLEMS: Final = 1
 _HOURS: Final = {"vcore": ("core", 3_600_000 * 1000), "memory": ("GiB", 3_600_000 * 2**30)}
 
 _FILE: Final = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+_JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def _telling(command: Callable[_P, None]) -> Callable[_P, None]:
@@ -56,33 +58,37 @@ def journal() -> None:
 
 @journal.command("verify")
 @_FILE
+@_JSON
 @_telling
-def verify_command(*, file: Path) -> None:
+def verify_command(*, file: Path, as_json: bool) -> None:
     """Read FILE to the end, rebuild what it keeps, and check that everything adds up.
 
     Changes nothing; a partition may be using the journal.
     """
     found = inspect(file)
-    click.echo(f"{file}: {found.number} changes, everything adds up")
+    if as_json:
+        _print({"file": str(file), "sound": True, **_with_instants(found.to_dict())})
+    else:
+        click.echo(f"{file}: {found.number} changes, everything adds up")
 
 
 @journal.command("show")
 @_FILE
 @click.option("--last", type=click.IntRange(min=0), default=0, metavar="CHANGES", help="Print so many changes, too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_JSON
 @_telling
 def show_command(*, file: Path, last: int, as_json: bool) -> None:
     """Print what FILE keeps, and its last changes."""
     found = inspect(file)
     changes = list(deque((told for told in exported(file) if "events" in told), maxlen=last))
     if as_json:
-        click.echo(json.dumps({**found.to_dict(), "changes": changes}, indent=2))
+        _print({**_with_instants(found.to_dict()), "changes": list(map(_with_instants, changes))})
         return
-    click.echo(f"last change {found.number} at {_instant(found.at)}, compacted up to {found.compacted}")
+    click.echo(f"last change {found.number} at {instant(found.at)}, compacted up to {found.compacted}")
     click.echo(f"{found.applications} applications with {found.allocations} allocations in {found.queues} queues")
     for told in changes:
         events = ", ".join(_brief(event) for event in told["events"])
-        click.echo(f"{told['number']} {_instant(told['at'])} {events}")
+        click.echo(f"{told['number']} {instant(told['at'])} {events}")
 
 
 def _brief(event: dict[str, Any]) -> str:
@@ -94,14 +100,18 @@ def _brief(event: dict[str, Any]) -> str:
 @journal.command("compact")
 @_FILE
 @click.option("--forget-usage-before", "before", metavar="DATE", help="Forget who used what before this date.")
+@_JSON
 @_telling
-def compact_command(*, file: Path, before: str | None) -> None:
+def compact_command(*, file: Path, before: str | None, as_json: bool) -> None:
     """Put the state that FILE keeps in the place of the changes that led to it.
 
     No partition may be using the journal; one that does compacts its own.
     """
     done = compact(file, usage_since=None if before is None else _read_instant(before, UTC))
-    click.echo(f"{file}: {done.changes} changes in {done.snapshot_rows + done.history_rows} rows")
+    if as_json:
+        _print({"file": str(file), **done._asdict()})
+    else:
+        click.echo(f"{file}: {done.changes} changes in {done.snapshot_rows + done.history_rows} rows")
 
 
 @journal.command("export")
@@ -113,7 +123,7 @@ def export_command(*, file: Path) -> None:
     First the state that its changes begin with, then every change. If FILE is damaged, what is readable is printed.
     """
     for told in exported(file):
-        click.echo(json.dumps(told, separators=(",", ":")))
+        click.echo(json.dumps(_with_instants(told), separators=(",", ":")))
 
 
 @click.command("usage", short_help="Print who used how much between two instants.")
@@ -131,18 +141,28 @@ def export_command(*, file: Path) -> None:
     show_default=True,
     help="What to print.",
 )
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @_telling
 def usage_command(
-    *, file: Path, by: By, since: str | None, until: str | None, period: Period | None, zone: str, form: str
+    *,
+    file: Path,
+    by: By,
+    since: str | None,
+    until: str | None,
+    period: Period | None,
+    zone: str,
+    form: str,
+    as_json: bool,
 ) -> None:
     """Print who used how much between two instants, from the journal FILE.
 
-    Tables count hours, rounded to thousandths; CSV and JSON have exact resource-seconds in base units.
+    Tables count hours, rounded to thousandths, with times in the time zone. CSV and JSON have exact resource-seconds in
+    base units, and times in UTC.
     """
     where = _zone(zone)
     first, last = (None if text is None else _read_instant(text, where) for text in (since, until))
     lines = usage(file, by, since=first, until=last, period=period, zone=zone)
-    _FORMS[form](lines, by, where)
+    _FORMS["json" if as_json else form](lines, by, where)
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -160,8 +180,12 @@ def _read_instant(text: str, zone: Any) -> int:  # noqa: ANN401 - any time zone
     return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
-def _instant(milliseconds: int, zone: Any = UTC) -> str:  # noqa: ANN401 - any time zone
-    return datetime.fromtimestamp(milliseconds / 1000, zone).isoformat(sep=" ", timespec="milliseconds")
+def _with_instants(told: Mapping[str, Any]) -> dict[str, Any]:
+    return with_instants(told, "at", "begin", "end")
+
+
+def _print(told: dict[str, Any]) -> None:
+    click.echo(json.dumps(told, indent=2))
 
 
 def _print_table(lines: Sequence[UsageLine], by: By, zone: ZoneInfo) -> None:
@@ -174,7 +198,7 @@ def _print_table(lines: Sequence[UsageLine], by: By, zone: ZoneInfo) -> None:
         table.add_column(_HOURS.get(resource, (resource, 0))[0], justify="right")
     for line in lines:
         amounts = [_hours(resource, line.amounts.get(resource, 0)) for resource in resources]
-        table.add_row(_instant(line.begin, zone), _instant(line.end, zone), line.name or "none", *amounts)
+        table.add_row(local(line.begin, zone), local(line.end, zone), line.name or "none", *amounts)
     Console().print(table)
 
 
@@ -185,17 +209,17 @@ def _hours(resource: str, amount: int) -> str:
     return f"{thousandths // 1000:,}.{thousandths % 1000:03}"
 
 
-def _print_csv(lines: Sequence[UsageLine], by: By, zone: ZoneInfo) -> None:
+def _print_csv(lines: Sequence[UsageLine], by: By, _zone: ZoneInfo) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["from", "until", by, "resource", "resource_seconds"])
     for line in lines:
         for resource, amount in line.amounts.items():
-            times = _instant(line.begin, zone), _instant(line.end, zone)
+            times = instant(line.begin), instant(line.end)
             writer.writerow([*times, line.name or "", resource, seconds(amount)])
 
 
 def _print_json(lines: Sequence[UsageLine], by: By, _zone: ZoneInfo) -> None:
-    click.echo(json.dumps({"by": by, "lines": [line.to_dict() for line in lines]}, indent=2))
+    _print({"by": by, "lines": [_with_instants(line.to_dict()) for line in lines]})
 
 
 _FORMS: Final = {"table": _print_table, "csv": _print_csv, "json": _print_json}

@@ -1,21 +1,41 @@
-"""How the options of the command are read: fields of a log, prefixes of names, quantities.
+"""How the arguments of the command are read: fields of a log, prefixes of names, quantities, configurations, servers.
 
-Each function is a callback of click: it takes the text that was given, and what it returns is the value of the option.
+Most functions are callbacks of click: they take the text that was given, and return the value of the option.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, cast, get_args
 
 import click
 
+from ugm.config import SchedulerConfig, load_config
+from ugm.config.loader import MAX_BYTES
+from ugm.config.text import decode_config
 from ugm.errors import QuantityError
-from ugm.resources import Resource, parse_quantity
+from ugm.resources import VCORE, Resource, parse_quantity
 from ugm.simulation.mapping import NameField
 
-__all__ = ["read_cluster", "read_cores", "read_fields", "read_memory", "read_new_file", "read_prefixes"]
+__all__ = [
+    "STDIN",
+    "read_amounts",
+    "read_cluster",
+    "read_config",
+    "read_cores",
+    "read_fields",
+    "read_memory",
+    "read_new_file",
+    "read_prefixes",
+]
 
+#: In the place of a file: the standard input.
+STDIN: Final = "-"
+#: Cores as people write them.
+_DECIMAL_CORES: Final = re.compile(r"([0-9]+)\.([0-9]{1,3})", re.ASCII)
 _FIELDS: Final = ", ".join(get_args(NameField))
 
 
@@ -43,20 +63,24 @@ def _field(text: str) -> NameField:
 
 def read_cluster(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Resource | None:
     """Return the resources of ``vcore=1000,memory=4Ti``; None if nothing is given."""
-    if text is None:
-        return None
-    quantities: dict[str, str] = {}
-    for part in text.split(","):
+    return None if text is None else _amounts([text])
+
+
+def read_amounts(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> Resource | None:
+    """Return the resources of several ``vcore=2.5,memory=4Gi``; None if nothing is given."""
+    return _amounts(texts) if texts else None
+
+
+def _amounts(texts: Iterable[str]) -> Resource:
+    amounts: dict[str, int] = {}
+    for part in (part for text in texts for part in text.split(",")):
         name, equals, quantity = (side.strip() for side in part.partition("="))
         if not name or not equals:
             raise click.BadParameter(f"{part.strip()!r} is not NAME=QUANTITY")
-        if name in quantities:
+        if name in amounts:
             raise click.BadParameter(f"{name!r} is given twice")
-        quantities[name] = quantity
-    try:
-        return Resource.parse(quantities)
-    except QuantityError as error:
-        raise click.BadParameter(str(error)) from None
+        amounts[name] = _quantity(quantity, vcore=name == VCORE)
+    return Resource(amounts)
 
 
 def read_cores(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
@@ -70,10 +94,23 @@ def read_memory(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
 
 
 def _quantity(text: str, *, vcore: bool) -> int:
+    """Return the amount of a quantity of a configuration; of cores also that of ``2.5``, as the page takes them."""
+    decimal = _DECIMAL_CORES.fullmatch(text) if vcore else None
     try:
-        return parse_quantity(text, vcore=vcore)
+        return parse_quantity(f"{decimal[1]}{decimal[2]:0<3}m" if decimal else text, vcore=vcore)
     except QuantityError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def read_config(file: str) -> SchedulerConfig:
+    """Return the configuration of a file, or of the standard input for ``-``.
+
+    Raises:
+        ConfigError: as for `ugm.load_config`.
+    """
+    if file != STDIN:
+        return load_config(file)
+    return decode_config(sys.stdin.buffer.read(MAX_BYTES + 1), file="<stdin>")
 
 
 def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:

@@ -82,7 +82,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
     Nothing runs in partitions that are served like this; a scheduler mounts the same application with
     its own. On SIGHUP, and when it has changed, CONFIG is reloaded; a configuration with problems is not put in
-    force. Every change, and every request with a wrong token, is written to standard error as a line of JSON.
+    force, and /ws/v1/health is degraded while CONFIG has problems. The standard error says how each reload ended.
+    Every change, and every request with a wrong token, is written there as a line of JSON.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
@@ -98,7 +99,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     except OSError as error:
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
-    with listener, _audit_log_shown():
+    with listener, _logs_shown():
         told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
         serving.run(
             app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
@@ -111,18 +112,24 @@ def names_of(host: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def _audit_log_shown() -> Iterator[None]:
-    """Write the audit log to standard error."""
-    logger = logging.getLogger("ugm.audit")
-    handler, level = logging.StreamHandler(sys.stderr), logger.level
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+def _logs_shown() -> Iterator[None]:
+    """Write to standard error: what ugm reports, warnings of any library, and the audit log, which is JSON alone."""
+    root, ugm, audit = logging.getLogger(), logging.getLogger("ugm"), logging.getLogger("ugm.audit")
+    plain, bare = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stderr)
+    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    before = ugm.level, audit.propagate
+    root.addHandler(plain)
+    audit.addHandler(bare)
+    ugm.setLevel(logging.INFO)
+    # Otherwise the handler of the root would write each line of the audit log a second time.
+    audit.propagate = False
     try:
         yield
     finally:
-        logger.setLevel(level)
-        logger.removeHandler(handler)
+        audit.propagate = before[1]
+        ugm.setLevel(before[0])
+        audit.removeHandler(bare)
+        root.removeHandler(plain)
 
 
 def _token(file: Path | None) -> str | None:

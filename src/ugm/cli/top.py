@@ -14,7 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ugm.cli.client import Server, ServerError, is_url
+from ugm.cli.client import Server, ServerError, server_url
+from ugm.cli.times import with_instants
 from ugm.errors import printable
 from ugm.resources import format_amount
 
@@ -44,14 +45,17 @@ _WIDTH: Final = 20
 def top_command(*, server: str, partition_name: str, interval: float, lines: int, once: bool, as_json: bool) -> None:
     """Show who is closest to a limit at SERVER, what is used in its queues, and what was denied.
 
-    SERVER is an address, for example http://localhost:8080. End with Ctrl-C.
+    SERVER is an address, for example localhost:8080 or https://quota.example.org. End with Ctrl-C.
     """
-    if not is_url(server):
-        raise click.UsageError(f"{server!r} is no address that begins with http:// or https://")
-    asked = Server(server, partition_name)
+    url = server_url(server)
+    if url is None:
+        raise click.UsageError(f"{server!r} is not an address such as localhost:8080 or https://quota.example.org")
+    asked = Server(url, partition_name)
     try:
         if as_json:
-            click.echo(json.dumps(_look(asked, lines), indent=2))
+            told = _look(asked, lines)
+            denials = [with_instants(record, "first_at", "last_at", unit=1000) for record in told["denials"]]
+            click.echo(json.dumps({**told, "denials": denials}, indent=2))
         elif once:
             Console().print(render_top(_look(asked, lines), lines))
         else:

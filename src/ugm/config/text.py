@@ -19,7 +19,7 @@ from ugm.config.schema import SchedulerConfig
 from ugm.config.validation import find_problems
 from ugm.errors import ConfigError, Problem
 
-__all__ = ["dump_config", "load_config", "parse_config"]
+__all__ = ["decode_config", "dump_config", "load_config", "parse_config"]
 
 
 def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
@@ -35,6 +35,15 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),)) from None
+    return decode_config(content, file=file)
+
+
+def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
+    """Read a configuration from the bytes of a file, of which at most `MAX_BYTES` + 1 are needed.
+
+    Raises:
+        ConfigError: as for `load_config`.
+    """
     if len(content) > MAX_BYTES:
         raise too_large(file)
     try:

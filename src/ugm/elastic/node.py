@@ -24,7 +24,7 @@ class TreeNode:
     parent: TreeNode | None
     #: By name, in the order in which they were put there.
     children: dict[str, TreeNode]
-    #: The sums of their minimums.
+    #: The sums of their minimums, without zeros.
     child_mins: dict[str, int]
     #: By resource; for all resources that the group names, or that anybody below it asks for.
     cells: dict[str, Cell]
@@ -47,7 +47,9 @@ class TreeNode:
 
     def _sum_min(self, child: TreeNode, sign: int) -> None:
         for name, least in child.group.min.amounts.items() if child.group else ():
-            self.child_mins[name] = self.child_mins.get(name, 0) + sign * least
+            total = self.child_mins.pop(name, 0) + sign * least
+            if total:
+                self.child_mins[name] = total
 
     def terms(self, resource: str) -> Terms:
         """Return what the configuration says of a resource."""

@@ -73,6 +73,9 @@ class ElasticQuota:
         self._admission = Admission(tree, rules)
         self._preempt_in_default = preempt_in_default
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} groups={len(self.tree.groups)}>"
+
     # Groups
 
     def create(self, group: ElasticGroup) -> None:

@@ -114,6 +114,7 @@ class ElasticTree:
         self._total = resource_of("total", total)
         for name in {*total.amounts, *self.root.cells}:
             self._refresh_root(name)
+            self._trim(self.root, name)
 
     def _refresh_root(self, resource: str) -> None:
         """Work out anew what there is for groups: built-in ones are served first."""
@@ -174,6 +175,7 @@ class ElasticTree:
             self._cell(node, resource).set_terms(node.terms(resource))
             if group.name in BUILT_IN:
                 self._refresh_root(resource)
+            self._trim(node, resource)
 
     def _parent_for(self, group: ElasticGroup) -> TreeNode:
         parent = self.nodes.get(parent_of(group))
@@ -184,12 +186,13 @@ class ElasticTree:
         return parent
 
     def _move(self, node: TreeNode, parent: TreeNode) -> None:
-        node.parent = parent
+        before, node.parent = node.parent, parent
         if node.name not in BUILT_IN:
             for cell in node.cells.values():
                 cell.detach()
             for resource, cell in node.cells.items():
                 cell.attach(self._cell(parent, resource))
+                self._trim(before, resource)
 
     def drop(self, name: str) -> None:
         """Remove a group, with all that is asked for and used in it.
@@ -207,6 +210,8 @@ class ElasticTree:
         if node.parent is not None:
             node.parent.forget(node)
         del self.nodes[name]
+        for resource in node.cells:
+            self._trim(node.parent, resource)
 
     def node(self, name: str) -> TreeNode:
         """Return a group's place in the tree.
@@ -235,6 +240,29 @@ class ElasticTree:
                 cell.attach(above.cells[resource])
             each.cells[resource] = cell
         return node.cells[resource]
+
+    def _trim(self, node: TreeNode | None, resource: str) -> None:
+        """Drop the cells of a resource, from a group upward, as far as nothing needs them.
+
+        A resource that only one pod or group ever named would otherwise stay in every group above for good.
+        """
+        while node is not None:
+            cell = node.cells.get(resource)
+            if cell is None or self._is_needed(node, resource, cell):
+                return
+            cell.detach()
+            del node.cells[resource]
+            node = self._above(node)
+
+    def _is_needed(self, node: TreeNode, resource: str, cell: Cell) -> bool:
+        """Return whether pods, groups below or the configuration have something to say of a resource in a group."""
+        if cell.own_request or cell.own_used or len(cell.pool):
+            return True
+        if node is self.root:
+            served = (self.nodes[name] for name in (SYSTEM_GROUP, DEFAULT_GROUP))
+            return resource in self._total.amounts or any(resource in each.cells for each in served)
+        group = node.group
+        return group is not None and (resource in group.max.amounts or resource in group.min.amounts)
 
     def _above(self, node: TreeNode) -> TreeNode | None:
         """Return whom a group feeds: wherever a built-in group stands, it is served from the root."""
@@ -276,6 +304,8 @@ class ElasticTree:
         for resource, amount in delta.amounts.items():
             cell = node.cells.get(resource) or self._cell(node, resource)
             cell.ask(amount, firm.amounts.get(resource, 0))
+            if amount <= 0:
+                self._trim(node, resource)
 
     def change_used(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
         """Count a change of what the running pods of a group use; otherwise like `change_request`."""
@@ -286,6 +316,8 @@ class ElasticTree:
             self._cell(node, resource).use(amount, firm.amounts.get(resource, 0))
             if name in BUILT_IN:
                 self._refresh_root(resource)
+            if amount <= 0:
+                self._trim(node, resource)
 
     # Reads
 

@@ -11,7 +11,7 @@ from asyncio import AbstractEventLoop
 from asyncio import Future as LoopFuture
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
@@ -86,12 +86,10 @@ class Promised(_Answer[_T]):
 
     def give(self, error: Exception | None) -> None:
         """Give the answer to the future."""
-        # It has been given if an earlier call was interrupted after that.
-        with suppress(InvalidStateError):
-            if error is None:
-                self.future.set_result(self.result)
-            else:
-                self.future.set_exception(error)
+        if error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(error)
 
 
 @final

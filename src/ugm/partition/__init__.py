@@ -24,6 +24,7 @@ from ugm.partition.events import (
     Subscriber,
     Withdrawn,
     event_dict,
+    event_name,
 )
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.partition import Partition
@@ -82,4 +83,5 @@ __all__ = [
     "Withdrawn",
     "changes",
     "event_dict",
+    "event_name",
 ]

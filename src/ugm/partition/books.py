@@ -60,6 +60,7 @@ class Books:
         "compiled",
         "entries",
         "in_force",
+        "is_whole",
         "ledger",
         "tell",
         "tree",
@@ -75,6 +76,8 @@ class Books:
     closed: bool
     #: Takes note of every change; None if nobody follows them.
     tell: Callable[[Event], None] | None
+    #: Whether all applications are listed here, so that it is known which resources are in use.
+    is_whole: bool
 
     def __init__(
         self,
@@ -83,12 +86,14 @@ class Books:
         user_limits_win: bool,
         lock: OperationLock | None = None,
         tell: Callable[[Event], None] | None = None,
+        is_whole: bool = True,
     ) -> None:
         lock = lock or OperationLock()
         #: The undo list of the current operation.
         self.undo: Final = lock.undo
         self.compiled = compiled
         self.tell = tell
+        self.is_whole = is_whole
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
         self.in_force.swap(compiled.limits, compiled.specs.names)
         self.ledger: Final = Ledger(self.in_force)
@@ -116,7 +121,9 @@ class Books:
         names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
             # Somebody may use what is counted, though no node has it and no limit names it any more.
-            names = (*names, *tree.cluster, *self.in_force.epoch.layout.names)
+            layout = self.in_force.epoch.layout
+            kept = self.in_force.kept(self._needed_names) if self.is_whole else layout.names
+            names = (*names, *tree.cluster, *kept)
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
 
@@ -154,9 +161,19 @@ class Books:
         self.tree.resize(total)
 
     def count(self, names: Sequence[str], *, closed: bool | None = None) -> None:
-        """Make room in every counter for more resources."""
-        if self.in_force.count(names, closed=closed):
+        """Make room in every counter for more resources, and drop unused ones if they are the larger part."""
+        in_use = self._needed_names if self.is_whole else None
+        if self.in_force.count(names, closed=closed, in_use=in_use):
             self.tree.connect(self.in_force.epoch.layout)
+
+    def _needed_names(self) -> set[str]:
+        """Return the resources that a limit, a node or an application names."""
+        specs, tree = self.compiled.specs, self.tree
+        needed = {*self.in_force.limits.names, *specs.names, *tree.names_beside(specs), *(tree.cluster or ())}
+        for application in self.applications.values():
+            if application.holding is not None:
+                needed.update(application.holding.held())
+        return needed
 
     def count_adopted(self, usage: Resource) -> None:
         """Make room for resources that nobody has, but somebody uses: the counter of the root has to show them."""

@@ -42,6 +42,9 @@ class Compiled(NamedTuple):
     rules: PlacementRules
     #: What all this was compiled from.
     config: PartitionSettings | None
+    #: Identifies what the configuration says. An equal one that replaces this one takes it over, so that earlier plans
+    #: stay valid.
+    version: object
 
     @property
     def rule_configs(self) -> tuple[RuleConfig, ...]:
@@ -56,7 +59,7 @@ class Compiled(NamedTuple):
             RequestError: something in it cannot be used.
         """
         if config is None:
-            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), None)
+            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), None, object())
         # What is no partition at all is told by the limits.
         limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
-        return cls(limits, specs, PlacementRules.compile(config.placement_rules), config)
+        return cls(limits, specs, PlacementRules.compile(config.placement_rules), config, object())

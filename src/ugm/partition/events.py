@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
@@ -37,6 +37,7 @@ __all__ = [
     "Subscriber",
     "Withdrawn",
     "event_dict",
+    "event_name",
 ]
 
 
@@ -158,9 +159,6 @@ class Configured(NamedTuple):
         return changes_between(self.before, self.after)
 
 
-#: Where the name of an event begins a new word.
-_CAPITAL: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
 Event: TypeAlias = (
     Submitted
     | QuotaGiven
@@ -180,6 +178,19 @@ Event: TypeAlias = (
 )
 
 
+#: By the class of an event, its name in JSON, in metrics and in requests.
+_NAMES: Final = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(Event)}
+
+
+def event_name(kind: type[Event]) -> str:
+    """Return the name of a kind of events, wherever it is text.
+
+    >>> event_name(NodeChanged)
+    'node_changed'
+    """
+    return _NAMES[kind]
+
+
 class Subscriber(Protocol):
     """Somebody who follows a partition.
 
@@ -195,7 +206,7 @@ class Subscriber(Protocol):
 
 def event_dict(event: Event) -> dict[str, Any]:
     """Return an event for JSON, with its kind as ``event``."""
-    told: dict[str, Any] = {"event": _CAPITAL.sub("_", type(event).__name__).lower()}
+    told: dict[str, Any] = {"event": event_name(type(event))}
     if isinstance(event, Configured):
         return {**told, "changes": event.changes.to_dict()}
     return {**told, **{name: _plain(value) for name, value in event._asdict().items()}}

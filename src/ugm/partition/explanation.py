@@ -35,7 +35,8 @@ class Explanation(NamedTuple):
     """A decision, with those who hold most of what is short, limit by limit."""
 
     decision: Decision
-    #: For every violation of the decision, in the same order: the largest holders first, then by id.
+    #: For every violation of the decision, in the same order: the largest holders first, then by id. No holders where
+    #: waiting can never help, because nothing that they release could let the request in.
     holders: tuple[tuple[Holder, ...], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,13 +83,15 @@ class Held(NamedTuple):
 
 
 def explain(decision: Decision, charged: Sequence[Sequence[Held]], most: int) -> Explanation:
-    """Find who holds what a denied request is missing.
+    """Find who holds what a denied request is missing; nobody, if the request can never fit.
 
     Args:
         decision: the denial.
         charged: what `charged` returned for each of its violations.
         most: how many holders of each are told.
     """
+    if not decision.can_wait:
+        return Explanation(decision, ((),) * len(decision.violations))
     pairs = zip(decision.violations, charged, strict=True)
     return Explanation(decision, tuple(_holders(violation, holdings, most) for violation, holdings in pairs))
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from ugm.arguments import name_of
+from ugm.arguments import amounts_of, name_of, resource_of
 from ugm.decision import Decision
 from ugm.hierarchy import headroom
 from ugm.identity import UserGroup, canonical_path
+from ugm.model import Claim
 from ugm.operation_lock import exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.application import ApplicationInfo
@@ -141,6 +142,7 @@ class Reports(Survey):
         usage: Resource,
         tags: Mapping[str, str] | None = None,
         *,
+        quota: Resource | None = None,
         most: int = 3,
     ) -> RequestReport:
         """Return where the placement rules put a new application of a user, and what its first allocation is answered.
@@ -149,22 +151,25 @@ class Reports(Survey):
             user: the user.
             queue: the queue that is asked for, for the placement rules; may be empty.
             usage: what the allocation would take.
-            tags: the tags of the application.
+            tags: as for `ugm.Partition.submit`.
+            quota: as for `ugm.Partition.submit`: the quota of a namespace.
             most: how many holders of each short resource are listed.
 
         Raises:
-            RequestError: an argument cannot be used.
+            RequestError: an argument cannot be used, or the partition is being removed.
         """
         number_of(most)
-        return self._lock.run(self._reported_for, submission_of(NAMELESS, user, queue, tags), usage).explained(most)
+        asked = submission_of(NAMELESS, user, queue, tags)
+        amounts, quota = resource_of("usage", usage), amounts_of("quota", quota)
+        return self._lock.run(self._reported_for, asked, amounts, quota).explained(most)
 
-    def _reported_for(self, asked: Submission, usage: Resource) -> _Copied:
+    def _reported_for(self, asked: Submission, usage: Resource, quota: Resource | None) -> _Copied:
         placement = self._books.compiled.rules.place(asked, self._books.tree)
         if placement.queue_path is None:
             return _Copied(placement, None, Decision(), [], ((), None))
         path = canonical_path(placement.queue_path)
-        decision = self._decision_for(submission_of(NAMELESS, asked.user, path, asked.tags), path, usage)
-        found = _limits(self._would_be(asked.user, path))
+        decision = self._decision_for(Claim("", NAMELESS, usage, path, asked.user, asked.tags), quota)
+        found = _limits(self._would_be(asked.user, path, quota))
         return _Copied(placement, path, decision, charged(self._books, decision), found)
 
     def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:

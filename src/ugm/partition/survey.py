@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from ugm.arguments import name_of, user_of
-from ugm.decision import Decision
-from ugm.hierarchy import Limit, Node, headroom
+from ugm.arguments import amounts_of, name_of, resource_of, row_of, user_of
+from ugm.decision import Decision, Violation, exceeded
+from ugm.errors import RequestError
+from ugm.hierarchy import Node, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.operation_lock import OperationLock, exclusive
@@ -26,7 +27,7 @@ from ugm.partition.compiled import PartitionSettings
 from ugm.partition.entry import Entry
 from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
 from ugm.partition.model_set import ModelSet
-from ugm.queues import Placement, Queue, QueueSpec, QueueState, Submission, queue_state
+from ugm.queues import Placement, QueueState, queue_state
 from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding, QuotaNode
@@ -180,23 +181,31 @@ class Survey:
 
     @exclusive
     def check_for(
-        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
+        self,
+        user: UserGroup,
+        queue_path: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
     ) -> Decision:
         """Return what would be answered to the first allocation of a new application of a user in a queue.
 
-        The queue need not exist: one that placement would create counts as created. Other quota models are asked too.
+        The answer is that of `ugm.Partition.allocate` after a `ugm.Partition.submit` with the same tags and quota. The
+        queue need not exist: one that placement would create counts as created. Other quota models are asked too.
+
+        Args:
+            user: who would own the application.
+            queue_path: the queue, as `placement_for` returned it.
+            usage: what the allocation would take.
+            tags: as for `ugm.Partition.submit`.
+            quota: as for `ugm.Partition.submit`: the quota of a namespace.
 
         Raises:
-            RequestError: an argument cannot be used.
+            RequestError: an argument cannot be used, or the partition is being removed.
         """
-        return self._decision_for(submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path), usage)
-
-    def _decision_for(self, submission: Submission, queue_path: str, usage: Resource) -> Decision:
-        violations = self._would_be(submission.user, queue_path).violations(self._admission.row(usage))
-        if self._others:
-            claim = Claim("", NAMELESS, usage, queue_path, submission.user, submission.tags)
-            violations += self._others.check(claim)
-        return Decision(violations)
+        claim = self._claim_for(user, queue_path, usage, tags)
+        return self._decision_for(claim, amounts_of("quota", quota))
 
     def explain_for(
         self,
@@ -205,6 +214,7 @@ class Survey:
         usage: Resource,
         tags: Mapping[str, str] | None = None,
         *,
+        quota: Resource | None = None,
         most: int = 3,
     ) -> Explanation:
         """Return what `check_for` does, and for every limit in the way the *most* largest holders of what is missing.
@@ -213,8 +223,8 @@ class Survey:
             RequestError: as for `check_for`, or *most* is no number.
         """
         number_of(most)
-        submission, path = submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path)
-        return explain(*self._lock.run(self._decided, lambda: self._decision_for(submission, path, usage)), most)
+        claim, quota = self._claim_for(user, queue_path, usage, tags), amounts_of("quota", quota)
+        return explain(*self._lock.run(self._decided, lambda: self._decision_for(claim, quota)), most)
 
     def _decided(self, decide: Callable[[], Decision]) -> tuple[Decision, list[Sequence[Held]]]:
         """Decide, and copy what is charged to the limits in the way; both show the same moment."""
@@ -222,33 +232,53 @@ class Survey:
         return decision, charged(self._books, decision)
 
     @exclusive
-    def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
+    def limits_for(
+        self, user: UserGroup, queue_path: str, *, quota: Resource | None = None
+    ) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
         """Return every limit that would hold for a new application of a user in a queue, and the headroom.
 
         The queue need not exist: one that placement would create counts as created.
 
+        Args:
+            user: who would own the application.
+            queue_path: the queue, as `placement_for` returned it.
+            quota: as for `check_for`.
+
         Raises:
             RequestError: an argument cannot be used.
         """
-        path = canonical_path(queue_path)
-        holding = self._would_be(user, path)
+        path, quota = canonical_path(queue_path), amounts_of("quota", quota)
+        holding = self._would_be(user, path, quota)
         nodes = holding.held_to(holding.chain())
         return effective(nodes), headroom(nodes)
 
-    def _would_be(self, user: UserGroup, queue_path: str) -> Holding:
+    def _claim_for(self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None) -> Claim:
+        submission, path = submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path)
+        return Claim("", NAMELESS, resource_of("usage", usage), path, user, submission.tags)
+
+    def _decision_for(self, claim: Claim, quota: Resource | None) -> Decision:
+        if self._books.closed:
+            raise RequestError("queue_path", claim.queue_path, "the partition is being removed")
+        holding = self._would_be(claim.user, claim.queue_path, quota)
+        violations = _violations(holding, claim.usage)
+        return Decision(violations + self._others.check(claim) if self._others else violations)
+
+    def _would_be(self, user: UserGroup, queue_path: str, quota: Resource | None = None) -> Holding:
         """Return what a new application would hold; nothing knows of it."""
         holding = self._books.ledger.open(queue_path, "", user_of(user))
-        holding.quotas = _Quotas(self._quota_chain(queue_path))
+        holding.quotas = _Quotas(self._books.tree.chain_if_made(queue_path, quota))
         return holding
 
-    def _quota_chain(self, queue_path: str) -> tuple[Node[Any], ...]:
-        nearest = self._books.tree.nearest(queue_path)
-        quota = nearest.template
-        if nearest.queue_path == queue_path or not (quota.max_resources or quota.max_applications):
-            return nearest.chain
-        made = Queue(QueueSpec(queue_path, is_parent=False, quota=quota), None, {}, managed=False)
-        limit = Limit(quota.max_resources or Resource(), quota.max_applications, place=queue_path)
-        return (Node(made, queue_path, limit, self._books.in_force.epoch.layout), *nearest.chain)
+
+def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:
+    """Return every limit in the way of an application that would start; its counters may be of different layouts."""
+    chain = holding.chain()
+    starting = holding.starting(chain)
+    return tuple(
+        violation
+        for node in holding.held_to(chain)
+        for violation in exceeded((node,), row_of("usage", usage, node.layout), starting)
+    )
 
 
 class _Quotas(NamedTuple):

@@ -16,10 +16,10 @@ from ugm.model import QuotaModel
 from ugm.operation_lock import growing
 from ugm.partition.audit import AuditReport, Running, audit, differences_of, truth_of
 from ugm.partition.books import Books
+from ugm.partition.changes import changes_between
 from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import AllocationState
 from ugm.partition.life import LifeCycle
-from ugm.partition.model_set import Call, ModelSet
+from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.view import PartitionView
@@ -47,14 +47,7 @@ class Upkeep(PartitionView):
         """Recompute every counter from the ledger, and charge models whose state is unknown with the ledger."""
         self._books.rebuild()
         if self._others:
-            self._others.rebuild(self.claims())
-
-    def claims(self) -> list[Call]:
-        """Return the calls that charge a quota model with the whole ledger."""
-        return [
-            ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
-            for allocation_id, entry in self._books.entries.items()
-        ]
+            self._others.rebuild(claims_of(self._books))
 
     @growing
     def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
@@ -66,7 +59,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: *old* is not a model of this partition, or *new* is not a quota model.
         """
-        self._others.replace(old, new, self.claims())
+        self._others.replace(old, new, claims_of(self._books))
 
     # Queues and the cluster
 
@@ -139,8 +132,8 @@ class Upkeep(PartitionView):
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
 
-        What happened to usage since the plan was made does not matter; the changes are the planned ones. A plan that is
-        in force already changes nothing.
+        Usage may have changed since the plan was made, and so may the configuration, if the new one is equal to the one
+        that the plan was made for; the changes are the planned ones. A plan that is in force already changes nothing.
 
         Raises:
             RequestError: another configuration has been put in force since the plan was made, or it was made for
@@ -153,7 +146,7 @@ class Upkeep(PartitionView):
     def _apply(self, plan: Plan) -> None:
         if plan.compiled is self._books.compiled:
             return
-        if plan.base is not self._books.compiled:
+        if plan.base.version is not self._books.compiled.version:
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
         self._books.swap(plan.compiled)
 
@@ -166,7 +159,12 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: the configuration cannot be used; the old one is still in force.
         """
-        self._lock.grow(self._books.swap, Compiled.of(config))
+        compiled, known = Compiled.of(config), self._books.compiled
+        equal = compiled if changes_between(known, compiled) else compiled._replace(version=known.version)
+        self._lock.grow(self._configure, known, equal, compiled)
+
+    def _configure(self, known: Compiled, equal: Compiled, compiled: Compiled) -> None:
+        self._books.swap(equal if self._books.compiled is known else compiled)
 
     # The truth
 

@@ -39,6 +39,12 @@ class PartitionView(Reports):
         super().__init__(books, others)
         self._applications: Final = books.applications
 
+    def __repr__(self) -> str:
+        # Without the lock: a debugger may ask while another thread holds it.
+        tree, applications, allocations = self._books.tree, self._applications, self._books.entries.owners
+        counts = f"queues={len(tree.queues)} applications={len(applications)} allocations={len(allocations)}"
+        return f"<{type(self).__name__} {counts}>"
+
     # What would be
 
     def check(self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import final
+from typing import Final, final
 
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
 __all__ = ["Cluster"]
+
+#: Number of names with a 0 that are always kept in the sum.
+_FEW: Final = 16
 
 
 @final
@@ -17,12 +20,16 @@ class Cluster:
 
     The sum is None until a first node is registered: a program that knows no nodes has no limit at the root. From then
     on the sum holds, also when the last node has gone.
+
+    A resource that only removed nodes have offered is named with a 0. If such names are the larger part of the sum,
+    they are dropped: otherwise a cluster whose devices have names of their own would grow without end. Dropping them
+    changes no answer, because a closed limit allows nothing of a resource that it does not name.
     """
 
     __slots__ = ("nodes", "total")
 
     nodes: dict[str, Resource]
-    #: Invariant: the sum over all nodes; has a 0 for what only nodes have offered that are gone.
+    #: Invariant: the sum over all nodes, and names with a 0.
     total: Resource | None
 
     def __init__(self) -> None:
@@ -64,6 +71,9 @@ class Cluster:
         for resource in {**before, **offers}:
             total[resource] = total.get(resource, 0) + offers.get(resource, 0) - before.get(resource, 0)
         self.nodes[name] = offers
+        if sum(1 for amount in total.values() if not amount) > max(_FEW, len(total) // 2):
+            # The resources of this change stay: a sum without names would look like no limit.
+            total = {name: amount for name, amount in total.items() if amount or name in before or name in offers}
         self.total = Resource(total)
 
     def restore(self, name: str, offers: Resource | None, total: Resource | None) -> None:

@@ -219,6 +219,32 @@ class QueueTree:
         """
         return headroom(node for node in self.queues[queue_path].chain if cluster or node.queue_path != ROOT)
 
+    def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Node[Any], ...]:
+        """Return the counters that a new application in a queue would be charged to, leaf to root; changes nothing.
+
+        A queue that does not exist gets what the template above it says, as in `create`. A queue that the configuration
+        does not name uses *quota*, as in `annotate`. In both cases the counter of the queue is made for the occasion,
+        and its layout counts what the quota names.
+
+        Args:
+            queue_path: a queue, or a path where one would be created.
+            quota: what the submission would let the queue use; None leaves it as it is.
+        """
+        nearest = self.nearest(queue_path)
+        if nearest.queue_path != queue_path:
+            spec, above = QueueSpec(queue_path, is_parent=False, quota=nearest.template), nearest
+        elif nearest.parent is None or nearest.managed or quota is None:
+            return nearest.chain
+        else:
+            spec, above = nearest.spec, nearest.parent
+        made = Queue(spec, None, {}, managed=False)
+        made.parent, made.annotated = above, quota
+        if nearest.queue_path == queue_path:
+            for queue in nearest.below():
+                made.applications.update(queue.applications)
+        made.connect(self._layout.with_names(made.quota.names), self.cluster)
+        return made.chain
+
     def most(self, queue_path: str) -> Resource | None:
         """Return the most that could ever be used in a queue: the least that any queue from there up allows.
 

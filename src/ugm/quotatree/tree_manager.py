@@ -65,6 +65,11 @@ class TreeManager:
         self._infos = {}
         self._trees = {}
 
+    def __repr__(self) -> str:
+        # Without the lock: a debugger may ask while another thread holds it.
+        counts = f"trees={len(self._trees)} consumers={len(self._infos)}"
+        return f"<{type(self).__name__} mode={self._mode.value} {counts}>"
+
     # Management
 
     def get_mode(self) -> Mode:

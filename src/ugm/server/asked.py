@@ -38,7 +38,8 @@ def _report(asked: Question) -> RequestReport:
     body, partition = asked.body, asked.partition
     usage, most = _amounts(body["usage"]), body.get("most", 3)
     if "application_id" not in body:
-        return partition.request_report_for(_user(body), body.get("queue", ""), usage, body.get("tags"), most=most)
+        asked_for, quota = body.get("queue", ""), _quota(body)
+        return partition.request_report_for(_user(body), asked_for, usage, body.get("tags"), quota=quota, most=most)
     try:
         return partition.request_report(body["application_id"], usage, most=most)
     except RequestError:
@@ -59,6 +60,11 @@ def _amounts(told: Mapping[str, Any]) -> Resource:
             for name, amount in told.items()
         }
     )
+
+
+def _quota(body: Mapping[str, Any]) -> Resource | None:
+    """Return the quota of the namespace; None if the request has none."""
+    return _amounts(body["quota"]) if "quota" in body else None
 
 
 def _answer_dict(report: RequestReport) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 A configuration is put in force as a whole or not at all: it is read, judged and compiled for every partition before the
 first of them follows it. An upload is not written to the file; the next reload returns to what the file says.
+
+Every reload of the file is logged: at level INFO when the file is in force, at WARNING when it was refused.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, final
 
-from ugm import ConfigError, Partition, Problem
+from ugm import ConfigError, Partition, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
 from ugm.identity import ROOT
 from ugm.partition import Changes, changes
@@ -62,10 +65,26 @@ class Configurations:
         read: reads the text of an upload.
     """
 
-    __slots__ = ("_audit", "_clock", "_partitions", "_read", "_seen", "_swapping", "_writing", "outcome", "path")
+    __slots__ = (
+        "_audit",
+        "_clock",
+        "_partitions",
+        "_read",
+        "_seen",
+        "_swapping",
+        "_writing",
+        "in_use",
+        "outcome",
+        "path",
+        "refused",
+    )
 
     #: How the last attempt ended.
     outcome: Outcome
+    #: The last attempt that succeeded: where the configuration in force comes from, and since when it is.
+    in_use: Outcome
+    #: Why the file was refused when it was read last; empty if it could be used.
+    refused: tuple[Problem, ...]
     #: What the file was when it was read last, to find out whether it has changed.
     _seen: object
 
@@ -88,7 +107,8 @@ class Configurations:
         #: Held while partitions follow a configuration one after the other, so that nobody sees half of a change.
         self._swapping: Final = Lock()
         self._seen = self._look()
-        self.outcome = Outcome("start", clock())
+        self.outcome = self.in_use = Outcome("start", clock())
+        self.refused = ()
 
     def in_force(self) -> str:
         """Return the configuration in force as YAML.
@@ -131,16 +151,13 @@ class Configurations:
     def reload_if_changed(self) -> bool:
         """Do what `reload` does if the file has changed since it was read last, and say whether it has.
 
-        What is wrong with the file is logged, and kept in `outcome`.
+        A file that cannot be used is logged, and `refused` keeps what is wrong with it.
         """
         if self.path is None or self._look() == self._seen:
             return False
-        try:
+        # An error is logged, and kept in `refused`; the old configuration is still in force.
+        with suppress(UgmError):
             self.reload(_WATCH)
-        except ConfigError as error:
-            _LOGGER.warning("the changed configuration is not used; the old one stays in force:\n%s", error)
-            return True
-        _LOGGER.info("reloaded %s", self.path)
         return True
 
     def _attempt(self, source: str, actor: Actor, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
@@ -150,6 +167,9 @@ class Configurations:
             outcome = "ok"
         except ConfigError:
             outcome = "config-invalid"
+            raise
+        except UgmError:
+            outcome = "config-unusable"
             raise
         except ApiError as error:
             outcome = error.code
@@ -168,15 +188,30 @@ class Configurations:
                 self._seen = self._look()
             try:
                 chosen = _chosen(read(), self._partitions, source)
-            except ConfigError as error:
-                self.outcome = Outcome(source, self._clock(), error.problems)
+                changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+            except UgmError as error:
+                self._refuse(source, error)
                 raise
-            changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             with self._swapping:
                 for name, config in chosen.items():
                     self._partitions[name].configure(config)
-            self.outcome = Outcome(source, self._clock())
+            self._accept(source)
         return changed
+
+    def _refuse(self, source: str, error: UgmError) -> None:
+        unusable = (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
+        problems = error.problems if isinstance(error, ConfigError) else unusable
+        self.outcome = Outcome(source, self._clock(), problems)
+        if source == "file":
+            self.refused = problems
+            listed = "\n".join(map(str, problems))
+            _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
+
+    def _accept(self, source: str) -> None:
+        self.outcome = self.in_use = Outcome(source, self._clock())
+        if source == "file":
+            self.refused = ()
+            _LOGGER.info("%s was reloaded and is in force", self.path)
 
     def _look(self) -> object:
         """Return what tells one state of the file from another; a link is followed to what it points at."""
@@ -189,13 +224,15 @@ class Configurations:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the last outcome for JSON."""
+        """Return the last attempt and the configuration in force for JSON."""
         source, at, problems = self.outcome
         return {
             "file": None if self.path is None else str(self.path),
             "source": source,
             "at": at,
             "problems": [str(problem) for problem in problems],
+            "in_force": {"source": self.in_use.source, "at": self.in_use.at},
+            "refused": [str(problem) for problem in self.refused],
         }
 
 

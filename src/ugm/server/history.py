@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.partition import Configured, Denied, Event, event_dict
+from ugm.partition import Configured, Denied, Event, event_dict, event_name
 
 __all__ = ["History", "HistoryPage", "Record"]
 
@@ -52,8 +52,8 @@ class Record(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What happened: the name of the event in lower case."""
-        return "configured" if isinstance(self.event, Mapping) else type(self.event).__name__.lower()
+        """What happened: the name of the event, as in JSON."""
+        return "configured" if isinstance(self.event, Mapping) else event_name(type(self.event))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record for JSON; the event is told by its attributes, and named by ``event``."""
@@ -127,7 +127,7 @@ class History:
             self._newest = max(self._newest, first + len(events) - 1)
 
     def _note(self, number: int, now: float, event: Event) -> None:
-        kind = type(event).__name__.lower()
+        kind = event_name(type(event))
         self._told[kind] += 1
         lines = self._kinds.get(kind)
         if lines is None:

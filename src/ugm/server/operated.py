@@ -16,13 +16,12 @@ __all__ = ["config", "health", "partition", "partitions", "reload", "state", "st
 
 
 def health(asked: Question) -> object:
-    """Return that the server answers, and how the last change of its configuration ended.
-
-    The status is ``degraded`` while the newest configuration is not in force, because it was refused.
-    """
+    """Return the state of the server: ``degraded`` while its configuration file cannot be used, otherwise ``ok``."""
     site = asked.site
+    refused = site.configurations.refused
     return {
-        "status": "degraded" if site.configurations.outcome.problems else "ok",
+        "status": "degraded" if refused else "ok",
+        "reason": f"the configuration file was refused: {refused[0]}" if refused else "",
         "version": ugm.__version__,
         "started": site.started,
         "read_only": site.read_only,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, get_args
 
-from ugm.partition import ApplicationState, Event
+from ugm.partition import ApplicationState, Event, event_name
 from ugm.server import asked, operated, seen
 from ugm.server.schema import (
     ASKED_QUEUE,
@@ -40,13 +40,14 @@ _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 #: Which of those that are closest to a limit: those with a text in their names, and how many of them were seen.
 _FOUND: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}}
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
-_KINDS: Final[Schema] = {"type": "string", "enum": sorted(kind.__name__.lower() for kind in get_args(Event))}
+_KINDS: Final[Schema] = {"type": "string", "enum": sorted(map(event_name, get_args(Event)))}
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
 _WHO: Final = {
     "groups": listing(USER, maxItems=1000),
     "queue": ASKED_QUEUE,
     "tags": mapping(TAG, propertyNames=NAME, maxProperties=1000),
+    "quota": QUANTITIES,
 }
 _CHECK: Final[Schema] = {
     "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(_WHO, user=USER, usage=QUANTITIES)]
@@ -250,7 +251,14 @@ ROUTES: Final = (
         reference("Changed"),
         changes=True,
     ),
-    Route("GET", "/health", "That the server answers.", operated.health, reference("Health"), is_quick=True),
+    Route(
+        "GET",
+        "/health",
+        "Whether the server is well, and how its configuration was changed last.",
+        operated.health,
+        reference("Health"),
+        is_quick=True,
+    ),
     Route(
         "GET",
         "/states",

@@ -12,7 +12,7 @@ from typing import Final
 import uvicorn
 from starlette.applications import Starlette
 
-from ugm import ConfigError
+from ugm import UgmError
 from ugm.server.configurations import Actor, Configurations
 from ugm.server.connections import Patience, protocol_class
 from ugm.server.requests import Bounds
@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
 def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -> None:
     """Serve an application until the process is told to end.
 
-    On SIGHUP the configuration is reloaded; what is wrong with it is logged, and the old one stays in force.
+    On SIGHUP the configuration is reloaded. The result is logged; if the file is refused, the old one stays in force.
 
     Args:
         app: from `ugm.server.create_app`.
@@ -108,6 +108,8 @@ async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None
 def _reload(configurations: Configurations) -> None:
     try:
         configurations.reload(Actor("local", "signal"))
-    except ConfigError as error:
-        # Its problems say it all; where in the program they were found does not matter.
-        _LOGGER.warning("the configuration was not reloaded:\n%s", error)
+    except UgmError:
+        # Already logged, with everything that is wrong.
+        return
+    except Exception:
+        _LOGGER.exception("reloading the configuration failed")

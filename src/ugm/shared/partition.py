@@ -79,6 +79,9 @@ class SharedPartition(Applications, Upkeep, Processes):
             raise RequestError("group_limits", group_limits, "the others have decided otherwise")
         self.register()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} schema={self._engine.database.schema!r}>"
+
     def __enter__(self) -> Self:
         return self
 

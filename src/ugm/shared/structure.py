@@ -51,7 +51,8 @@ class Structure:
         self.epoch, self.revision, user_limits_win, names, total, closed, settings, nodes, queues = row
         compiled = known[1] if known[0] == self.revision else Compiled.of(read_settings(settings))
         self.events: Final[list[Event]] = []
-        self.books: Final = Books(compiled, user_limits_win=user_limits_win, tell=self.events.append)
+        # Only a part of all applications is ever loaded.
+        self.books: Final = Books(compiled, user_limits_win=user_limits_win, tell=self.events.append, is_whole=False)
         self._furnish(queues, names)
         books = self.books
         books.closed = closed

@@ -136,10 +136,17 @@ class SharedSurvey:
         return self._all(lambda view: view.request_report(application_id, usage, most=most))
 
     def request_report_for(
-        self, user: UserGroup, queue: str, usage: Resource, tags: Mapping[str, str] | None = None, *, most: int = 3
+        self,
+        user: UserGroup,
+        queue: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        most: int = 3,
     ) -> RequestReport:
         """Do what `ugm.partition.reports.Reports.request_report_for` does."""
-        return self._all(lambda view: view.request_report_for(user, queue, usage, tags, most=most))
+        return self._all(lambda view: view.request_report_for(user, queue, usage, tags, quota=quota, most=most))
 
     def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
         """Do what `ugm.partition.reports.Reports.application_report` does."""
@@ -152,17 +159,32 @@ class SharedSurvey:
         return self._all(lambda view: view.placement_for(user, queue, tags))
 
     def check_for(
-        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None
+        self,
+        user: UserGroup,
+        queue_path: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
     ) -> Decision:
         """Do what `ugm.partition.survey.Survey.check_for` does."""
-        return self._all(lambda view: view.check_for(user, queue_path, usage, tags))
+        return self._all(lambda view: view.check_for(user, queue_path, usage, tags, quota=quota))
 
     def explain_for(
-        self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None = None, *, most: int = 3
+        self,
+        user: UserGroup,
+        queue_path: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        most: int = 3,
     ) -> Explanation:
         """Do what `ugm.partition.survey.Survey.explain_for` does."""
-        return self._all(lambda view: view.explain_for(user, queue_path, usage, tags, most=most))
+        return self._all(lambda view: view.explain_for(user, queue_path, usage, tags, quota=quota, most=most))
 
-    def limits_for(self, user: UserGroup, queue_path: str) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
+    def limits_for(
+        self, user: UserGroup, queue_path: str, *, quota: Resource | None = None
+    ) -> tuple[tuple[EffectiveLimit, ...], Resource | None]:
         """Do what `ugm.partition.survey.Survey.limits_for` does."""
-        return self._all(lambda view: view.limits_for(user, queue_path))
+        return self._all(lambda view: view.limits_for(user, queue_path, quota=quota))

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ugm.arguments import amounts_of, name_of
 from ugm.errors import RequestError
+from ugm.model import QuotaModel
 from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
@@ -31,6 +32,16 @@ class Upkeep(Calls):
     """The operations of whoever runs it; see `ugm.shared.SharedPartition`."""
 
     __slots__ = ()
+
+    # Other quota models
+
+    def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:  # noqa: ARG002 - there is none to replace
+        """Refuse: a shared partition has no other quota models, because the state of a model is in one process.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError("old", old, "a shared partition has no other quota models")
 
     # Queues and the cluster
 
@@ -85,7 +96,7 @@ class Upkeep(Calls):
         def applied(tools: Tools) -> None:
             if plan.compiled is tools.books.compiled:
                 return
-            if plan.base is not tools.books.compiled:
+            if plan.base.version is not tools.books.compiled.version:
                 raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
             tools.books.swap(plan.compiled)
 

@@ -1,8 +1,8 @@
 """What is true of every tracker at every moment, as functions that raise `ugm.InvariantError`.
 
-They read what a tracker shows, so they work from the outside on anything with the methods of `ugm.Tracker`.
-`verify_all` also has a `ugm.Manager` recompute its counters. `check_never_above` may be called while other threads are
-at work; the others compare several answers, and so need a tracker that is at rest.
+They read what a tracker shows, so they work from the outside on anything with the methods of `ugm.Tracker`, and on
+every partition. `verify_all` also lets a `ugm.Manager` or a partition recompute its counters. `check_never_above` may
+be called while other threads are at work; the other checks compare several answers, and need an object at rest.
 
 >>> tracker = Manager()
 >>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -105,8 +105,28 @@ def _raise(findings: list[str]) -> None:
         raise InvariantError(tuple(findings))
 
 
-def check_sums(tracker: Tracker) -> None:
-    """Check that what a tracker shows adds up.
+def _shown(checked: Tracker | PartitionView) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
+    """Return what a tracker or a partition shows of all users and groups."""
+    if isinstance(checked, Tracker):
+        return checked.get_users_resources(), checked.get_groups_resources()
+    return checked.users(), checked.groups()
+
+
+def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) -> Resource | None:
+    """Return the total of a user or group, as another question answers it."""
+    if isinstance(root, UserUsage):
+        if isinstance(checked, Tracker):
+            return checked.get_user_resources(UserGroup(root.user_name))
+        standing = checked.user_standing(root.user_name)
+    else:
+        if isinstance(checked, Tracker):
+            return checked.get_group_resources(root.group_name)
+        standing = checked.group_standing(root.group_name)
+    return None if standing is None else standing.usage
+
+
+def check_sums(tracker: Tracker | PartitionView) -> None:
+    """Check that what a tracker or a partition shows of users and groups adds up.
 
     No usage is negative. What a queue uses is what the queues below it use and what is used in the queue itself, so
     never less; and its running applications include those of the queues below. The total of a user or group is that of
@@ -116,16 +136,14 @@ def check_sums(tracker: Tracker) -> None:
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    users, groups = tracker.get_users_resources(), tracker.get_groups_resources()
+    users, groups = _shown(tracker)
     findings: list[str] = []
     for user in users:
         findings += _sums(f"user {user.user_name!r}", user.queues)
-        total = tracker.get_user_resources(UserGroup(user.user_name))
-        findings += _totals(f"user {user.user_name!r}", user.queues.usage, total)
+        findings += _totals(f"user {user.user_name!r}", user.queues.usage, _total_of(tracker, user))
     for group in groups:
         findings += _sums(f"group {group.group_name!r}", group.queues)
-        total = tracker.get_group_resources(group.group_name)
-        findings += _totals(f"group {group.group_name!r}", group.queues.usage, total)
+        findings += _totals(f"group {group.group_name!r}", group.queues.usage, _total_of(tracker, group))
     _raise(findings + list(_members(users, groups)))
 
 
@@ -173,25 +191,26 @@ def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> It
             yield f"the groups use {-ungrouped} {name} more than the users"
 
 
-def check_never_above(tracker: Tracker, kinds: Collection[TrackingType] = _BOTH) -> None:
-    """Check that nobody uses more, or runs more, than is allowed.
+def check_never_above(tracker: Tracker | PartitionView, kinds: Collection[TrackingType] = _BOTH) -> None:
+    """Check that no user and no group uses more, or runs more, than is allowed.
 
     That is true as long as nothing was adopted and no limit lowered. With ``group_limits="unless-user-limited"`` it is
     true of users only.
 
     Args:
-        tracker: what to check.
+        tracker: what to check; of a partition, `ugm.PartitionView.over_limit` also names queues that are over.
         kinds: whether to look at users, at groups, or at both.
 
     Raises:
         InvariantError: with a sentence for each limit that is exceeded.
     """
     findings: list[str] = []
+    users, groups = _shown(tracker)
     if TrackingType.USER in kinds:
-        for user in tracker.get_users_resources():
+        for user in users:
             findings += _above(f"user {user.user_name!r}", user.queues)
     if TrackingType.GROUP in kinds:
-        for group in tracker.get_groups_resources():
+        for group in groups:
             findings += _above(f"group {group.group_name!r}", group.queues)
     _raise(findings)
 
@@ -207,12 +226,12 @@ def _above(whose: str, root: QueueUsage) -> Iterator[str]:
             yield f"{whose} runs {running} applications in {queue.queue_path}, where {queue.max_applications} may run"
 
 
-def verify_all(tracker: Tracker) -> None:
-    """Check everything that is true of a tracker in any state: `check_sums`, and the self-check of a `ugm.Manager`.
+def verify_all(tracker: Tracker | PartitionView) -> None:
+    """Check everything that is true in any state: `check_sums`, and the self-check of a `ugm.Manager` or a partition.
 
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    if isinstance(tracker, Manager):
+    if isinstance(tracker, Manager) or not isinstance(tracker, Tracker):
         tracker.verify()
     check_sums(tracker)

@@ -280,7 +280,8 @@ class TrackerMachine(RuleBasedStateMachine):
         """A limit set by hand holds where something runs, until the next configuration."""
         tracker = self._live(whose)
         if tracker is not None:
-            tracker.set_max_applications(count, path)
+            with self._raising_without(Place(*whose, path or ROOT)):
+                tracker.set_max_applications(count, path)
             self.model.set_by_hand(Place(*whose, path or ROOT), applications=count)
 
     @precondition(_has("get_user_tracker"))
@@ -290,8 +291,19 @@ class TrackerMachine(RuleBasedStateMachine):
         """The same for resources; an empty path is the root, and an empty vector lifts the limit."""
         tracker, limit = self._live(whose), Resource({name: most} if most else {})
         if tracker is not None:
-            tracker.set_max_resources(limit, path)
+            with self._raising_without(Place(*whose, path or ROOT)):
+                tracker.set_max_resources(limit, path)
             self.model.set_by_hand(Place(*whose, path or ROOT), resources=limit)
+
+    @contextmanager
+    def _raising_without(self, place: Place) -> Iterator[None]:
+        """Expect that a setter raises exactly where nothing runs."""
+        refused = False
+        try:
+            yield
+        except RequestError:
+            refused = True
+        _agree(refused, not self.model.grants_at(place), "refusing a limit by hand")
 
     def _live(self, whose: tuple[TrackingType, str]) -> UserTracker | GroupTracker | None:
         kind, name = whose

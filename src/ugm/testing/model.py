@@ -303,7 +303,7 @@ class Model:
     def set_by_hand(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
         """Set one part of a limit by hand, at a place where something runs; an empty vector or a 0 lifts it.
 
-        A limit that there was before stays whose it was.
+        A limit that there was before stays whose it was. Where nothing runs the limit is not kept.
         """
         if not self.grants_at(place):
             return

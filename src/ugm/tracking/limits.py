@@ -10,9 +10,8 @@ interpretation".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from typing import Final, NamedTuple, Protocol, Self, final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from ugm.arguments import count_of
 from ugm.errors import RequestError
@@ -23,8 +22,16 @@ from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
 
-#: How much a book remembers of what it has worked out; beyond that it works it out again, a microsecond each time.
+T = TypeVar("T")
+
+#: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.
 _REMEMBERED: Final = 1 << 14
+
+#: Length of the longest path whose result is kept, so that the size of a cache in bytes is bounded, too.
+_LONGEST: Final = 256
+
+#: Number of unused resource names that a layout always keeps.
+_SPARE: Final = 16
 
 
 class LimitEntry(Protocol):
@@ -90,6 +97,24 @@ class Level(NamedTuple):
     fallback: Limit | None
 
 
+class _PathCache(dict[str, T]):
+    """A bounded cache of the results of a function of a queue path. A hit costs one dictionary lookup."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[str], T]) -> None:
+        super().__init__()
+        self._function: Final = function
+
+    def __missing__(self, path: str) -> T:
+        result = self._function(path)
+        if len(path) <= _LONGEST:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[path] = result
+        return result
+
+
 @final
 class LimitBook:
     """What every queue sets for users, or for groups.
@@ -104,9 +129,9 @@ class LimitBook:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
         #: A queue path to what is set from there to the root, leaf to root; queues that set nothing are left out.
-        self.levels_on: Final = lru_cache(maxsize=_REMEMBERED)(self._levels_on)
+        self.levels_on: Final = _PathCache(self._levels_on).__getitem__
         #: The same with the positions of the names, up to the first wildcard: nothing above it is ever reached.
-        self.orders_on: Final = lru_cache(maxsize=_REMEMBERED)(self._orders_on)
+        self.orders_on: Final = _PathCache(self._orders_on).__getitem__
 
     def _levels_on(self, queue_path: str) -> tuple[Level, ...]:
         return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
@@ -267,7 +292,7 @@ class LimitsInForce:
         managed: bool = False,
         lock: OperationLock | None = None,
     ) -> None:
-        self._canonical = lru_cache(maxsize=_REMEMBERED)(canonical_path)
+        self._canonical = _PathCache(canonical_path).__getitem__
         self.limits = limits or Limits({}, {})
         self.epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
@@ -293,15 +318,39 @@ class LimitsInForce:
         self.limits = limits
         self._begin(self._next(Layout((*limits.names, *elsewhere), closed=closed)))
 
-    def count(self, names: Iterable[str], *, closed: bool | None = None) -> bool:
-        """Make room in every counter for more resources until the next swap, and say whether that took anything."""
-        old = self.epoch.layout
-        layout = Layout((*names, *old.names), closed=old.closed if closed is None else closed)
+    def count(
+        self,
+        names: Iterable[str],
+        *,
+        closed: bool | None = None,
+        in_use: Callable[[], Iterable[str]] | None = None,
+    ) -> bool:
+        """Make room in every counter for more resources until the next swap, and say whether that took anything.
+
+        Args:
+            names: the resources.
+            closed: whether no other resources are to be had; None leaves that as it is.
+            in_use: returns the resources that have to be counted besides; None keeps all that are counted now. It is
+                called only if *names* has a new resource; unused ones are then dropped if they are the larger part.
+        """
+        old, names = self.epoch.layout, tuple(names)
+        is_closed = old.closed if closed is None else closed
+        layout = Layout((*names, *old.names), closed=is_closed)
+        if in_use is not None and len(layout.names) > max(_SPARE, len(old.names)):
+            layout = Layout((*names, *self.kept(in_use)), closed=is_closed)
         epoch = self._next(layout)
         if epoch.layout is old:
             return False
         self._begin(epoch)
         return True
+
+    def kept(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
+        """Return the resources to keep in the layout: all that it has, or only those in use if most are unused."""
+        names = self.epoch.layout.names
+        if len(names) <= _SPARE:
+            return names
+        used = frozenset(in_use())
+        return names if len(names) <= 2 * len(used) + _SPARE else used
 
     def renew(self) -> None:
         """Begin an epoch in which every counter is summed up from the holdings when it is used next."""

@@ -29,6 +29,9 @@ class NamedTracker:
         """Begin with what *queue* holds."""
         self.queue = queue
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.queue.name!r} applications={len(self.queue.holdings)}>"
+
     @property
     def usage(self) -> Resource:
         """What is used in all queues together, without zeros."""
@@ -46,9 +49,15 @@ class NamedTracker:
         self.queue.decrease_resource(queue_path, application_id, usage, remove_app=remove_app)
 
     def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
-        """Limit the running applications by hand; see `QueueTracker.set_max_applications`."""
+        """Limit the running applications by hand: the limit first, then the queue.
+
+        See `QueueTracker.set_max_applications`, also for what raises.
+        """
         self.queue.set_max_applications(count, queue_path)
 
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
-        """Limit the resources by hand; see `QueueTracker.set_max_resources`."""
+        """Limit the resources by hand: the limit first, then the queue.
+
+        See `QueueTracker.set_max_resources`, also for what raises.
+        """
         self.queue.set_max_resources(resource, queue_path)

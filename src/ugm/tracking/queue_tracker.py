@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, final
 
-from ugm.arguments import application_of, count_of, row_of
+from ugm.arguments import application_of, count_of, name_of, row_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors, is_below
@@ -30,6 +30,7 @@ __all__ = ["QueueTracker"]
 
 #: Looking up a member of an enumeration costs more than comparing with it.
 _USER: Final = TrackingType.USER
+_GROUP: Final = TrackingType.GROUP
 
 
 @final
@@ -43,6 +44,9 @@ class QueueTracker:
         name: the user or the group.
         kind: which of the two.
         in_force: the limits, shared by all trackers of a partition; None for a tracker without limits of its own.
+
+    Raises:
+        RequestError: the name is empty or no text, or the kind is neither a user nor a group.
 
     >>> tracker = QueueTracker("sue", TrackingType.USER)
     >>> tracker.increase_resource("root.prod", "app-1", Resource(memory=4))
@@ -69,13 +73,18 @@ class QueueTracker:
     _by_hand: tuple[object, dict[str, Level]] | None
 
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
-        self.name = name
+        if kind is not _USER and kind is not _GROUP:
+            kind = _kind_of(kind)
+        self.name = name_of("name", name)
         self.kind = kind
         self.in_force = in_force or LimitsInForce()
         self.holdings = {}
         self.nodes = {}
         self._epoch = self.in_force.epoch
         self._by_hand = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.kind} {self.name!r} applications={len(self.holdings)}>"
 
     # Reading
 
@@ -176,14 +185,15 @@ class QueueTracker:
     def set_max_applications(self, count: int | None, queue_path: str = "") -> None:
         """Limit the running applications in and below a queue until the next configuration is applied.
 
-        Acts on a queue in or below which something runs, and creates nothing anywhere else.
+        The limit comes first, the queue second, as in the document. A setter creates nothing: where the owner of the
+        tracker runs nothing in or below the queue, there is no counter to limit, and the call raises.
 
         Args:
             count: the most that may run; None or 0 lifts the limit.
             queue_path: a full path; empty for the root.
 
         Raises:
-            RequestError: the count is no count, or the path not well formed.
+            RequestError: the count is no count, the path is not well formed, or nothing runs in or below the queue.
         """
         path, applications = self.in_force.path(queue_path or ROOT), count_of("count", count)
         self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, old.resources, applications))
@@ -191,21 +201,23 @@ class QueueTracker:
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
         """Limit the resources used in and below a queue until the next configuration is applied.
 
-        Acts on a queue in or below which something runs, and creates nothing anywhere else.
+        The arguments are in the same order as those of `set_max_applications`, and the same holds where nothing runs.
 
         Args:
             resource: the most that may be used; None or an empty vector lifts the limit.
             queue_path: a full path; empty for the root.
 
         Raises:
-            RequestError: the vector is no limit (negative, or nothing but zeros), or the path is not well formed.
+            RequestError: the vector is no limit (negative, or nothing but zeros), the path is not well formed, or
+                nothing runs in or below the queue.
         """
         path, resources = self.in_force.path(queue_path or ROOT), checked_limit("resource", resource)
         self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, resources, old.applications))
 
     def _set(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
         if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
-            return
+            reason = f"{self.kind} {self.name!r} runs nothing in or below the queue, so there is no usage to limit"
+            raise RequestError("queue_path", queue_path, reason)
         self.refresh()
         node = self.nodes.get(queue_path)
         if self._by_hand is None or self._by_hand[0] is not self.in_force.limits.revision:
@@ -340,3 +352,10 @@ def _by_hand(old: Limit, resources: Resource, applications: int) -> Limit:
     """Return a limit with one half set by hand. It stays whose it was, so that nobody gains or loses another by it."""
     place = f"{old.place}, changed by hand" if old.place else "set by hand"
     return Limit(resources, applications, wildcard=old.wildcard, place=place)
+
+
+def _kind_of(kind: object) -> TrackingType:
+    """Return whose usage a tracker counts, also from its text."""
+    if kind in (_USER, _GROUP):
+        return TrackingType(str(kind))
+    raise RequestError("kind", kind, f"expected {_USER.value!r} or {_GROUP.value!r}")

@@ -42,6 +42,11 @@ class ManagerView:
         self._lock: Final = in_force.lock
         self._ledger: Final = Ledger(in_force)
 
+    def __repr__(self) -> str:
+        # Without the lock: a debugger may ask while another thread holds it.
+        users, groups = self._ledger.users, self._ledger.groups
+        return f"<{type(self).__name__} users={len(users)} groups={len(groups)}>"
+
     @exclusive
     def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         """Return what `increase` would answer now.

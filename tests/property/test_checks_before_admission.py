@@ -1,0 +1,119 @@
+"""Checks before admission: the answer to a new application is the one that its first allocation gets.
+
+Every scene has queues of the configuration, queues of namespaces with and without a quota of their own, templates,
+limits of users and groups, nodes, and a quota model beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+import pytest
+
+from ugm import Decision, Partition, Resource, UserGroup, parse_config
+from ugm.decision import Violation
+from ugm.model import Claim
+
+NAMES: Final = ("vcore", "memory", "gpu", "disk")
+USERS: Final = (UserGroup("ana", ("red",)), UserGroup("ben", ("blue", "red")), UserGroup("eve"))
+QUEUES: Final = ("root.fixed", "root.spaces.one", "root.spaces.two", "root.plain.one", "root.spaces.deep.three")
+
+
+class Gate:
+    """Allows so many units of `disk` in one allocation."""
+
+    def check(self, claim: Claim) -> Iterator[Violation]:
+        """Deny what asks for too much."""
+        if claim.usage.get("disk", 0) > 5:
+            yield Violation("gate", "disk", "", "", "disk", 5, 0, claim.usage["disk"])
+
+    def charge(self, _: Claim) -> None:
+        """Count nothing."""
+
+    def refund(self, _: Claim) -> None:
+        """Count nothing."""
+
+
+def some(random: Random, most: int, names: tuple[str, ...] = NAMES) -> Resource:
+    """Return amounts of some resources, zeros included."""
+    chosen = random.sample(names, random.randint(1, len(names)))
+    return Resource({name: random.randint(0, most) for name in chosen})
+
+
+def scene(random: Random) -> Partition:
+    """Return a partition in which something runs."""
+    template = random.choice(["{}", "{maxapplications: 3}", "{resources: {max: {memory: 9, gpu: 4}}}"])
+    config = parse_config(
+        f"""
+        partitions:
+        - placementrules: [{{name: provided, create: true}}]
+          limits:
+          - {{users: [ana], maxresources: {{memory: 20}}, maxapplications: 3}}
+          - {{groups: [red], maxresources: {{gpu: 8}}}}
+          queues:
+          - {{name: fixed, resources: {{max: {{memory: 10}}}}}}
+          - {{name: spaces, parent: true, childtemplate: {template}, resources: {{max: {{memory: 30}}}}}}
+          - {{name: plain, parent: true}}
+        """
+    )
+    mode = random.choice(["always", "unless-user-limited"])
+    models = [Gate()] if random.random() < 0.3 else []
+    partition = Partition(config.partition(), models=models, group_limits=mode)  # type: ignore[arg-type]
+    for count in range(random.randint(0, 2)):
+        partition.add_node(f"node-{count}", some(random, 25, NAMES[: random.randint(1, 4)]))
+    for count in range(random.randint(0, 6)):
+        quota = some(random, 12) if random.random() < 0.5 else None
+        name = f"old-{count}"
+        if partition.submit(name, random.choice(USERS), random.choice(QUEUES), quota=quota):
+            partition.adopt(name, name, some(random, 6))
+    return partition
+
+
+def sorted_violations(decision: Decision) -> list[str]:
+    """Return what is in the way, in an order of its own."""
+    return sorted(map(str, decision.violations))
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_check_for_is_submit_and_allocate(seed: int) -> None:
+    """`check_for` answers what `submit` with the same quota and the first `allocate` then answer."""
+    random = Random(seed)
+    partition = scene(random)
+    for count in range(5):
+        user, usage = random.choice(USERS), some(random, 8)
+        quota = some(random, 12) if random.random() < 0.6 else None
+        tags = {"team": "red"} if random.random() < 0.5 else None
+        path = partition.placement_for(user, random.choice(QUEUES), tags).queue_path
+        assert path is not None
+        before = partition.queue(), partition.applications(), partition.users()
+        told = partition.check_for(user, path, usage, tags, quota=quota)
+        explained = partition.explain_for(user, path, usage, tags, quota=quota)
+        limits, room = partition.limits_for(user, path, quota=quota)
+        report = partition.request_report_for(user, path, usage, tags, quota=quota)
+        assert (partition.queue(), partition.applications(), partition.users()) == before
+
+        name = f"new-{count}"
+        assert partition.submit(name, user, path, tags=tags, quota=quota).queue_path == path
+        assert (limits, room) == (partition.effective_limits(name), partition.headroom(name))
+        decision = partition.allocate(name, name, usage)
+        assert told.allowed is explained.decision.allowed is decision.allowed
+        assert sorted_violations(told) == sorted_violations(decision)
+        assert explained.decision == told
+        if report.queue_path == path:
+            assert (report.explanation, report.limits, report.headroom) == (explained, limits, room)
+    partition.verify()
+
+
+def test_quota_of_a_namespace_counts() -> None:
+    """A namespace with 4 cores is never told that 6 would be granted, whether its queue exists or not."""
+    config = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
+    partition, ana, quota = Partition(config.partition()), UserGroup("ana"), Resource(vcore=4000)
+    for _ in range(2):
+        told = partition.check_for(ana, "root.fin", Resource(vcore=6000), quota=quota)
+        assert not told.can_wait
+        assert [violation.limit for violation in told.violations] == [4000]
+        assert partition.check_for(ana, "root.fin", Resource(vcore=4000), quota=quota)
+        partition.submit("app", ana, "root.fin", quota=quota)
+    assert partition.check_for(ana, "root.a", Resource(vcore=6000), quota=quota)
