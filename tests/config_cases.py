@@ -53,8 +53,21 @@ partitions:
 """
 
 
+_USER: Final = "a letter or _, then letters, digits and characters of :#/_.@-, and possibly a $ at the end"
+_GROUP: Final = "a letter or _, then letters, digits and characters of :_.-"
+_MORE: Final = "; 'ugm: {names: any}' in the partition allows more"
+#: What stands in tables for long parts of sentences.
+_SHORT: Final = {
+    " NO USER AT ALL": f" is not a valid user name (allowed: {_USER})",
+    " NO USER": f" is not a valid user name (allowed: {_USER}{_MORE})",
+    " NO GROUP": f" is not a valid group name (allowed: {_GROUP}{_MORE})",
+}
+
+
 def table(text: str) -> list[Any]:
     """Return the cases of a table as parameters: the configuration, and the problems as `problems_of` returns them."""
+    for short, long in _SHORT.items():
+        text = text.replace(short, long)
     cases = [_case(part.strip("\n")) for part in text.split("\n====\n")]
     return [pytest.param(configuration, expected, id=title) for title, configuration, expected in cases]
 

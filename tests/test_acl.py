@@ -67,13 +67,16 @@ def test_empty_text_is_no_list() -> None:
     assert Acl.parse("") is None
 
 
+REASON = "expected users, one blank, and groups; names are separated by commas without blanks"
+
+
 @pytest.mark.parametrize("text", ["a b c", " a b", "ana, bob, sue"])
 def test_more_parts_are_refused(text: str) -> None:
     """A list with blanks between its names is refused: part of it would be taken for groups."""
     with pytest.raises(RequestError) as caught:
         Acl.parse(text)
 
-    assert str(caught.value) == f"acl {text!r}: more parts than users and groups: names are separated by commas alone"
+    assert str(caught.value) == f"acl {text!r}: {REASON}"
 
 
 @pytest.mark.parametrize("text", [None, 7, b"ana"])

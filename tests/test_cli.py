@@ -323,7 +323,10 @@ def test_validate_json() -> None:
     said = json.loads(result.stdout)
     (problem,) = said["files"][1].pop("problems")
     assert result.exit_code == 1
-    assert said == {"valid": False, "files": [{"file": "limits.yaml", "problems": []}, {"file": "bad.yaml"}]}
+    assert said == {
+        "valid": False,
+        "files": [{"file": "limits.yaml", "problems": [], "warnings": []}, {"file": "bad.yaml", "warnings": []}],
+    }
     assert set(problem) == {"line", "column", "path", "code", "message"}
     assert problem["line"] == 8
 

@@ -140,7 +140,7 @@ def test_refused_nodes(partition: Partition) -> None:
     partition.add_node("n", memory(6))
     for name, offers, text in [
         ("n", memory(7), "node 'n': a node of that name is registered with other resources"),
-        ("", memory(7), "node '': a name is a text of at least one character"),
+        ("", memory(7), "node '': a name is a text of 1 to 256 characters"),
         ("m", memory(-1), "offers Resource(memory=-1): the amount of memory is negative"),
         ("m", None, "offers None: expected a Resource"),
         ("m", {"memory": 1}, "offers {'memory': 1}: expected a Resource"),

@@ -33,19 +33,19 @@ partitions:
 ----
 5:15 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[0]
-'9ana' is no name of a user
+'9ana' NO USER
 5:21 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[1]
-'' is no name of a user
+'' NO USER AT ALL
 5:31 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[3]
-'a b' is no name of a user
+'a b' NO USER
 5:38 limit-user-name-invalid
 partitions[0].queues[0].limits[0].users[4]
-'ana$b' is no name of a user
+'ana$b' NO USER
 6:16 limit-group-name-invalid
 partitions[0].queues[0].limits[0].groups[0]
-'dev#1' is no name of a group
+'dev#1' NO GROUP
 ====
 names given twice, in one limit and in two
 partitions:

@@ -206,7 +206,7 @@ partitions:
 ----
 4:16 acl-too-many-parts
 partitions[0].queues[0].submitacl
-'ana, bob data' has more parts than users and groups: names are separated by commas without blanks
+'ana, bob data': expected users, one blank, and groups; names are separated by commas without blanks
 ====
 a maximum above that of the grandparent
 partitions:

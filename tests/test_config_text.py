@@ -47,7 +47,7 @@ partitions[0].queues[0].limits[0].maxapplications
 expected a count in decimal digits, found 'many'
 8:15 limit-user-name-invalid
 partitions[0].queues[0].limits[1].users[0]
-'9' is no name of a user
+'9' NO USER
 9:30 quantity-invalid
 partitions[0].queues[0].limits[1].maxresources.memory
 '1x' is not a quantity: unknown suffix 'x'
@@ -240,7 +240,7 @@ def test_long_keys_are_cut() -> None:
 
 def test_long_names_are_cut() -> None:
     """A sentence shows the beginning of each queue name and resource name only."""
-    queue, resource = "q" * 1000, "r" * 1000
+    queue, resource = "q" * 1000, "r" * 256
     amounts = f"{{max: {{? {resource} : 2}}, guaranteed: {{? {resource} : 3}}}}"
 
     problems = problems_of(f"partitions: [{{queues: [{{name: {queue}, resources: {amounts}}}]}}]")

@@ -219,10 +219,10 @@ partitions:
 ----
 4:27 resource-name-invalid
 partitions[0].queues[0].resources.max.
-the resource name '' is empty or has white space in it
+'' is not a valid resource name (allowed: 1 to 256 characters without white space)
 4:37 resource-name-invalid
 partitions[0].queues[0].resources.max.a b
-the resource name 'a b' is empty or has white space in it
+'a b' is not a valid resource name (allowed: 1 to 256 characters without white space)
 ====
 a list and a text where mappings belong
 partitions:

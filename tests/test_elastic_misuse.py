@@ -31,7 +31,7 @@ def refused(call: Callable[..., object], *given: object) -> str:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("name", "", "pod.name '': a name is a text of at least one character"),
+        ("name", "", "pod.name '': a name is a text of 1 to 256 characters"),
         ("usage", WRONG, "pod.usage {'cpu': 1}: expected a Resource"),
         ("usage", Resource(cpu=-1), "pod.usage Resource(cpu=-1): the amount of cpu is negative"),
         ("group", None, "pod.group None: expected a text"),
@@ -54,7 +54,7 @@ def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> N
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("name", "", "group.name '': a name is a text of at least one character"),
+        ("name", "", "group.name '': a name is a text of 1 to 256 characters"),
         ("parent", None, "group.parent None: expected a text"),
         ("max", WRONG, "group.max {'cpu': 1}: expected a Resource"),
         ("shared_weight", 1, "group.shared_weight 1: expected a Resource or None"),

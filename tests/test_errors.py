@@ -13,6 +13,7 @@ from ugm import (
     NotTrackedError,
     Problem,
     QuantityError,
+    ReentrantCallError,
     ReleaseError,
     RequestError,
     UgmError,
@@ -41,6 +42,10 @@ ERRORS: list[tuple[UgmError, str]] = [
     (
         ConfigError((FIRST, SECOND)),
         f"{FIRST}\n{SECOND}",
+    ),
+    (
+        ReentrantCallError(),
+        "called in the middle of another operation of the same thread, by a signal handler, finalizer or model",
     ),
     (InvariantError(("one is wrong", "two is wrong")), "one is wrong\ntwo is wrong"),
 ]

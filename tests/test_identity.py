@@ -47,7 +47,7 @@ def test_user_has_a_name(name: Wrong) -> None:
     with pytest.raises(RequestError) as caught:
         UserGroup(name)
 
-    assert str(caught.value) == f"user {name!r}: a name is a text of at least one character"
+    assert str(caught.value) == f"user {name!r}: a name is a text of 1 to 256 characters"
 
 
 @pytest.mark.parametrize("group", ["", None, 7])
@@ -56,7 +56,7 @@ def test_groups_have_names(group: Wrong) -> None:
     with pytest.raises(RequestError) as caught:
         UserGroup("sue", ("dev", group))
 
-    assert str(caught.value) == f"group {group!r}: a name is a text of at least one character"
+    assert str(caught.value) == f"group {group!r}: a name is a text of 1 to 256 characters"
 
 
 def test_wildcard_is_nobody() -> None:

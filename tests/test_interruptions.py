@@ -20,7 +20,7 @@ from ugm import Ask, Partition, Resource, Running, UserGroup
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
-from ugm.journal import JournaledPartition, open_partition
+from ugm.journal import open_partition
 from ugm.partition.events import Event
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
@@ -195,29 +195,27 @@ class Modelled(Scene):
 class Journaled(Scene):
     """A partition with a journal, which is opened again after the interruption."""
 
-    partition: JournaledPartition
-
     def __init__(self, folder: Path) -> None:
         self._paths: Iterator[Path] = (folder / str(number) for number in itertools.count())
 
     def build(self) -> None:
         """Make the partition."""
         self.path = next(self._paths)
-        self.partition = open_partition(self.path, CONFIG)
+        self.partition = self.journaled = open_partition(self.path, CONFIG)
         fill(self.partition)
 
     def require_sound(self) -> None:
         """Compare the journal with the partition."""
         self.partition.configure(None)
         state = self.state()
-        self.partition.journal.close()
+        self.journaled.journal.close()
         with open_partition(self.path) as again:
             again.verify()
             assert shown(again) == state
 
     def close(self) -> None:
         """Close the journal, and remove its files."""
-        self.partition.journal.close()
+        self.journaled.journal.close()
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()
 

@@ -118,7 +118,7 @@ def test_quota_is_a_json_object(text: str) -> None:
         ({QUOTA: '{"cpu": null}'}, f"[{QUOTA}].cpu None: expected a text or a number"),
         ({QUOTA: '{"cpu": true}'}, f"[{QUOTA}].cpu True: expected a text or a number"),
         ({QUOTA: '{"cpu": {}}'}, f"[{QUOTA}].cpu {{}}: expected a text or a number"),
-        ({QUOTA: '{"": "1"}'}, f"[{QUOTA}][] '1': a resource name is a text of at least one character"),
+        ({QUOTA: '{"": "1"}'}, f"[{QUOTA}][] '1': a resource name is a text of 1 to 256 characters"),
         ({QUOTA: '{"vcore": "1"}'}, f"[{QUOTA}].vcore '1': Kubernetes has no 'vcore'; it is written as 'cpu'"),
         ({QUOTA: '{"memory": "16E"}'}, f"[{QUOTA}].memory '16E': more than a signed 64-bit integer holds"),
         ({QUOTA: '{"cpu": "1", "cpu": "2"}'}, f"[{QUOTA}] ['cpu', 'cpu']: a resource is named twice"),

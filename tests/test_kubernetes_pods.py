@@ -187,7 +187,7 @@ def test_null_fields_are_absent() -> None:
         ),
         (
             pod({"resources": {"requests": {1: 1}}}),
-            "spec.containers[0].resources.requests[1] 1: a resource name is a text of at least one character",
+            "spec.containers[0].resources.requests[1] 1: a resource name is a text of 1 to 256 characters",
         ),
         (pod({"resources": 5}), "spec.containers[0].resources 5: expected a mapping"),
         (pod(container(), init=({"restartPolicy": 1},)), "spec.initContainers[0].restartPolicy 1: expected a text"),

@@ -77,7 +77,7 @@ def test_malformed_queue(manager: Manager, call: Callable[..., Any], path: str) 
 @pytest.mark.parametrize("application", ["", 7, ["app-1"]])
 def test_missing_application(manager: Manager, call: Callable[..., Any], application: Wrong) -> None:
     """An empty application, or one that is no text, is refused."""
-    text = f"application_id {application!r}: an application id is a text of at least one character"
+    text = f"application_id {application!r}: an application id is a text of 1 to 256 characters"
     with refused(manager, RequestError, text):
         call(manager, "root.a", application, ONE, SUE)
 
@@ -85,7 +85,7 @@ def test_missing_application(manager: Manager, call: Callable[..., Any], applica
 @charging
 def test_application_none(manager: Manager, call: Callable[..., Any]) -> None:
     """A missing application is refused."""
-    text = "application_id None: an application id is a text of at least one character"
+    text = "application_id None: an application id is a text of 1 to 256 characters"
     with refused(manager, RequestError, text):
         call(manager, "root.a", None, ONE, SUE)
 
@@ -248,7 +248,7 @@ def test_user_of_a_question_about_usage(manager: Manager) -> None:
 @pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
 def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
     """A user or group is asked for by a name."""
-    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of at least one character"):
+    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of 1 to 256 characters"):
         ask(manager, name)
 
 
@@ -285,7 +285,7 @@ def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
 def test_error_within_a_gang(manager: Manager) -> None:
     """If one of several requests is misuse, none is granted."""
     gang = [Request("root.a", "app-2", ONE, SUE), Request("root.b", "app-3", ONE, BOB), Request("root", "", ONE, SUE)]
-    text = "application_id '': an application id is a text of at least one character"
+    text = "application_id '': an application id is a text of 1 to 256 characters"
     with refused(manager, RequestError, text):
         manager.increase_all(gang)
 

@@ -12,8 +12,8 @@ from admitting import SUE, Licences, memory, partition_of, refused, started
 from scenes import Wrong
 from ugm import Ask, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
 
-NAME = "a name is a text of at least one character"
-ID = "an application id is a text of at least one character"
+NAME = "a name is a text of 1 to 256 characters"
+ID = "an application id is a text of 1 to 256 characters"
 TEXTS = ["", None, 7, b"app", ["app"]]
 
 #: Every call that takes an allocation, an application and a usage.
@@ -253,7 +253,7 @@ def test_no_text_for_a_queue(partition: Partition) -> None:
         ("", "a queue path is a text of at least one character"),
         ("a", "expected 'root', or names below it separated by single dots"),
         ("ROOT", "the root takes no applications"),
-        ("root" + ".a" * 100, "it has more than 100 names"),
+        ("root" + ".a" * 100, "it has 101 names (allowed: up to 100)"),
     ],
 )
 def test_adopted_nowhere(partition: Partition, path: str, reason: str) -> None:

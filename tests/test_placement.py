@@ -295,7 +295,7 @@ def test_signs_that_cannot_be_shown_are_escaped() -> None:
     assert str(taken) == r"placed in root.a, by placementrules[0] tag \x1b[31m"
 
 
-UNKNOWN = "no such placement rule; there are fixed, provided, tag, user"
+UNKNOWN = "unknown placement rule (allowed: fixed, provided, tag, user)"
 NO_QUEUE = "a fixed rule needs a queue: names separated by single dots"
 TWO_STARTS = "starts at the root, but the parent rule is to say where"
 

@@ -95,9 +95,11 @@ def test_type_in_any_case(kind: str) -> None:
         ({"type": "denied"}, "filter.type 'denied': expected 'allow' or 'deny'"),
         (
             {"users": ("[a",)},
-            "filter.users '[a': no regular expression: unterminated character set at position 0",
+            "filter.users '[a': the class is not closed: it begins at character 1",
         ),
         ({"groups": ("x", "y"), "users": "ana"}, "filter.users 'ana': expected several names"),
+        ({"users": (7,)}, "filter.users 7: expected names"),
+        ({"groups": ("a", "x" * 257)}, f"filter.groups {'x' * 257!r}: a name has 1 to 256 characters"),
     ],
 )
 def test_wrong_filters(spec: dict[str, Wrong], message: str) -> None:

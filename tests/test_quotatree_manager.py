@@ -40,9 +40,9 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
         lambda m: m.add_tree_by_name("T"),
         "tree_name 'T': there is a tree of that name already",
     ),
-    "tree-unnamed": (lambda m: m.add_tree_by_name(""), "tree_name '': a name is a text of at least one character"),
+    "tree-unnamed": (lambda m: m.add_tree_by_name(""), "tree_name '': a name is a text of 1 to 256 characters"),
     "forest-taken": (lambda m: m.add_forest("F"), "forest_name 'F': there is a forest of that name already"),
-    "forest-unnamed": (lambda m: m.add_forest(""), "forest_name '': a name is a text of at least one character"),
+    "forest-unnamed": (lambda m: m.add_forest(""), "forest_name '': a name is a text of 1 to 256 characters"),
     "consumer-taken": (
         lambda m: m.add_consumer(ConsumerInfo("held")),
         "consumer_id 'held': a consumer of that id is known already",

@@ -106,7 +106,7 @@ def test_names_are_texts(name: Wrong) -> None:
     with pytest.raises(RequestError) as caught:
         Resource({name: 1})
 
-    assert str(caught.value) == f"resource {name!r}: a resource name is a text of at least one character"
+    assert str(caught.value) == f"resource {name!r}: a resource name is a text of 1 to 256 characters"
 
 
 @given(resources(smallest=-9), resources(smallest=-9))

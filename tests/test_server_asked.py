@@ -195,9 +195,19 @@ def test_validate() -> None:
         "allowed": True,
         "reason": "",
         "problems": [],
+        "warnings": [],
     }
     wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
     told = client().post("/ws/v1/validate-conf", content=wrong, headers=YAML).json()
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]
+
+
+def test_validate_warns() -> None:
+    """What is allowed and probably a mistake is a warning."""
+    text = CONFIG.replace("memory", "Memory")
+    told = client().post("/ws/v1/validate-conf", content=text, headers=YAML).json()
+
+    assert (told["allowed"], told["problems"]) == (True, [])
+    assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}

@@ -129,5 +129,5 @@ def test_group_of_another_partition(sue: UserTracker) -> None:
 
 def test_application_without_name(sue: UserTracker) -> None:
     """A group is chosen for an application that has a name."""
-    with pytest.raises(RequestError, match="an application id is a text of at least one character"):
+    with pytest.raises(RequestError, match="an application id is a text of 1 to 256 characters"):
         sue.set_group_for_app("", None)

@@ -6,29 +6,26 @@ from typing import Final
 
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Row
-from ugm.identity import UserGroup
+from ugm.identity import MAX_NAME, UserGroup
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["MAX_NAME", "amounts_of", "application_of", "count_of", "name_of", "resource_of", "row_of", "user_of"]
-
-#: The most characters of a name or an id.
-MAX_NAME: Final = 256
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
 
 
 def application_of(application_id: object) -> str:
-    """Return the application id, which must be a text of at least one character."""
-    if not isinstance(application_id, str) or not application_id:
-        raise RequestError("application_id", application_id, "an application id is a text of at least one character")
+    """Return the application id, which must be a text of 1 to 256 characters."""
+    if not isinstance(application_id, str) or not 0 < len(application_id) <= MAX_NAME:
+        raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
     return application_id
 
 
 def name_of(argument: str, name: object) -> str:
-    """Return the name of a user or group, which must be a text of at least one character."""
-    if not isinstance(name, str) or not name:
-        raise RequestError(argument, name, "a name is a text of at least one character")
+    """Return a name, for example of a user or a node, which must be a text of 1 to 256 characters."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
+        raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
     return name
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from ugm.errors import value_text
 from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row, named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
@@ -58,6 +59,10 @@ class Violation(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the violation for JSON, in the same words as its attributes."""
         return {**self._asdict(), "kind": str(self.kind), "shortfall": self.shortfall, "can_wait": self.can_wait}
+
+    def __repr__(self) -> str:
+        fields = zip(self._fields, self, strict=True)
+        return f"Violation({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
 
     def __str__(self) -> str:
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")

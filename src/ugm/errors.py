@@ -9,6 +9,7 @@ writes its text only when somebody reads it.
 
 from __future__ import annotations
 
+from math import log10
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -22,6 +23,41 @@ __all__ = [
     "RequestError",
     "UgmError",
 ]
+
+
+#: Whole numbers of up to so many bits are written exactly: no setting of Python refuses their 633 digits.
+_EXACT_BITS: Final = 2100
+#: How many digits of a larger one are written.
+_DIGITS: Final = 16
+#: The most characters of a value that an error shows.
+_LONGEST: Final = 1000
+
+
+def number_text(number: int) -> str:
+    """Write a whole number of any size.
+
+    Python refuses to write numbers of more than 4,300 digits, and takes long for them. Of a number with more than about
+    600 digits, the first 16 and the exponent are written.
+
+    >>> number_text(-12), number_text(2 * 10**5000)
+    ('-12', '2.000000000000000e+5000')
+    """
+    if number.bit_length() <= _EXACT_BITS:
+        return str(number)
+    # The estimate is one too low at most.
+    exponent = int((number.bit_length() - 1) * log10(2))
+    first = str(abs(number) // 10 ** (exponent - _DIGITS))
+    exponent += len(first) - _DIGITS - 1
+    return f"{'-' if number < 0 else ''}{first[0]}.{first[1:_DIGITS]}e+{exponent}"
+
+
+def value_text(value: object) -> str:
+    """Show a value in an error: its representation, or the beginning of a long one."""
+    try:
+        text = number_text(value) if type(value) is int else repr(value)
+    except (ValueError, RecursionError):  # it contains a number that is too long for Python, or is nested too deep
+        text = f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 class UgmError(Exception):
@@ -42,7 +78,7 @@ class QuantityError(UgmError, ValueError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"{self.text!r} is not a quantity: {self.reason}"
+        return f"{value_text(self.text)} is not a quantity: {self.reason}"
 
 
 class RequestError(UgmError, ValueError):
@@ -61,7 +97,7 @@ class RequestError(UgmError, ValueError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"{self.argument} {self.value!r}: {self.reason}"
+        return f"{self.argument} {value_text(self.value)}: {self.reason}"
 
 
 class NotTrackedError(UgmError, LookupError):
@@ -105,10 +141,11 @@ class ReleaseError(UgmError, ValueError):
         self.released: Final = released
 
     def __str__(self) -> str:
-        where = f"application {self.application_id!r} in {self.queue_path!r} holds {self.held} {self.resource}"
+        held, released, left = map(number_text, (self.held, self.released, self.held - self.released))
+        where = f"application {self.application_id!r} in {self.queue_path!r} holds {held} {self.resource}"
         if self.released > self.held:
-            return f"{where} and cannot give back {self.released}"
-        return f"{where} and cannot end with {self.held - self.released} left"
+            return f"{where} and cannot give back {released}"
+        return f"{where} and cannot end with {left} left"
 
 
 class ReentrantCallError(UgmError, RuntimeError):

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NoReturn, final
+from typing import Final, NoReturn, Self, final
 
 from ugm.errors import RequestError
 
-__all__ = ["ROOT", "WILDCARD", "TrackingType", "UserGroup", "ancestors", "canonical_path", "is_below", "is_text"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_NAME",
+    "ROOT",
+    "WILDCARD",
+    "TrackingType",
+    "UserGroup",
+    "ancestors",
+    "canonical_path",
+    "is_below",
+    "is_name",
+]
 
 #: The queue above all others; every path starts with it.
 ROOT: Final = "root"
@@ -17,8 +28,14 @@ ROOT: Final = "root"
 #: Stands for every user, or for every group, that no other limit of a queue names.
 WILDCARD: Final = "*"
 
-#: Parts separated by single dots, none empty, none with white space or control characters.
-_PATH: Final = re.compile(r"root(?:\.[^.\s\x00-\x1f\x7f]+)*", re.IGNORECASE)
+#: The longest name of a user, a group, a queue, an application, a resource, or anything else, in characters.
+MAX_NAME: Final = 256
+
+#: How many names a queue path may have, the root included.
+MAX_DEPTH: Final = 100
+
+#: Names separated by single dots, none empty, none with white space or control characters.
+_PATH: Final = re.compile(rf"root(?:\.[^.\s\x00-\x1f\x7f]{{1,{MAX_NAME}}}){{0,{MAX_DEPTH - 1}}}", re.IGNORECASE)
 
 
 class TrackingType(StrEnum):
@@ -41,7 +58,8 @@ class UserGroup:
         groups: none, one or many. Their order means nothing: the configuration decides which one is charged.
 
     Raises:
-        RequestError: a name is empty, not a text, or the wildcard ``*``; or *groups* is one text instead of several.
+        RequestError: a name is not a text of 1 to 256 characters, or is the wildcard ``*``; or *groups* is one text
+            instead of several.
 
     >>> UserGroup("sue", ("development", "test"))
     UserGroup('sue', ('development', 'test'))
@@ -62,6 +80,20 @@ class UserGroup:
             _check_name("group", group)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "groups", members)
+
+    @classmethod
+    def recorded(cls, name: str, groups: Sequence[str]) -> Self:
+        """Return a user as a journal has it: earlier versions did not bound the length of names.
+
+        Raises:
+            RequestError: a name is not a text of at least one character, or is the wildcard ``*``.
+        """
+        for one in (name, *groups):
+            _check_name("user", one[:MAX_NAME] if type(one) is str else one)
+        made = cls.__new__(cls)
+        object.__setattr__(made, "name", name)
+        object.__setattr__(made, "groups", tuple(groups))
+        return made
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
@@ -85,13 +117,18 @@ class UserGroup:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is a text of at least one character."""
-    return isinstance(value, str) and bool(value)
+    """Return whether a value is a text."""
+    return isinstance(value, str)
+
+
+def is_name(value: object) -> bool:
+    """Return whether a value is a text of 1 to 256 characters."""
+    return isinstance(value, str) and 0 < len(value) <= MAX_NAME
 
 
 def _check_name(kind: str, name: object) -> None:
-    if not is_text(name):
-        raise RequestError(kind, name, "a name is a text of at least one character")
+    if not is_name(name):
+        raise RequestError(kind, name, "a name is a text of 1 to 256 characters")
     if name == WILDCARD:
         raise RequestError(kind, name, "the wildcard belongs in limits, it is nobody's name")
 
@@ -100,19 +137,29 @@ def canonical_path(queue_path: str) -> str:
     """Return the one spelling of a queue path: queue names are the same in any case.
 
     Raises:
-        RequestError: the path is not ``root``, or ``root.`` and names separated by single dots.
+        RequestError: the path is not ``root``, or ``root.`` and names separated by single dots; or a name has more than
+            256 characters, or there are more than 100 names.
 
     >>> canonical_path("root.Sales.EMEA")
     'root.sales.emea'
     """
-    if not is_text(queue_path):
+    if not queue_path or not is_text(queue_path):
         raise RequestError("queue_path", queue_path, "a queue path is a text of at least one character")
     if not _PATH.fullmatch(queue_path):
-        raise RequestError("queue_path", queue_path, "expected 'root', or names below it separated by single dots")
+        raise RequestError("queue_path", queue_path, _why_no_path(queue_path))
     # Part by part, because outside of ASCII the small form of a letter can depend on what follows it.
     canonical = queue_path.lower() if queue_path.isascii() else ".".join(map(str.lower, queue_path.split(".")))
     # The caller's own object, where it will do: comparing identities is then enough to recognise it.
     return queue_path if queue_path == canonical else canonical
+
+
+def _why_no_path(queue_path: str) -> str:
+    names = queue_path.split(".")
+    if len(names) > MAX_DEPTH:
+        return f"it has {len(names)} names (allowed: up to {MAX_DEPTH})"
+    if (longest := max(map(len, names))) > MAX_NAME:
+        return f"a name in it has {longest} characters (allowed: up to {MAX_NAME})"
+    return "expected 'root', or names below it separated by single dots"
 
 
 def ancestors(queue_path: str) -> Iterator[str]:

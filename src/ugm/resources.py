@@ -10,18 +10,25 @@ What a missing name means depends on the use. In a usage it means nothing; in a 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
-from ugm.errors import QuantityError, RequestError
+from ugm.errors import QuantityError, RequestError, number_text
 
-__all__ = ["Resource", "format_amount", "parse_quantity", "sum_of"]
+__all__ = ["Resource", "as_float", "format_amount", "parse_quantity", "sum_of"]
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # takes as long to import as the rest of this module
 
 #: The one resource that is counted in thousandths and takes the suffix ``m``.
 VCORE: Final = "vcore"
 
 #: The resource that is counted in bytes.
 MEMORY: Final = "memory"
+
+#: The longest name of a resource, in characters.
+MAX_RESOURCE_NAME: Final = 256
 
 #: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
 MAX_QUANTITY: Final = 2**63 - 1
@@ -46,7 +53,7 @@ class Resource(Mapping[str, int]):
         named: the same as keywords.
 
     Raises:
-        RequestError: a name is not a text with at least one character, or an amount is not an `int` (a `bool` or a
+        RequestError: a name is not a text of 1 to 256 characters, or an amount is not an `int` (a `bool` or a
             `float` is not one).
 
     >>> Resource(vcore=500, memory=2**30)
@@ -75,8 +82,8 @@ class Resource(Mapping[str, int]):
     def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
         given = {**amounts, **named} if amounts else named
         for name, amount in given.items():
-            if type(name) is not str or not name:
-                raise RequestError("resource", name, "a resource name is a text of at least one character")
+            if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+                raise RequestError("resource", name, "a resource name is a text of 1 to 256 characters")
             if type(amount) is not int:
                 raise RequestError(name, amount, "an amount is an int, in base units")
         self.amounts = dict(sorted(given.items()))
@@ -132,9 +139,10 @@ class Resource(Mapping[str, int]):
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        if all(name.isidentifier() for name in self.amounts):
-            return f"Resource({', '.join(f'{name}={amount}' for name, amount in self.amounts.items())})"
-        return f"Resource({dict(self.amounts)!r})"
+        texts = {name: number_text(amount) for name, amount in self.amounts.items()}
+        if all(map(str.isidentifier, texts)):
+            return f"Resource({', '.join(f'{name}={text}' for name, text in texts.items())})"
+        return f"Resource({{{', '.join(f'{name!r}: {text}' for name, text in texts.items())}}})"
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in self.amounts.items()) or "nothing"
@@ -183,6 +191,18 @@ def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
     return Resource(total).without_zeros()
 
 
+def as_float(number: Fraction | int) -> float:
+    """Return the nearest number that a float can hold; for one beyond all floats, the largest float.
+
+    >>> as_float(10**400) > 10**300
+    True
+    """
+    try:
+        return float(number)
+    except OverflowError:
+        return sys.float_info.max if number > 0 else -sys.float_info.max
+
+
 def parse_quantity(text: str, *, vcore: bool = False) -> int:
     """Read one quantity of a queue configuration.
 
@@ -225,16 +245,16 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
 
 
 def format_amount(name: str, amount: int) -> str:
-    """Write an amount exactly, as short as the configuration syntax can say it.
+    """Write an amount as short as the configuration syntax can say it: exactly, but for numbers of hundreds of digits.
 
     >>> format_amount("memory", 3 * 2**30), format_amount("vcore", 2500), format_amount("vcore", 2000)
     ('3Gi', '2500m', '2')
     """
     if name == VCORE:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+        return f"{number_text(amount)}m" if amount % 1000 else number_text(amount // 1000)
     if name != MEMORY:
-        return str(amount)
+        return number_text(amount)
     for suffix, multiplier in sorted(_MULTIPLIERS.items(), key=lambda item: -item[1]):
         if amount and not amount % multiplier:
-            return f"{amount // multiplier}{suffix}"
-    return str(amount)
+            return f"{number_text(amount // multiplier)}{suffix}"
+    return number_text(amount)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from config_cases import EVERYTHING
 from conformance import vectors
+from ugm import Partition
 from ugm.config import (
     ChildTemplate,
     FilterConfig,
@@ -31,7 +32,7 @@ from ugm.config import (
     parse_config,
 )
 from ugm.config.loader import load
-from ugm.errors import ConfigError, QuantityError
+from ugm.errors import ConfigError, QuantityError, RequestError
 from ugm.resources import Resource, parse_quantity
 
 QUICK: Final = settings(max_examples=150, deadline=None)
@@ -123,10 +124,12 @@ def outcome(text: str) -> SchedulerConfig | ConfigError:
 
 
 def check(text: str) -> None:
-    """Read a text: the result reads back from what it writes, or every problem is at a place in the text."""
+    """Read a text: a partition takes the result, which reads back, or every problem is at a place in the text."""
     found = outcome(text)
     if isinstance(found, SchedulerConfig):
         assert parse_config(dump_config(found)) == found
+        for partition in found.partitions:
+            Partition().configure(partition)
         return
     lines = len(text.splitlines()) + 1
     assert found.problems == tuple(sorted(found.problems)) != ()
@@ -267,6 +270,39 @@ def test_models_read_back(config: SchedulerConfig) -> None:
     data = load(dump_config(config), "x").data or {}
 
     assert SchedulerConfig.model_validate(data, by_alias=True, by_name=False) == config
+
+
+_rule_names = st.sampled_from(("provided", "user", "User", "tag", "fixed", "usr", "recovery", "test", ""))
+_rule_values = st.sampled_from(
+    ("", "a", "root.a", "ROOT.a.b", "root", "a b", "...", "a.root", "root.root", "namespace", "é")
+)
+_patterns = st.sampled_from(("ana", "^a", "(a+)+$", "(?=a)", "a{2000}", "[a", "9", "*", "a|b", "(?i)x", "", "\\1+"))
+_filtered = st.builds(
+    FilterConfig,
+    type=st.sampled_from(("", "allow", "Deny", "no")),
+    users=st.lists(_patterns, max_size=2).map(tuple),
+    groups=st.lists(_patterns, max_size=2).map(tuple),
+)
+_any_rules = st.recursive(
+    st.builds(PlacementRule, name=_rule_names, value=_rule_values, create=booleans, filter=_filtered),
+    lambda inner: st.builds(PlacementRule, name=_rule_names, value=_rule_values, create=booleans, parent=inner),
+    max_leaves=3,
+)
+_lists = st.sampled_from(("", "*", " ", "a,b c", " a b", "a  b", "a b c", ",", "\ta"))
+
+
+@settings(QUICK, max_examples=400)
+@given(st.lists(_any_rules, max_size=2), _lists, booleans)
+def test_accepted_rules_are_usable(rules: list[PlacementRule], acl: str, parent: bool) -> None:  # noqa: FBT001 (drawn)
+    """Whatever placement rules and access lists are accepted, a partition takes them; what it refuses is a problem."""
+    queue = QueueConfig(name="a", submit_acl=acl, admin_acl=acl, declared_parent=parent)
+    partition = PartitionConfig(queues=(queue,), placement_rules=tuple(rules))
+    try:
+        Partition(partition)
+    except RequestError:
+        with pytest.raises(ConfigError):
+            parse_config(dump_config(SchedulerConfig(partitions=(partition,))))
+    check(dump_config(SchedulerConfig(partitions=(partition,))))
 
 
 @QUICK

@@ -23,6 +23,7 @@ from ugm import ConfigError, Problem, RequestError, Resource, UgmError
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
+from ugm.cli.export import export_command
 from ugm.cli.html import page
 from ugm.cli.journal import journal, usage_command
 from ugm.cli.options import (
@@ -34,13 +35,14 @@ from ugm.cli.options import (
     read_memory,
     read_new_file,
     read_prefixes,
+    read_review,
 )
 from ugm.cli.progress import watching
 from ugm.cli.report import render
 from ugm.cli.serve import serve_command
 from ugm.cli.tables import counted
 from ugm.cli.top import top_command
-from ugm.config import PartitionConfig
+from ugm.config import PartitionConfig, Review
 from ugm.simulation import JobMapping, Recorder, Report, parse_swf, simulate
 from ugm.simulation.mapping import NameField
 
@@ -70,7 +72,7 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-for _command in (demo_command, explain_command, journal, serve_command, top_command, usage_command):
+for _command in (demo_command, explain_command, export_command, journal, serve_command, top_command, usage_command):
     ugm.add_command(_command)
 
 
@@ -274,28 +276,31 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     """Print every problem of the queue configurations FILES, one a line, with its place.
 
-    A line reads FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input. The exit status is 0 when there
-    is no problem, else 1.
+    A line reads FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input.
+    A warning, about what is allowed and is probably a mistake, has the word "warning" before its message.
+    The exit status is 0 when there is no problem, else 1.
     """
-    problems = {file: _problems(file) for file in files}
-    count = sum(map(len, problems.values()))
+    reviews = {file: read_review(file) for file in files}
+    count = sum(len(review.problems) for review in reviews.values())
     if as_json:
-        listed = [{"file": file, "problems": list(map(_as_dict, found))} for file, found in problems.items()]
-        _print_json({"valid": not count, "files": listed})
+        _print_json({"valid": not count, "files": [_review(file, review) for file, review in reviews.items()]})
     else:
-        for found in problems.values():
-            for problem in found:
+        for review in reviews.values():
+            for problem in sorted((*review.problems, *map(_as_warning, review.warnings))):
                 click.echo(str(problem))
-        click.echo(f"{counted(count, 'problem')} in {counted(len(problems), 'file')}", err=True)
+        warnings = sum(len(review.warnings) for review in reviews.values())
+        told = f" and {counted(warnings, 'warning')}" if warnings else ""
+        click.echo(f"{counted(count, 'problem')}{told} in {counted(len(reviews), 'file')}", err=True)
     sys.exit(_PROBLEMS if count else 0)
 
 
-def _problems(file: str) -> tuple[Problem, ...]:
-    try:
-        read_config(file)
-    except ConfigError as error:
-        return error.problems
-    return ()
+def _as_warning(problem: Problem) -> Problem:
+    return problem._replace(message=f"warning: {problem.message}")
+
+
+def _review(file: str, review: Review) -> dict[str, Any]:
+    problems, warnings = (list(map(_as_dict, found)) for found in (review.problems, review.warnings))
+    return {"file": file, "problems": problems, "warnings": warnings}
 
 
 def _as_dict(problem: Problem) -> dict[str, Any]:

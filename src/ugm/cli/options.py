@@ -15,7 +15,7 @@ import click
 
 from ugm.config import SchedulerConfig, load_config
 from ugm.config.loader import MAX_BYTES
-from ugm.config.text import decode_config
+from ugm.config.text import Review, decode_config, review_bytes, review_file
 from ugm.errors import QuantityError
 from ugm.resources import VCORE, Resource, parse_quantity
 from ugm.simulation.mapping import NameField
@@ -111,6 +111,11 @@ def read_config(file: str) -> SchedulerConfig:
     if file != STDIN:
         return load_config(file)
     return decode_config(sys.stdin.buffer.read(MAX_BYTES + 1), file="<stdin>")
+
+
+def read_review(file: str) -> Review:
+    """Return what is to be said about a configuration file, or about the standard input for ``-``."""
+    return review_file(file) if file != STDIN else review_bytes(sys.stdin.buffer.read(MAX_BYTES + 1), file="<stdin>")
 
 
 def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:

@@ -6,8 +6,10 @@ is wrong, each with its line and column. This package alone imports pydantic and
 
 from __future__ import annotations
 
+from ugm.config.export import Exported, LeftOut, export_config
 from ugm.config.schema import (
     ChildTemplate,
+    Extensions,
     FilterConfig,
     LimitConfig,
     NodeSortPolicy,
@@ -19,11 +21,14 @@ from ugm.config.schema import (
     SchedulerConfig,
     UserGroupResolver,
 )
-from ugm.config.text import dump_config, load_config, parse_config
+from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
 
 __all__ = [
     "ChildTemplate",
+    "Exported",
+    "Extensions",
     "FilterConfig",
+    "LeftOut",
     "LimitConfig",
     "NodeSortPolicy",
     "PartitionConfig",
@@ -31,9 +36,13 @@ __all__ = [
     "PreemptionConfig",
     "QueueConfig",
     "QueueResources",
+    "Review",
     "SchedulerConfig",
     "UserGroupResolver",
     "dump_config",
+    "export_config",
     "load_config",
     "parse_config",
+    "review_config",
+    "review_file",
 ]

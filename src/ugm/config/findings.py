@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from ugm.config.names import YUNIKORN
 from ugm.config.places import Path, cut
 from ugm.config.schema import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
@@ -71,8 +72,10 @@ class QueueSpot:
         "children",
         "entries",
         "maxima",
+        "names",
         "parent",
         "queue",
+        "seen_from_below",
     )
 
     def __init__(
@@ -83,13 +86,18 @@ class QueueSpot:
         below: Path | None = None,
         limits_path: Path | None = None,
         parent: QueueSpot | None = None,
+        names: str = YUNIKORN,
     ) -> None:
         self.queue: Final = queue
         self.parent: Final = parent
+        #: Which names of users and groups its limits may contain; see `ugm.config.names`.
+        self.names: Final[str] = parent.names if parent else names
         #: Its path, from that of the parent if there is one; and where the queues below it are, if not in it.
         self.at: Final = at
         self.below: Final = below
         self._limits_path: Final = limits_path
+        #: By field and place: its limits as rules of the queues below see them.
+        self.seen_from_below: Final[dict[tuple[str, int], Any]] = {}
         self._by_name: dict[str, QueueSpot] | None = None
         #: What it allows at most of each resource.
         self.maxima: Final[Mapping[str, int]] = dict(queue.max_resources) if queue.max_resources else _NONE
@@ -103,9 +111,11 @@ class QueueSpot:
 
     def _chains(self, field: str) -> Mapping[str, Chain]:
         entries = self.entries[field]
+        if not entries:
+            return {}
         above: dict[str, Chain] = {}
         missing = set(entries)
-        for spot in self.ancestors() if entries else ():
+        for spot in self.ancestors():
             found = spot.chains[field].keys() & missing
             above.update((name, spot.chains[field][name]) for name in found)
             missing -= found
@@ -192,4 +202,5 @@ class PartitionSpot:
         folded = inserted or not (partition.queues and partition.queues[0].limits)
         owner = path if folded else at
         below = queues if inserted else None
-        self.root: Final = QueueSpot(root, at, below=below, limits_path=(*owner, "limits"))
+        limits_path = (*owner, "limits")
+        self.root: Final = QueueSpot(root, at, below=below, limits_path=limits_path, names=partition.ugm.names)

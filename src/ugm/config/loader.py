@@ -45,8 +45,9 @@ __all__ = [
     "too_large",
 ]
 
-#: The largest text that is read, in bytes.
-MAX_BYTES: Final = 8 * 2**20
+_HAS_LIBYAML: Final = hasattr(yaml, "CSafeLoader")
+#: The largest text that is read, in bytes. PyYAML without libyaml, its library in C, takes twenty times as long.
+MAX_BYTES: Final = 8 * 2**20 if _HAS_LIBYAML else 2**19
 
 #: What YAML does not allow in a text, in quotes or out of them.
 _NOT_TEXT: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -94,7 +95,8 @@ def load(text: str, file: str) -> Document:
 
 def too_large(file: str) -> ConfigError:
     """Return the error of a text that is larger than what is read."""
-    return refusal(file, START, "text-too-large", f"the text is larger than {MAX_BYTES} bytes")
+    hint = "" if _HAS_LIBYAML else " (the most without libyaml, which this installation of PyYAML lacks)"
+    return refusal(file, START, "text-too-large", f"the text is larger than {MAX_BYTES} bytes{hint}")
 
 
 def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
@@ -104,7 +106,9 @@ def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
     return problems.error()
 
 
-def _check_text(text: str, file: str) -> None:
+def _check_text(text: object, file: str) -> None:
+    if not isinstance(text, str):
+        raise refusal(file, START, "text-invalid", f"expected a text, found {type(text).__name__}")
     # Only a text near the bound is encoded to be measured.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise too_large(file)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ugm.errors import QuantityError
-from ugm.resources import MAX_QUANTITY, VCORE, Resource, parse_quantity
+from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource, parse_quantity
 
 __all__ = [
     "MAX_COUNT",
@@ -27,6 +27,7 @@ __all__ = [
     "kind_of",
     "quote",
     "to_boolean",
+    "to_choice",
     "to_count",
     "to_resource",
     "to_text",
@@ -121,6 +122,19 @@ def to_boolean(value: object) -> bool:
     raise PydanticCustomError("boolean-invalid", "expected true or false, found {found}", {"found": kind_of(value)})
 
 
+def to_choice(*allowed: str) -> Callable[[object], str]:
+    """Return the reader of a text that is one of several words."""
+    words = " or ".join(map(repr, allowed))
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and value in allowed:
+            return str(value)
+        details = {"words": words, "found": kind_of(value)}
+        raise PydanticCustomError("choice-invalid", "expected {words}, found {found}", details)
+
+    return read
+
+
 def to_texts(value: object) -> dict[str, str]:
     """Read a mapping of texts, for example properties; nothing stands for the empty text."""
     return _convert(value, lambda _, text: "" if text is None else to_text(text))
@@ -132,8 +146,8 @@ def to_resource(value: object) -> Resource:
 
 
 def _to_amount(name: str, value: object) -> int:
-    if not name or _WHITE_SPACE.search(name):
-        message = "the resource name {name} is empty or has white space in it"
+    if not 0 < len(name) <= MAX_RESOURCE_NAME or _WHITE_SPACE.search(name):
+        message = "{name} is not a valid resource name (allowed: 1 to 256 characters without white space)"
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
     if value is None:
         raise PydanticCustomError("quantity-invalid", "expected a quantity, found nothing")

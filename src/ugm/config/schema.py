@@ -15,14 +15,16 @@ from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
 
-from ugm.config.scalars import to_boolean, to_count, to_resource, to_text, to_texts, to_weights
+from ugm.config.names import ANY, YUNIKORN
+from ugm.config.scalars import to_boolean, to_choice, to_count, to_resource, to_text, to_texts, to_weights
 from ugm.errors import RequestError
-from ugm.identity import ROOT
+from ugm.identity import ROOT, is_text
 from ugm.resources import Resource, format_amount
 
 __all__ = [
     "DEFAULT_PARTITION",
     "ChildTemplate",
+    "Extensions",
     "FilterConfig",
     "LimitConfig",
     "Model",
@@ -190,6 +192,14 @@ class UserGroupResolver(Model):
     type: Text = ""
 
 
+class Extensions(Model):
+    """The settings of a partition that Apache YuniKorn does not have; all of them are under the one key ``ugm``."""
+
+    #: Which names of users and groups limits and filters may contain: ``yunikorn``, those that the peer accepts, or
+    #: ``any``; see `ugm.config.names`.
+    names: Annotated[str, PlainValidator(to_choice(YUNIKORN, ANY))] = YUNIKORN
+
+
 class PartitionConfig(Model):
     """One set of nodes with its own tree of queues."""
 
@@ -203,6 +213,8 @@ class PartitionConfig(Model):
     preemption: PreemptionConfig = PreemptionConfig()
     node_sort_policy: NodeSortPolicy = Field(default_factory=NodeSortPolicy)
     user_group_resolver: UserGroupResolver = UserGroupResolver()
+    #: A file without this key is a file of Apache YuniKorn.
+    ugm: Extensions = Extensions()
 
     @property
     def root_inserted(self) -> bool:
@@ -233,6 +245,8 @@ class SchedulerConfig(Model):
         """
         if name is None and len(self.partitions) == 1:
             return self.partitions[0]
+        if not is_text(name or ""):
+            raise RequestError("partition", name, "expected the name of a partition")
         wanted = (name or DEFAULT_PARTITION).lower()
         for partition in self.partitions:
             if partition.name == wanted:

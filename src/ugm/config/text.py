@@ -8,18 +8,43 @@ up to `ugm.config.problems.MAX_PROBLEMS`; findings that may only follow from wha
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path as FilePath
+from typing import NamedTuple
 
 import yaml
 
 from ugm.config.assembly import Assembly, SetAside
+from ugm.config.findings import Finding
 from ugm.config.loader import MAX_BYTES, Document, load, refusal, too_large
+from ugm.config.misspelling import misspelt_resources
 from ugm.config.places import locate, mark_after
+from ugm.config.problems import Problems
 from ugm.config.schema import SchedulerConfig
-from ugm.config.validation import find_problems
-from ugm.errors import ConfigError, Problem
+from ugm.config.validation import find_problems, partitions_can_be_used
+from ugm.errors import ConfigError, Problem, RequestError
 
-__all__ = ["decode_config", "dump_config", "load_config", "parse_config"]
+__all__ = [
+    "Review",
+    "decode_config",
+    "dump_config",
+    "load_config",
+    "parse_config",
+    "review_bytes",
+    "review_config",
+    "review_file",
+]
+
+
+class Review(NamedTuple):
+    """What is to be said about a configuration."""
+
+    #: None if it cannot be used.
+    config: SchedulerConfig | None
+    #: Everything that is wrong, in the order of the text.
+    problems: tuple[Problem, ...]
+    #: What is allowed, and is probably a mistake, in the order of the text.
+    warnings: tuple[Problem, ...]
 
 
 def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
@@ -28,14 +53,32 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     Raises:
         ConfigError: the file cannot be read, or what it says cannot be used; with everything that is wrong.
     """
-    file = os.fspath(path)
+    text, file = _read(path)
+    return parse_config(text, file=file)
+
+
+def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> Review:
+    """Do what `review_config` does for a file."""
+    try:
+        text, file = _read(path)
+    except ConfigError as error:
+        return Review(None, error.problems, ())
+    return review_config(text, file=file, known=known)
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the text of a file, and its name for problems."""
+    try:
+        file = os.fsdecode(path)
+    except TypeError:
+        raise _unreadable(repr(path), "expected a path") from None
     try:
         with FilePath(file).open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),)) from None
-    return decode_config(content, file=file)
+        raise _unreadable(file, reason) from None
+    return _decoded(content, file), file
 
 
 def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
@@ -44,13 +87,29 @@ def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
     Raises:
         ConfigError: as for `load_config`.
     """
+    return parse_config(_decoded(content, file), file=file)
+
+
+def review_bytes(content: bytes, *, file: str) -> Review:
+    """Do what `review_config` does for the bytes of a file, of which at most `MAX_BYTES` + 1 are needed."""
+    try:
+        text = _decoded(content, file)
+    except ConfigError as error:
+        return Review(None, error.problems, ())
+    return review_config(text, file=file)
+
+
+def _decoded(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         raise too_large(file)
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise _not_utf8(file, content, error.start) from None
-    return parse_config(text, file=file)
+
+
+def _unreadable(file: str, reason: str) -> ConfigError:
+    return ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),))
 
 
 def _not_utf8(file: str, content: bytes, at: int) -> ConfigError:
@@ -73,15 +132,49 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
     >>> config.partition().root.queues[0].limits[0].max_applications
     2
     """
+    document, config = _parsed(text, file)
+    if config is None or document.problems:
+        raise document.problems.error()
+    return config
+
+
+def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ()) -> Review:
+    """Read a configuration and report everything that is wrong with it, or probably wrong.
+
+    Args:
+        text: YAML, as in a file.
+        file: what problems call the text.
+        known: names of resources that are right, for example those of a cluster. Others that are similar to one of
+            them, or to one that is used elsewhere in the configuration, are probably misspelt.
+
+    >>> review = review_config("partitions: [{queues: [{name: prod, resources: {max: {cpu: 8}}}]}]")
+    >>> review.warnings[0].message
+    "the resource 'cpu' is probably misspelt: did you mean 'vcore'?"
+    """
+    try:
+        document, config = _parsed(text, file)
+    except ConfigError as error:
+        return Review(None, error.problems, ())
+    problems = document.problems.error().problems if document.problems else ()
+    warnings = () if config is None else _warnings(config, document, file, known)
+    return Review(None if problems else config, problems, warnings)
+
+
+def _parsed(text: str, file: str) -> tuple[Document, SchedulerConfig | None]:
+    """Read a configuration; the problems are in the document."""
     document = load(text, file)
-    problems = document.problems
     assembly = Assembly(document)
     config = assembly.config()
     if config is not None:
         _judge(config, document, assembly.set_aside)
-    if config is None or problems:
-        raise problems.error()
-    return config
+    return document, config
+
+
+def _warnings(config: SchedulerConfig, document: Document, file: str, known: Iterable[str]) -> tuple[Problem, ...]:
+    warnings = Problems(file)
+    for path, code, message, _ in misspelt_resources(config, known):
+        warnings.add(locate(document.place, path, key=True), path, code, message)
+    return warnings.error().problems
 
 
 def _judge(config: SchedulerConfig, document: Document, set_aside: SetAside) -> None:
@@ -90,13 +183,22 @@ def _judge(config: SchedulerConfig, document: Document, set_aside: SetAside) -> 
         if set_aside.explains(finding):
             document.problems.skip()
         else:
-            document.problems.add(locate(document.place, finding.path), finding.path, finding.code, finding.message)
+            _report(document, finding)
+    for finding in partitions_can_be_used(config) if not document.problems else ():
+        _report(document, finding)
+
+
+def _report(document: Document, finding: Finding) -> None:
+    document.problems.add(locate(document.place, finding.path), finding.path, finding.code, finding.message)
 
 
 def dump_config(config: SchedulerConfig) -> str:
     """Write a configuration as YAML, without what is left at its default.
 
     Reading it back gives an equal configuration.
+
+    Raises:
+        RequestError: it is something else.
 
     >>> print(dump_config(parse_config("partitions: [{queues: [{name: prod, maxapplications: 010}]}]")))
     partitions:
@@ -105,6 +207,8 @@ def dump_config(config: SchedulerConfig) -> str:
         maxapplications: 10
     <BLANKLINE>
     """
+    if not isinstance(config, SchedulerConfig):
+        raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     data = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True))

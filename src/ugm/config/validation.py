@@ -15,8 +15,12 @@ from ugm.config.schema import SchedulerConfig
 from ugm.config.validation_limits import LIMIT_RULES
 from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
+from ugm.errors import RequestError
+from ugm.identity import MAX_NAME
+from ugm.queues import PlacementRules, QueueSpecs
+from ugm.tracking.limits import Limits
 
-__all__ = ["find_problems"]
+__all__ = ["find_problems", "partitions_can_be_used"]
 
 _WITH_LIMITS: Final = (*QUEUE_RULES, *LIMIT_RULES)
 _NODE_SORT_POLICIES: Final = ("", "fair", "binpacking")
@@ -36,6 +40,21 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
         for queue in spot.root.walk():
             for queue_rule in _WITH_LIMITS if queue.queue.limits else QUEUE_RULES:
                 yield from queue_rule(queue)
+
+
+def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
+    """A partition can use each part of the configuration.
+
+    The other rules report each known reason why it cannot, at its place. This one compiles the configuration as a
+    partition does, so that it also finds a reason which the others do not know.
+    """
+    for index, partition in enumerate(config.partitions):
+        try:
+            Limits.compile(partition)
+            QueueSpecs.compile(partition.root)
+            PlacementRules.compile(partition.placement_rules)
+        except RequestError as error:
+            yield Finding(("partitions", index), "partition-unusable", f"no partition can use this: {error}")
 
 
 def partitions_exist(config: SchedulerConfig) -> Iterator[Finding]:
@@ -62,6 +81,14 @@ def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
             message = f"the partition {quote(partition.name)} is there already (partitions[{earlier}])"
             path = ("partitions", index, "name")
             yield Finding(path, "partition-name-duplicate", message, (path, ("partitions", earlier, "name")))
+
+
+def partition_name_is_short(spot: PartitionSpot) -> Iterator[Finding]:
+    """The name of a partition has at most 256 characters, like all names."""
+    length = len(spot.partition.name)
+    if length > MAX_NAME:
+        message = f"the name of the partition has {length} characters (allowed: up to {MAX_NAME})"
+        yield Finding((*spot.path, "name"), "partition-name-too-long", message)
 
 
 def partition_has_queues(spot: PartitionSpot) -> Iterator[Finding]:
@@ -133,6 +160,7 @@ def node_sort_weights_are_not_negative(spot: PartitionSpot) -> Iterator[Finding]
 
 
 PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+    partition_name_is_short,
     partition_has_queues,
     root_has_no_resources,
     partition_limits_are_root_limits,

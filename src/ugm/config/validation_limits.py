@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ugm.config.findings import KINDS, Chain, Entry, Finding, QueueSpot
+from ugm.config.names import why_no_name
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.config.schema import LimitConfig
 from ugm.identity import WILDCARD
 from ugm.resources import format_amount
 
-__all__ = ["GROUP_NAME", "LIMIT_RULES", "USER_NAME"]
-
-#: What a user may be called; a ``$`` at the end is a machine's account.
-USER_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:#/_.@-]*\$?")
-#: What a group may be called.
-GROUP_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9:_.-]*")
-_NAMES: Final = {"users": USER_NAME, "groups": GROUP_NAME}
+__all__ = ["LIMIT_RULES"]
 
 
 def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
@@ -35,15 +29,15 @@ def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
-    """The names in a limit are names of users and groups, or the wildcard.
+    """The names in a limit are valid names of users and groups, or the wildcard; the setting ``names`` says which are.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for kind, field in KINDS:
         for index, position, name in _names(spot, field):
-            if name != WILDCARD and not _NAMES[field].fullmatch(name):
+            if name != WILDCARD and (reason := why_no_name(kind, name, spot.names)):
                 path = (*spot.limits_path, index, field, position)
-                yield Finding(path, f"limit-{kind}-name-invalid", f"{quote(name)} is no name of a {kind}")
+                yield Finding(path, f"limit-{kind}-name-invalid", reason)
 
 
 def limit_names_are_given_once(spot: QueueSpot) -> Iterator[Finding]:
@@ -197,7 +191,7 @@ def _exceeds(held: _Held, above: _Above, known: dict[tuple[int, int], bool]) -> 
     key = (held.at, id(above))
     if key not in known:
         most = above.max_resources
-        known[key] = any(amount > most.get(name, amount) for name, amount in (held.limit.max_resources or {}).items())
+        known[key] = any(amount > most.get(name, amount) for name, amount in _amounts(held.limit).items())
     return known[key]
 
 
@@ -216,8 +210,11 @@ class _Above(NamedTuple):
 
 
 def _above(spot: QueueSpot, entry: Entry, relation: str) -> _Above:
-    limit = entry.limit
-    return _Above(spot, entry.at, dict(limit.max_resources or {}), limit.max_applications, relation)
+    return _Above(spot, entry.at, _amounts(entry.limit), entry.limit.max_applications, relation)
+
+
+def _amounts(limit: LimitConfig) -> Mapping[str, int]:
+    return limit.max_resources.amounts if limit.max_resources else {}
 
 
 class _Held(NamedTuple):
@@ -231,7 +228,7 @@ class _Held(NamedTuple):
 
     def resources_above(self) -> Iterator[tuple[str, int, int, _Above]]:
         """Yield the resources of which the limit has more than what holds its names: both amounts, and what holds."""
-        pending = dict(self.limit.max_resources or {})
+        pending = dict(_amounts(self.limit))
         for above in self.above:
             for resource in pending.keys() & above.max_resources.keys():
                 amount, most = pending.pop(resource), above.max_resources[resource]
@@ -252,7 +249,6 @@ def _held(spot: QueueSpot, field: str) -> Iterator[_Held]:
     chains = spot.chains[field]
     if not chains or spot.parent is None:
         return
-    known: dict[int, _Above] = {}
     wildcards = [
         _above(above, above.entries[field][WILDCARD], "wildcard")
         for above in spot.ancestors()
@@ -264,16 +260,17 @@ def _held(spot: QueueSpot, field: str) -> Iterator[_Held]:
             chain = chains[name].above
             groups.setdefault(id(chain), (chain, []))[1].append(name)
         for chain, together in groups.values():
-            held_by = [_known(link, known) for link in chain.upward()] if chain else wildcards
+            held_by = [_known(link, field) for link in chain.upward()] if chain else wildcards
             if held_by:
                 yield _Held(index, limit, together, held_by)
 
 
-def _known(chain: Chain, known: dict[int, _Above]) -> _Above:
-    key = id(chain.entry)
+def _known(chain: Chain, field: str) -> _Above:
+    """Return the limit of an entry above: one object, however many entries below are compared with it."""
+    known, key = chain.spot.seen_from_below, (field, chain.entry.at)
     if key not in known:
         known[key] = _above(chain.spot, chain.entry, "ancestor")
-    return known[key]
+    return known[key]  # type: ignore[no-any-return]
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:

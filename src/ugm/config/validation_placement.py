@@ -1,40 +1,39 @@
-"""The rules of placement rules: what a scheduler would refuse to start with, or never be able to obey."""
+"""The rules of placement rules: a partition can use each rule, and the queue of a ``fixed`` rule takes applications.
+
+Whether a partition can use a rule is decided by the code that compiles it for the partition; only what the compiler
+cannot know is decided here.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ugm.config.findings import Finding, PartitionSpot, QueueSpot
 from ugm.config.loader import MAX_DEPTH
+from ugm.config.names import why_no_name
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
-from ugm.config.schema import PlacementRule
-from ugm.config.validation_limits import GROUP_NAME, USER_NAME
-from ugm.identity import ROOT
+from ugm.config.schema import FilterConfig, PlacementRule
+from ugm.errors import RequestError
+from ugm.identity import MAX_NAME, ROOT
+from ugm.queues.filters import Filter, is_pattern
+from ugm.queues.pattern_syntax import MAX_LENGTH
+from ugm.queues.patterns import compile_pattern
+from ugm.queues.rules import finder
 
 __all__ = ["PLACEMENT_RULES", "placement_patterns_are_short"]
 
-_RULE_NAME: Final = re.compile(r"[_a-zA-Z][a-zA-Z0-9_]*")
-_FILTER_TYPES: Final = ("", "allow", "deny")
-#: One of these makes a text a pattern and not a name that is misspelt.
-_PATTERN_SIGN: Final = re.compile(r"[\^$*+?()\[{}|]")
-#: What the peer's patterns do not have, because it cannot be matched in linear time.
-_BACKTRACKING: Final = re.compile(r"\(\?(?:[=!>(#]|<[=!]|P[=>])|\\[1-9]")
-#: Sets within sets, which the peer reads in another way.
-_NESTED_SET: Final = re.compile(r"(?<!\\)\[(?:[^\]\\]|\\.)*?(?:\[|--|&&|~~|\|\|)")
-_LONGEST_PATTERN: Final = 1000
-#: What Python's patterns have and the peer's do not: other characters than those of names, by their number.
-_NUMBERED: Final = re.compile(r"\\[uUN]")
-#: The most characters that all patterns have together: to compile one takes microseconds for each.
-_MOST_PATTERNS: Final = 100_000
+#: The most characters that all patterns have together, with repetitions written out: each takes time and memory.
+_MOST_PATTERNS: Final = 20_000
 #: How much of the path of a queue a sentence shows.
 _LONGEST_PATH: Final = 1000
 #: The rule whose queue is known from the configuration alone.
 _FIXED: Final = "fixed"
-#: Rules that say nothing without a value.
-_WITH_VALUE: Final = (_FIXED, "tag")
+
+
+#: A rule or a part of one.
+_Part = TypeVar("_Part", PlacementRule, FilterConfig)
 
 
 class _Rule(NamedTuple):
@@ -57,99 +56,99 @@ def _chains(spot: PartitionSpot) -> Iterator[list[_Rule]]:
         yield _chain(rule, (*spot.path, "placementrules", index))
 
 
-def placement_rule_name_is_valid(spot: PartitionSpot) -> Iterator[Finding]:
-    """The name of a placement rule is an identifier.
-
-    Source: Apache YuniKorn, placement rules, "Configuration".
-    """
+def _rules(spot: PartitionSpot) -> Iterator[_Rule]:
     for chain in _chains(spot):
-        for rule, path in chain:
-            if not _RULE_NAME.fullmatch(rule.name):
-                message = f"{quote(rule.name)} is no name of a placement rule: letters, digits and _"
-                yield Finding((*path, "name"), "placement-rule-name-invalid", message)
+        yield from chain
 
 
-def placement_rule_has_value(spot: PartitionSpot) -> Iterator[Finding]:
-    """A ``fixed`` rule has a queue, and a ``tag`` rule a tag, as its value.
+def placement_rule_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
+    """A partition can use the rule: there is such a rule, and its value and its filter have a meaning.
 
-    Source: Apache YuniKorn, placement rules, "Fixed rule" and "Tag rule".
+    Source: Apache YuniKorn, placement rules, "Configuration", "Fixed rule", "Tag rule" and "Filter".
     """
-    for chain in _chains(spot):
-        for rule, path in chain:
-            if rule.name.lower() in _WITH_VALUE and not rule.value:
-                message = f"the placement rule {rule.name} needs a value"
-                yield Finding(path, "placement-value-missing", message, ((*path, "value"),))
+    for rule, path in _rules(spot):
+        if error := _refusal(finder, rule):
+            yield _wrong_rule(rule, path, error)
+        # Each part by itself, so that all that is wrong is reported.
+        for part in _parts(rule.filter):
+            if error := _refusal(Filter.compile, part):
+                yield _wrong_filter(path, error)
 
 
-def placement_filter_type_is_known(spot: PartitionSpot) -> Iterator[Finding]:
-    """A filter is of type ``allow`` or ``deny``, in any case, or of none, which is ``allow``.
+def _refusal(compile_part: Callable[[_Part, str], object], part: _Part) -> RequestError | None:
+    """Compile a part of a rule as a partition does; return the error if that is impossible."""
+    try:
+        compile_part(part, "")
+    except RequestError as error:
+        return error
+    return None
 
-    Source: Apache YuniKorn, placement rules, "Filter".
-    """
-    for chain in _chains(spot):
-        for rule, path in chain:
-            if rule.filter.type.lower() not in _FILTER_TYPES:
-                message = f"the filter type {quote(rule.filter.type)} is neither 'allow' nor 'deny'"
-                yield Finding((*path, "filter", "type"), "placement-filter-type-invalid", message)
+
+def _wrong_rule(rule: PlacementRule, path: Path, error: RequestError) -> Finding:
+    if error.argument == ".name":
+        message = f"{quote(rule.name)}: {error.reason}"
+        return Finding((*path, "name"), "placement-rule-name-invalid", message)
+    at = (*path, "value")
+    if not rule.value:
+        return Finding(path, "placement-value-missing", error.reason, (at,))
+    code = "placement-qualified-below-rule" if rule.parent and _is_qualified(rule.value) else "placement-value-invalid"
+    return Finding(at, code, f"{quote(rule.value)}: {error.reason}")
+
+
+def _wrong_filter(path: Path, error: RequestError) -> Finding:
+    part = error.argument.removeprefix(".")
+    at = (*path, "filter", part) if part == "type" else (*path, "filter", part, 0)
+    return Finding(at, f"placement-filter-{part}-invalid", f"{quote(str(error.value))}: {error.reason}")
+
+
+def _parts(filtered: FilterConfig) -> Iterator[FilterConfig]:
+    if filtered.type:
+        yield FilterConfig(type=filtered.type)
+    if filtered.users:
+        yield FilterConfig(users=filtered.users)
+    if filtered.groups:
+        yield FilterConfig(groups=filtered.groups)
 
 
 def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
-    """What stands alone in a filter list is a name or a regular expression.
+    """A single entry of a filter list is a valid name or a regular expression.
 
-    Of several, those that are no names are not looked at: the scheduler ignores them, as it does elsewhere.
+    Of several entries, those that are not valid names are accepted: the scheduler ignores them.
 
     Source: Apache YuniKorn, placement rules, "Filter".
     """
-    for chain in _chains(spot):
-        for rule, path in chain:
-            lists = (("users", rule.filter.users, USER_NAME), ("groups", rule.filter.groups, GROUP_NAME))
-            for field, names, valid in lists:
-                if len(names) == 1 and not valid.fullmatch(names[0]) and not _is_pattern(names[0]):
-                    message = f"{quote(names[0])} is neither a name of a {field[:-1]} nor a regular expression"
-                    yield Finding((*path, "filter", field, 0), f"placement-filter-{field}-invalid", message)
+    for rule, path in _rules(spot):
+        for kind, field, names in (("user", "users", rule.filter.users), ("group", "groups", rule.filter.groups)):
+            if len(names) != 1 or is_pattern(names) or len(names[0]) > MAX_NAME:
+                continue
+            if reason := why_no_name(kind, names[0], spot.partition.ugm.names):
+                message = f"{reason}, nor a regular expression"
+                yield Finding((*path, "filter", field, 0), f"placement-filter-{field}-invalid", message)
 
 
 def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Finding]:
-    """The regular expressions of all filters have 100,000 characters at most; with more, none is looked at.
+    """The regular expressions of all filters have 20,000 characters at most; with more, no rule is applied.
 
-    It protects the reader alone: the peer sets no bound.
+    Repetitions are written out for this. It protects the reader alone: the peer sets no bound.
     """
     total = 0
     for spot in spots:
-        for chain in _chains(spot):
-            for rule, path in chain:
-                for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
-                    total += min(len(names[0]), _LONGEST_PATTERN) if len(names) == 1 else 0
-                    if total > _MOST_PATTERNS:
-                        message = f"the filters have patterns of more than {_MOST_PATTERNS} characters together"
-                        yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
+        for rule, path in _rules(spot):
+            for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
+                total += _size(names[0]) if is_pattern(names) else 0
+                if total > _MOST_PATTERNS:
+                    message = f"the filters have patterns of more than {_MOST_PATTERNS} characters together"
+                    yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
 
 
-def _is_pattern(text: str) -> bool:
-    if len(text) > _LONGEST_PATTERN or not _PATTERN_SIGN.search(text):
-        return False
-    # Names are ASCII, and sets of other characters take long to compile.
-    if not text.isascii() or _NUMBERED.search(text):
-        return False
-    if _BACKTRACKING.search(text) or _NESTED_SET.search(text):
-        return False
+def _size(pattern: str) -> int:
+    # A pattern that is refused costs what it took to find that out.
+    if len(pattern) > MAX_LENGTH:
+        return 1
     try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError, FutureWarning):
-        return False
-    return True
-
-
-def placement_chain_is_qualified_once(spot: PartitionSpot) -> Iterator[Finding]:
-    """Only the outermost ``fixed`` rule of a chain may give a path from the root: the others add to it.
-
-    Source: Apache YuniKorn, placement rules, "Fixed rule".
-    """
-    for chain in _chains(spot):
-        for rule, path in _fixed_part(chain)[1:]:
-            if _is_qualified(rule.value):
-                message = f"{quote(rule.value)} starts at the root, but the parent rule has said where to start"
-                yield Finding((*path, "value"), "placement-qualified-below-rule", message)
+        return max(len(pattern), compile_pattern(pattern).size)
+    except RequestError:
+        return len(pattern)
 
 
 def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
@@ -202,10 +201,7 @@ def _is_qualified(value: str) -> bool:
 
 
 PLACEMENT_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
-    placement_rule_name_is_valid,
-    placement_rule_has_value,
-    placement_filter_type_is_known,
+    placement_rule_can_be_used,
     placement_filter_names_are_valid,
-    placement_chain_is_qualified_once,
     placement_queue_can_be_used,
 )

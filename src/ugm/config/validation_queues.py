@@ -9,14 +9,14 @@ from typing import Final, TypeAlias
 from ugm.config.findings import Finding, QueueSpot
 from ugm.config.places import cut
 from ugm.config.scalars import quote
+from ugm.errors import RequestError
 from ugm.identity import ROOT
+from ugm.queues.acl import Acl
 from ugm.resources import Resource, format_amount
 
 __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
 
 _QUEUE_NAME: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
-#: Users, a blank, groups.
-_MOST_ACL_PARTS: Final = 2
 
 #: For each resource a queue that sets a maximum of it, and the maximum.
 _Most: TypeAlias = dict[str, tuple[QueueSpot, int]]
@@ -63,9 +63,10 @@ def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, access control lists, "Syntax".
     """
     for field, acl in (("adminacl", spot.queue.admin_acl), ("submitacl", spot.queue.submit_acl)):
-        if len(acl.split(None, _MOST_ACL_PARTS)) > _MOST_ACL_PARTS:
-            message = f"{quote(acl)} has more parts than users and groups: names are separated by commas without blanks"
-            yield Finding((*spot.path, field), "acl-too-many-parts", message)
+        try:
+            Acl.parse(acl)
+        except RequestError as error:
+            yield Finding((*spot.path, field), "acl-too-many-parts", f"{quote(acl)}: {error.reason}")
 
 
 def max_fits_above(spot: QueueSpot) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from ugm.arguments import name_of
 from ugm.errors import RequestError
+from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
 __all__ = [
@@ -120,6 +121,9 @@ def require_group(group: object) -> None:
         names = value if isinstance(value, tuple) else ()
         if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
             raise RequestError(f"group.{field}", value, f"expected {told}")
+        longest = max(map(len, (*names, value) if isinstance(value, str) else names), default=0)
+        if longest > MAX_NAME and field != "unread_weight":
+            raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
 
 
 def parent_of(group: ElasticGroup) -> str:

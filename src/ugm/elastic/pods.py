@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeVar, final
 from ugm.arguments import name_of, resource_of
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
 from ugm.errors import RequestError
+from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
 __all__ = ["Held", "Pod", "PodLedger", "require_pod"]
@@ -62,6 +63,8 @@ def require_pod(pod: object) -> None:
     for field, value in (("group", pod.group), ("namespace", pod.namespace)):
         if not isinstance(value, str):
             raise RequestError(f"pod.{field}", value, "expected a text")
+        if len(value) > MAX_NAME:
+            raise RequestError(f"pod.{field}", value, f"a name has up to {MAX_NAME} characters")
     if type(pod.preemptible) is not bool:
         raise RequestError("pod.preemptible", pod.preemptible, "expected True or False")
     for field, number in (("priority", pod.priority), ("started", pod.started or 0)):

@@ -88,7 +88,7 @@ def _amounts(told: dict[str, int]) -> Resource:
 
 @lru_cache(maxsize=4096)
 def _user(name: str, groups: tuple[str, ...]) -> UserGroup:
-    return UserGroup(name, groups)
+    return UserGroup.recorded(name, groups)
 
 
 def _maybe(told: dict[str, int] | None) -> Resource | None:

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ugm.errors import RequestError
+from ugm.errors import RequestError, number_text
 from ugm.journal.beside import place_of
 from ugm.journal.contents import opened
 from ugm.journal.spans import Span, spans
@@ -45,6 +45,10 @@ class UsageLine(NamedTuple):
     #: Resource-milliseconds, by resource.
     amounts: Mapping[str, int]
 
+    def __repr__(self) -> str:
+        amounts = ", ".join(f"{name!r}: {number_text(amount)}" for name, amount in self.amounts.items())
+        return f"UsageLine(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the line for JSON, with exact resource-seconds as texts."""
         told = {name: seconds(amount) for name, amount in self.amounts.items()}
@@ -52,13 +56,14 @@ class UsageLine(NamedTuple):
 
 
 def seconds(milliseconds: int) -> str:
-    """Write milliseconds as seconds, exactly.
+    """Write milliseconds as seconds: exactly, but for numbers of hundreds of digits.
 
     >>> seconds(3_600_250), seconds(2000)
     ('3600.25', '2')
     """
     whole, rest = divmod(milliseconds, 1000)
-    return f"{whole}.{rest:03}".rstrip("0").rstrip(".") if rest else str(whole)
+    text = number_text(whole)
+    return f"{text}.{rest:03}".rstrip("0") if rest and text.isdecimal() else text
 
 
 def usage(

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.errors import RequestError
-from ugm.kubernetes.manifests import CPU, ManifestError, below, check_kind, read_amounts, read_mapping, read_text
+from ugm.identity import MAX_NAME
+from ugm.kubernetes.manifests import CPU, ManifestError, below, check_kind, read_amounts, read_mapping, read_name
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
 __all__ = ["read_elastic_quota", "write_elastic_quota"]
@@ -51,7 +52,7 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     metadata, spec = read_mapping(manifest, "metadata"), read_mapping(manifest, "spec")
     labels = read_mapping(metadata, "labels", "metadata")
     annotations = read_mapping(metadata, "annotations", "metadata")
-    name = read_text(metadata, "name", "metadata")
+    name = read_name(metadata, "name", "metadata")
     if name is None:
         raise ManifestError("metadata.name", None, "an elastic group has a name")
     return ElasticGroup(
@@ -63,8 +64,8 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
         allow_lent=_boolean(labels, "allow-lent-resource", default=True),
         is_parent=_boolean(labels, "is-parent", default=False),
         namespaces=_names(annotations, "namespaces"),
-        namespace=read_text(metadata, "namespace", "metadata") or "",
-        tree_id=read_text(labels, f"{_PREFIX}tree-id", _LABELS),
+        namespace=read_name(metadata, "namespace", "metadata") or "",
+        tree_id=read_name(labels, f"{_PREFIX}tree-id", _LABELS),
         is_root=_boolean(labels, "is-root", default=False),
         force_update=_boolean(labels, "allow-force-update", default=False),
         strict_max=tuple(
@@ -75,7 +76,7 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
 
 
 def _parent(labels: Mapping[str, object]) -> str:
-    now, before = (read_text(labels, f"{_PREFIX}{label}", _LABELS) for label in ("parent", "parent-quota-name"))
+    now, before = (read_name(labels, f"{_PREFIX}{label}", _LABELS) for label in ("parent", "parent-quota-name"))
     if now is not None and before is not None and now != before:
         place = below(_LABELS, f"{_PREFIX}parent-quota-name")
         raise ManifestError(place, before, f"the label 'parent' names {now!r}")
@@ -134,14 +135,21 @@ def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...
     names = value
     if isinstance(value, str):
         try:
-            names = json.loads(value) if value.strip() else None
+            # A number is refused below, however long it is.
+            names = json.loads(value, parse_int=_no_name) if value.strip() else None
         except (json.JSONDecodeError, RecursionError):
             raise ManifestError(place, value, "expected a JSON list of names") from None
     if names is None:
         return ()
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
         raise ManifestError(place, value, "expected a list of names")
+    if any(len(name) > MAX_NAME for name in names):
+        raise ManifestError(place, value, f"a name has 1 to {MAX_NAME} characters")
     return tuple(dict.fromkeys(names))
+
+
+def _no_name(_digits: str) -> None:
+    """Stand for a number where a name is expected."""
 
 
 def _reported(manifest: Mapping[str, object]) -> Resource:

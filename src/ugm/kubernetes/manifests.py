@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ugm.errors import QuantityError, RequestError, UgmError
-from ugm.identity import ROOT, canonical_path
+from ugm.identity import MAX_NAME, ROOT, canonical_path
 from ugm.kubernetes.quantities import parse_quantity
-from ugm.resources import MAX_QUANTITY, VCORE, Resource
+from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource
 
 __all__ = [
     "ManifestError",
@@ -25,6 +25,7 @@ __all__ = [
     "read_amounts",
     "read_list",
     "read_mapping",
+    "read_name",
     "read_queue",
     "read_text",
 ]
@@ -38,6 +39,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = 200
 _SHORT.maxlevel = 2
+#: How much of a long name a place shows.
+_LONG: Final = 64
 
 
 class ManifestError(UgmError, ValueError):
@@ -56,11 +59,14 @@ class ManifestError(UgmError, ValueError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        try:
-            shown = _SHORT.repr(self.value)
-        except ValueError:  # an integer with more digits than Python writes
-            shown = type(self.value).__name__
-        return f"{self.place} {shown}: {self.reason}"
+        return f"{self.place} {_shown(self.value)}: {self.reason}"
+
+
+def _shown(value: object) -> str:
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # an integer with more digits than Python writes
+        return type(value).__name__
 
 
 def below(place: str, name: object) -> str:
@@ -69,8 +75,10 @@ def below(place: str, name: object) -> str:
     >>> below("metadata.labels", "queue"), below("metadata.labels", "yunikorn.apache.org/queue")
     ('metadata.labels.queue', 'metadata.labels[yunikorn.apache.org/queue]')
     """
-    if not isinstance(name, str) or not _PLAIN.fullmatch(name):
-        return f"{place}[{name}]"
+    if not isinstance(name, str):
+        return f"{place}[{_shown(name)}]"
+    if not _PLAIN.fullmatch(name) or len(name) > MAX_NAME:
+        return f"{place}[{name if len(name) <= MAX_NAME else name[:_LONG] + '...'}]"
     return f"{place}.{name}" if place else name
 
 
@@ -129,6 +137,18 @@ def read_text(parent: Mapping[str, object], name: str, place: str) -> str | None
     return value or None
 
 
+def read_name(parent: Mapping[str, object], name: str, place: str) -> str | None:
+    """Return the name in a field, or None.
+
+    Raises:
+        ManifestError: something else is there, or a text of more than 256 characters.
+    """
+    found = read_text(parent, name, place)
+    if found is not None and len(found) > MAX_NAME:
+        raise ManifestError(below(place, name), found, f"a name has 1 to {MAX_NAME} characters")
+    return found
+
+
 def read_queue(parent: Mapping[str, object], name: str, place: str) -> str | None:
     """Return the queue named in a field as it stands there, with or without ``root.`` before it, or None.
 
@@ -156,8 +176,8 @@ def read_amounts(quantities: Mapping[str, object], place: str) -> Resource:
     amounts = {}
     for name, quantity in quantities.items():
         where = below(place, name)
-        if type(name) is not str or not name:
-            raise ManifestError(where, quantity, "a resource name is a text of at least one character")
+        if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+            raise ManifestError(where, quantity, "a resource name is a text of 1 to 256 characters")
         if name == VCORE:
             raise ManifestError(where, quantity, f"Kubernetes has no {VCORE!r}; it is written as {CPU!r}")
         amounts[VCORE if name == CPU else name] = _amount(quantity, where, cpu=name == CPU)

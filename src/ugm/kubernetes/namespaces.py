@@ -26,6 +26,7 @@ from ugm.kubernetes.manifests import (
     check_kind,
     read_amounts,
     read_mapping,
+    read_name,
     read_queue,
     read_text,
 )
@@ -80,7 +81,7 @@ def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
     """
     check_kind(manifest, "Namespace")
     metadata = read_mapping(manifest, "metadata")
-    name = read_text(metadata, "name", "metadata")
+    name = read_name(metadata, "name", "metadata")
     if name is None:
         raise ManifestError("metadata.name", None, "a namespace has a name")
     annotations = read_mapping(metadata, "annotations", "metadata")

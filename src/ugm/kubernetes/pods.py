@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from ugm.errors import RequestError
+from ugm.identity import MAX_NAME
 from ugm.kubernetes.manifests import (
     CPU,
     ManifestError,
@@ -28,6 +29,7 @@ from ugm.kubernetes.manifests import (
     read_amounts,
     read_list,
     read_mapping,
+    read_name,
     read_queue,
     read_text,
 )
@@ -104,15 +106,18 @@ def read_pod(
     usage = pod_usage(manifest)
     metadata = read_mapping(manifest, "metadata")
     terms = _namespace(metadata, namespace)
-    name, uid = (read_text(metadata, field, "metadata") for field in ("name", "uid"))
+    name, uid = (read_name(metadata, field, "metadata") for field in ("name", "uid"))
     application_id = _application_id(metadata)
     if application_id is None and generated_ids == "pod":
         application_id = _id_for_pod(terms.name, uid)
-    return PodTerms(application_id or f"yunikorn-{terms.name}-autogen", _queue(metadata), usage, name, uid, terms)
+    application_id = application_id or f"yunikorn-{terms.name}-autogen"
+    if len(application_id) > MAX_NAME:
+        raise ManifestError("metadata", application_id, f"an application id has 1 to {MAX_NAME} characters")
+    return PodTerms(application_id, _queue(metadata), usage, name, uid, terms)
 
 
 def _namespace(metadata: Mapping[str, object], given: NamespaceTerms | None) -> NamespaceTerms:
-    name = read_text(metadata, "namespace", "metadata")
+    name = read_name(metadata, "namespace", "metadata")
     if given is None:
         return NamespaceTerms(name or DEFAULT_NAMESPACE)
     if name not in (None, given.name):
@@ -122,7 +127,7 @@ def _namespace(metadata: Mapping[str, object], given: NamespaceTerms | None) -> 
 
 def _application_id(metadata: Mapping[str, object]) -> str | None:
     for kind, name in _APPLICATION_ID:
-        found = read_text(read_mapping(metadata, kind, "metadata"), name, f"metadata.{kind}")
+        found = read_name(read_mapping(metadata, kind, "metadata"), name, f"metadata.{kind}")
         if found is not None:
             return found
     return None
@@ -165,13 +170,19 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
 
 def _containers(spec: Mapping[str, object]) -> Resource:
     """Return what the containers need: while they run, or in the largest step before."""
-    running = sum((requests for requests, _ in _requests(spec, "containers")), Resource())
-    started = peak = Resource()
+    started: dict[str, int] = {}
+    peak: dict[str, int] = {}
     for requests, restartable in _requests(spec, "initContainers"):
-        step = started + requests
-        peak = _larger(peak, step)
-        started = step if restartable else started
-    return _larger(peak, running + started)
+        for name, amount in requests.items():
+            step = started.get(name, 0) + amount
+            peak[name] = max(peak.get(name, 0), step)
+            if restartable:
+                started[name] = step
+    running = started
+    for requests, _ in _requests(spec, "containers"):
+        for name, amount in requests.items():
+            running[name] = running.get(name, 0) + amount
+    return Resource({name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}})
 
 
 def _requests(spec: Mapping[str, object], kind: str) -> list[tuple[Resource, bool]]:
@@ -194,10 +205,10 @@ def _amounts(holder: Mapping[str, object], place: str) -> Resource:
 def _pod_level(spec: Mapping[str, object]) -> Resource:
     place = "spec.resources.requests"
     for name, quantity in read_mapping(read_mapping(spec, "resources", "spec"), "requests", "spec.resources").items():
-        if name not in _POD_LEVEL and not str(name).startswith(_HUGE_PAGES):
+        if name not in _POD_LEVEL and not _is_huge_page(name):
             raise ManifestError(below(place, name), quantity, "a pod as a whole requests cpu, memory and huge pages")
     return _amounts(spec, "spec")
 
 
-def _larger(one: Resource, other: Resource) -> Resource:
-    return Resource({name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}})
+def _is_huge_page(name: object) -> bool:
+    return isinstance(name, str) and name.startswith(_HUGE_PAGES)

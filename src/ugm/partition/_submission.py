@@ -8,12 +8,14 @@ from typing import Final
 
 from ugm.arguments import application_of, name_of, user_of
 from ugm.errors import RequestError
-from ugm.identity import ROOT, UserGroup, canonical_path
+from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path
 from ugm.partition.application import GangStyle
-from ugm.queues import MOST_NAMES, Submission
+from ugm.queues import Submission
 
 __all__ = ["group_of", "placed_path", "style_of", "submission_of"]
 
+#: The longest queue path, with the dots in it.
+_LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -21,12 +23,14 @@ def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mappin
     """Return what is submitted, with a copy of the tags.
 
     Raises:
-        RequestError: something in it is of the wrong kind.
+        RequestError: something in it is of the wrong kind, or too long.
     """
     application_of(application_id)
     user_of(user)
     if not isinstance(queue, str):
         raise RequestError("queue", queue, "the queue that is asked for is a text, empty for none")
+    if len(queue) > _LONGEST_PATH:
+        raise RequestError("queue", queue, f"it has {len(queue)} characters (allowed: up to {_LONGEST_PATH})")
     return Submission(application_id, user, queue, _tags_of(tags))
 
 
@@ -39,6 +43,9 @@ def _tags_of(tags: object) -> Mapping[str, str]:
     for name, value in copy.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise RequestError("tags", {name: value}, "expected texts")
+        if not 0 < len(name) <= MAX_NAME or len(value) > MAX_NAME:
+            reason = f"a tag has a name of 1 to {MAX_NAME} characters and a value of up to {MAX_NAME}"
+            raise RequestError("tags", {name: value}, reason)
     return MappingProxyType(copy)
 
 
@@ -46,13 +53,11 @@ def placed_path(queue_path: str) -> str:
     """Return the canonical path of a queue in which an application may have been placed.
 
     Raises:
-        RequestError: it is no path, that of the root, or deeper than any queue that is ever made.
+        RequestError: it is not a valid path, or it is that of the root.
     """
     path = canonical_path(queue_path)
     if path == ROOT:
         raise RequestError("queue_path", queue_path, "the root takes no applications")
-    if path.count(".") >= MOST_NAMES:
-        raise RequestError("queue_path", queue_path, f"it has more than {MOST_NAMES} names")
     return path
 
 

@@ -49,7 +49,10 @@ class Admission:
         Raises:
             RequestError: there is none of that id.
         """
-        found = self._books.applications.get(application_of(application_id))
+        # First the look-up: a journal of an earlier version may have ids that are too long for a new one.
+        found = self._books.applications.get(application_id) if type(application_id) is str else None
+        if found is None:
+            found = self._books.applications.get(application_of(application_id))
         if found is None:
             raise RequestError("application_id", application_id, "there is no such application")
         return found
@@ -206,13 +209,22 @@ class Admission:
 
     # Changing what is held
 
+    def known(self, argument: str, allocation_id: str) -> Entry | None:
+        """Return an allocation; None if there is none of that id.
+
+        Raises:
+            RequestError: there is none, and the id cannot be one.
+        """
+        entry = self._books.entries.get(allocation_id) if type(allocation_id) is str else None
+        return self._books.entries.get(name_of(argument, allocation_id)) if entry is None else entry
+
     def held(self, argument: str, allocation_id: str) -> Entry:
         """Return an allocation that is held or going.
 
         Raises:
             RequestError: there is none of that id.
         """
-        entry = self._books.entries.get(name_of(argument, allocation_id))
+        entry = self.known(argument, allocation_id)
         if entry is None or entry.traits.state is _PENDING:
             raise RequestError(argument, allocation_id, "there is no such allocation")
         return entry
@@ -286,7 +298,7 @@ class Admission:
 
     def release(self, allocation_id: str) -> bool:
         """Give an allocation back, or withdraw one that is pending, and say whether there was one."""
-        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+        entry = self.known("allocation_id", allocation_id)
         if entry is None:
             return False
         self.end([(allocation_id, entry)])

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from typing import Any, NamedTuple
 
 from ugm.decision import Decision, Violation
-from ugm.errors import RequestError
+from ugm.errors import RequestError, value_text
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.books import Books
 from ugm.resources import format_amount
@@ -25,6 +25,10 @@ class Holder(NamedTuple):
     queue_path: str
     #: How much of the resource it holds; 1 where the number of applications is short.
     amount: int
+
+    def __repr__(self) -> str:
+        fields = zip(self._fields, self, strict=True)
+        return f"Holder({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the holder for JSON, in the same words as its attributes."""

@@ -123,7 +123,7 @@ class LifeCycle:
 
     def preempt(self, allocation_id: str) -> bool:
         """Tell an allocation to go, and say whether there is one that could be told."""
-        entry = self._books.entries.get(allocation_id)
+        entry = self._admission.known("allocation_id", allocation_id)
         if entry is None or entry.traits.state is AllocationState.PENDING:
             return False
         self._tell_to_go([(allocation_id, entry)])

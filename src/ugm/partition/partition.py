@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
-from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.hierarchy import Row
@@ -262,7 +261,6 @@ class Partition(Applications):
 
         It is counted until `release` confirms that it has gone.
         """
-        name_of("allocation_id", allocation_id)
         return self._lock.give(self._life.preempt, allocation_id)
 
     def release(self, allocation_id: str) -> bool:

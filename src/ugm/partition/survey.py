@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ugm.arguments import amounts_of, name_of, resource_of, row_of, user_of
 from ugm.decision import Decision, Violation, exceeded
-from ugm.errors import RequestError
+from ugm.errors import RequestError, value_text
 from ugm.hierarchy import Node, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
@@ -28,7 +28,7 @@ from ugm.partition.entry import Entry
 from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
 from ugm.partition.model_set import ModelSet
 from ugm.queues import Placement, QueueState, queue_state
-from ugm.resources import Resource, sum_of
+from ugm.resources import Resource, as_float, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding, QuotaNode
 from ugm.tracking.named_tracker import NamedTracker
@@ -55,10 +55,14 @@ class Standing(NamedTuple):
     #: How much of that limit is used: 1 is all of it. A limit of 0 counts as used up.
     share: Fraction = Fraction(0)
 
+    def __repr__(self) -> str:
+        fields = zip(self._fields, self, strict=True)
+        return f"Standing({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
+
     def to_dict(self) -> dict[str, Any]:
         """Return the standing for JSON, with the share as a decimal number."""
         limit = None if self.limit is None else self.limit.to_dict()
-        return {**self._asdict(), "usage": dict(self.usage), "limit": limit, "share": float(self.share)}
+        return {**self._asdict(), "usage": dict(self.usage), "limit": limit, "share": as_float(self.share)}
 
 
 class Survey:
@@ -306,7 +310,7 @@ def _standing(tracker: QueueTracker) -> Standing:
 
 def _share(tracker: QueueTracker) -> float:
     used, most, _, _ = _nearest(tracker)
-    return used / most
+    return as_float(Fraction(used, most))
 
 
 def _nearest(tracker: QueueTracker) -> tuple[int, int, QuotaNode | None, str]:

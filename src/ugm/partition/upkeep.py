@@ -106,7 +106,8 @@ class Upkeep(PartitionView):
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
-        name_of("node", name)
+        if type(name) is not str or name not in self._books.cluster.nodes:
+            name_of("node", name)
         return self._lock.give(self._change_node, self._books.cluster.remove, name)
 
     # The configuration

@@ -71,7 +71,8 @@ class Acl:
         if text[0].isspace():
             parts.insert(0, "")
         if len(parts) > _MOST_PARTS:
-            raise RequestError("acl", text, "more parts than users and groups: names are separated by commas alone")
+            reason = "expected users, one blank, and groups; names are separated by commas without blanks"
+            raise RequestError("acl", text, reason)
         users, groups = (_names(part) for part in (*parts, "", "")[:_MOST_PARTS])
         return cls(users, groups)
 

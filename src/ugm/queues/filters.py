@@ -1,10 +1,10 @@
 """Filters of placement rules: whom a rule applies to.
 
 A filter names users and groups, and either allows or denies those whom it names. Several names are compared as they are
-written; one name that has a sign of a regular expression is one, and is searched for anywhere in a name: without ``^``
-and ``$`` a part of the name is enough. A filter without names holds for everybody.
+written. A single name that contains one of the characters ``^ $ * + ? ( ) [ { } |`` is a regular expression; it matches
+anywhere in a name unless ``^`` and ``$`` say otherwise. A filter without names holds for everybody.
 
-That a pattern takes little time is for the reader of a configuration to see to; here it only has to be a pattern.
+Patterns are matched in linear time; `ugm.queues.pattern_syntax` describes the supported syntax.
 
 Source: Apache YuniKorn, placement rules, "Filter".
 """
@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, Protocol, Self, TypeAlias, final
 
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
+from ugm.identity import MAX_NAME, UserGroup, is_text
+from ugm.queues.patterns import compile_pattern
 
-__all__ = ["Filter", "FilterSpec"]
+__all__ = ["Filter", "FilterSpec", "is_pattern"]
 
 _ALLOW: Final = ("", "allow")
 _DENY: Final = "deny"
 #: One of these makes a text a pattern; ``$`` does so even at the end of a name that may have it there.
 _PATTERN_SIGN: Final = re.compile(r"[\^$*+?()\[{}|]")
+
+#: For how many names a filter remembers whether its pattern matches.
+_REMEMBERED: Final = 1024
 
 #: Whether a list names somebody.
 _Names: TypeAlias = Callable[[str], object]
@@ -78,8 +83,8 @@ class Filter:
             place: where it is, for the errors.
 
         Raises:
-            RequestError: the type is unknown, or a name that stands alone is a pattern that cannot be read.
-                Configurations from `ugm.load_config` have no such filter.
+            RequestError: the type is unknown, a name is too long, or a single name is a pattern whose syntax is not
+                supported. Configurations from `ugm.load_config` have no such filter.
         """
         kind = spec.type.lower()
         if kind not in (*_ALLOW, _DENY):
@@ -96,13 +101,24 @@ class Filter:
         return not named if self._denies else bool(named)
 
 
+def is_pattern(names: Sequence[str]) -> bool:
+    """Return whether a list of names is one regular expression."""
+    return len(names) == 1 and bool(_PATTERN_SIGN.search(names[0]))
+
+
 def _named(names: Sequence[str], place: str) -> _Names:
     if isinstance(names, str):
         raise RequestError(place, names, "expected several names")
-    if len(names) != 1 or not _PATTERN_SIGN.search(names[0]):
+    for name in names:
+        if not is_text(name):
+            raise RequestError(place, name, "expected names")
+    if not is_pattern(names):
+        for name in names:
+            if len(name) > MAX_NAME:
+                raise RequestError(place, name, f"a name has 1 to {MAX_NAME} characters")
         return frozenset(names).__contains__
     try:
-        # The classes of the peer, such as \w and \d, are ASCII.
-        return re.compile(names[0], re.ASCII).search
-    except (re.error, OverflowError, RecursionError) as error:
-        raise RequestError(place, names[0], f"no regular expression: {error}") from None
+        # Users come again, and share groups.
+        return lru_cache(maxsize=_REMEMBERED)(compile_pattern(names[0]).search)
+    except RequestError as error:
+        raise RequestError(place, names[0], error.reason) from None

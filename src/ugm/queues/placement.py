@@ -20,14 +20,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, Self, final
 
 from ugm.errors import printable
-from ugm.identity import ROOT, UserGroup
+from ugm.identity import MAX_DEPTH, ROOT, UserGroup
 from ugm.queues.filters import Filter
 from ugm.queues.rules import QUALIFIED, Find, Found, RuleConfig, Submission, finder, provided, quoted
 
 __all__ = ["MOST_NAMES", "Placement", "PlacementRules", "QueueView", "RuleConfig", "Submission", "Trial"]
 
-#: The deepest queue that is made; a configuration has none as deep.
-MOST_NAMES: Final = 100
+#: How many names the path of a queue that is created may have; a configuration has none as deep.
+MOST_NAMES: Final = MAX_DEPTH
 
 
 class QueueView(Protocol):

@@ -88,7 +88,7 @@ def finder(rule: RuleConfig, place: str) -> tuple[Find, str]:
     kind = rule.name.lower()
     compiler = _KINDS.get(kind)
     if compiler is None:
-        raise RequestError(f"{place}.name", rule.name, f"no such placement rule; there are {', '.join(sorted(_KINDS))}")
+        raise RequestError(f"{place}.name", rule.name, f"unknown placement rule (allowed: {', '.join(sorted(_KINDS))})")
     return compiler(rule, place), f"{kind} {rule.value}" if kind in _WITH_VALUE else kind
 
 

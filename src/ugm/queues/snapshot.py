@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ugm.queues.queue import Queue
-from ugm.resources import Resource, sum_of
+from ugm.resources import Resource, as_float, sum_of
 
 __all__ = ["QueueState", "queue_state"]
 
@@ -56,7 +56,7 @@ class QueueState(NamedTuple):
         """Return the queue for JSON, in the same words as its attributes, with the share as a decimal number."""
         amounts = ("max_resources", "guaranteed", "usage")
         told = {name: None if value is None else dict(value) for name in amounts for value in [getattr(self, name)]}
-        share = None if self.share is None else float(self.share)
+        share = None if self.share is None else as_float(self.share)
         children = [child.to_dict() for child in self.children]
         return {**self._asdict(), **told, "share": share, "applications": list(self.applications), "children": children}
 

@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Final, NamedTuple, final
 
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import MAX_NAME, is_name
 from ugm.quotatree.answers import TreeCreateResponse
 from ugm.quotatree.documents import (
     NodeSpec,
@@ -86,8 +86,7 @@ class TreeCache:
     @unlocking
     def set_tree_name(self, tree_name: str) -> None:
         """Set the name that the next tree gets. Without one it is named `ugm.quotatree.DEFAULT_TREE_NAME`."""
-        if not isinstance(tree_name, str):
-            raise RequestError("tree_name", tree_name, "a name is a text")
+        _check_text("tree_name", tree_name)
         with self._lock:
             self._name = tree_name
 
@@ -112,8 +111,7 @@ class TreeCache:
             raise RequestError("names", names, "expected several names")
         given = list(names)
         for name in given:
-            if not isinstance(name, str):
-                raise RequestError("names", name, "a name is a text")
+            _check_text("names", name)
         with self._lock:
             self._resources.update(filter(None, given))
 
@@ -155,8 +153,8 @@ class TreeCache:
             RequestError: the name is empty.
             ConfigError: the specification is malformed or has no quota.
         """
-        if not is_text(name):
-            raise RequestError("name", name, "a name is a text of at least one character")
+        if not is_name(name):
+            raise RequestError("name", name, "a name is a text of 1 to 256 characters")
         node = node_from_struct(name, spec.to_dict() if isinstance(spec, NodeSpec) else spec)
         with self._lock:
             self._add({name: node})
@@ -188,8 +186,8 @@ class TreeCache:
             RequestError: a name is empty, both are the same, or there is no such node.
         """
         for argument, value in (("name", name), ("new_name", new_name)):
-            if not is_text(value):
-                raise RequestError(argument, value, "a name is a text of at least one character")
+            if not is_name(value):
+                raise RequestError(argument, value, "a name is a text of 1 to 256 characters")
         if name == new_name:
             raise RequestError("new_name", new_name, "the node has that name")
         with self._lock:
@@ -307,3 +305,9 @@ class TreeCache:
         """Return the nodes of the tree in force that have another name now, and begin anew. The lock is held."""
         renamed, self._live = self._live, {}
         return renamed
+
+
+def _check_text(argument: str, name: object) -> None:
+    """Make sure that a name is a text; it may be empty where that means none."""
+    if not isinstance(name, str) or len(name) > MAX_NAME:
+        raise RequestError(argument, name, f"a name is a text of up to {MAX_NAME} characters")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 from weakref import WeakSet
 
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import MAX_NAME, is_name
 from ugm.quotatree.packing import Amounts, Packing
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -73,8 +73,8 @@ class ConsumerInfo:
     preempted_by: WeakSet[ConsumerInfo] | None
 
     def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
-        if not is_text(consumer_id):
-            raise RequestError("consumer_id", consumer_id, "an id is a text of at least one character")
+        if not is_name(consumer_id):
+            raise RequestError("consumer_id", consumer_id, "an id is a text of 1 to 256 characters")
         self.consumer_id = consumer_id
         self.trees = tuple(map(_checked, trees))
         self.preempted_by = None
@@ -129,6 +129,8 @@ def _checked(entry: object) -> TreeRequest:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
     if type(entry.tree_name) is not str or type(entry.group) is not str:
         raise RequestError("trees", entry, "tree and group are texts")
+    if len(entry.tree_name) > MAX_NAME or len(entry.group) > MAX_NAME:
+        raise RequestError("trees", entry, f"the name of a tree or a group has up to {MAX_NAME} characters")
     if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
         raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:

@@ -12,9 +12,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.errors import ConfigError, Problem
+from ugm.identity import MAX_NAME
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.json_text import MAX_DEPTH, Item, Mapped, read_json, shortened
 from ugm.resources import Resource
@@ -43,6 +45,13 @@ _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _NO_PARENT: Final = ("", "nil")
 #: How alike an unknown key must be to one that is known to be taken for a slip.
 _NEARLY: Final = 0.8
+#: How far the lengths of two keys that are so alike can be apart.
+_MOST_DIFFERENT: Final = 6
+#: After so many problems no more are looked for.
+_MOST_PROBLEMS: Final = 1000
+#: How much of a path and of a text a problem shows.
+_LONG_PATH: Final = 1000
+_LONG: Final = 64
 
 _TEXT: Final = "<text>"
 _STRUCT: Final = "<struct>"
@@ -189,7 +198,16 @@ class _Schema:
         return told
 
     def refuse(self, item: Item, path: str, code: str, message: str) -> None:
-        self.problems.append(Problem(self.file, item.line, item.column, path, code, message))
+        """Note a problem.
+
+        Raises:
+            ConfigError: there are `_MOST_PROBLEMS` already.
+        """
+        if len(self.problems) == _MOST_PROBLEMS:
+            message = "there may be more problems; no more are looked for after these"
+            last = max(self.problems)._replace(path="", code="too-many-problems", message=message)
+            raise ConfigError((*sorted(self.problems), last))
+        self.problems.append(Problem(self.file, item.line, item.column, cut(path, _LONG_PATH), code, message))
 
     # Documents
 
@@ -232,7 +250,12 @@ class _Schema:
         if not isinstance(key.value, str) or not key.value:
             self.refuse(key, path, "node-name-missing", "a node has a name")
             return False
-        return True
+        return self.is_short(key, path, key.value)
+
+    def is_short(self, item: Item, path: str, name: str) -> bool:
+        if len(name) > MAX_NAME:
+            self.refuse(item, path, "name-too-long", f"found {len(name)} characters (allowed: up to {MAX_NAME})")
+        return len(name) <= MAX_NAME
 
     def node(self, item: Item, path: str) -> NodeSpec:
         spec = self.fields(item, path, ("parent", "hard", "quota"))
@@ -270,7 +293,7 @@ class _Schema:
         return {
             str(entry.key.value): (entry.item, _join(path, str(entry.key.value)))
             for entry in self.entries(item, path)
-            if entry.key.value
+            if entry.key.value and self.is_short(entry.key, path, str(entry.key.value))
         }
 
     def fields(self, item: Item, path: str, known: tuple[str, ...]) -> dict[str, tuple[Item, str]]:
@@ -282,9 +305,8 @@ class _Schema:
             key = spelt.get(told.lower())
             if key is not None:
                 found[key] = (entry.item, _join(path, key))
-            elif near := get_close_matches(told.lower(), spelt, 1, _NEARLY):
-                meant = spelt[near[0]]
-                self.refuse(entry.key, path, "key-unknown", f"unknown key {told!r}, meant is perhaps {meant!r}")
+            elif meant := _meant(told.lower(), known):
+                self.refuse(entry.key, path, "key-unknown", f"unknown key {cut(told)!r}, meant is perhaps {meant!r}")
         return found
 
     def list(self, item: Item, path: str) -> list[tuple[Item, str]]:
@@ -299,8 +321,10 @@ class _Schema:
         return tuple(sorted({name for name in (self.text(*entry) for entry in self.list(item, path)) if name}))
 
     def text(self, item: Item, path: str) -> str:
-        if item.value is None or isinstance(item.value, str):
-            return item.value or ""
+        if item.value is None:
+            return ""
+        if isinstance(item.value, str):
+            return item.value if self.is_short(item, path, item.value) else ""
         self.refuse(item, path, "type-text", f"expected a text, found {_shown(item)}")
         return ""
 
@@ -312,7 +336,7 @@ class _Schema:
             self.refuse(item, path, "type-text", f"expected a whole number in quotation marks, found {_shown(item)}")
             return 0
         if not _QUOTA.fullmatch(told):
-            self.refuse(item, path, "quantity-invalid", f"{told!r} is no whole number")
+            self.refuse(item, path, "quantity-invalid", f"{_shown(item)} is no whole number")
             return 0
         return self.bounded(item, path, int(told))
 
@@ -343,6 +367,11 @@ class _Schema:
         return False
 
 
+def cut(text: str, length: int = _LONG) -> str:
+    """Return a text, or the beginning of a long one."""
+    return text if len(text) <= length else f"{text[:length]}..."
+
+
 def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
@@ -352,4 +381,12 @@ def _shown(item: Item) -> str:
         return "a mapping"
     if isinstance(item.value, list):
         return "a list"
-    return repr(item.value)
+    return repr(cut(item.value)) if isinstance(item.value, str) else repr(item.value)
+
+
+@lru_cache(maxsize=256)
+def _meant(told: str, known: tuple[str, ...]) -> str | None:
+    """Return the known key that an unknown one is nearly equal to."""
+    spelt = {key.lower(): key for key in known if abs(len(key) - len(told)) <= _MOST_DIFFERENT}
+    near = get_close_matches(told, spelt, 1, _NEARLY) if spelt else ()
+    return spelt[near[0]] if near else None

@@ -15,6 +15,10 @@ __all__ = ["MAX_DEPTH", "Item", "Mapped", "read_json", "shortened"]
 
 #: How deep a document may be nested; more is nobody's intention.
 MAX_DEPTH: Final = 64
+#: The longest text that is read, in characters.
+MAX_CHARACTERS: Final = 8 * 2**20
+#: How many keys and values a text may have.
+MAX_VALUES: Final = 500_000
 #: Longer whole numbers are never read: `int` takes time in the square of their length.
 _MAX_DIGITS: Final = 20
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")
@@ -51,8 +55,11 @@ def read_json(text: str, file: str) -> Item:
     """Read a JSON text.
 
     Raises:
-        ConfigError: the text is no JSON.
+        ConfigError: the text is no JSON, or larger than what is read.
     """
+    if len(text) > MAX_CHARACTERS:
+        message = f"no JSON: the text has {len(text)} characters (allowed: up to {MAX_CHARACTERS})"
+        raise ConfigError((Problem(file, 1, 1, "", "text-too-large", message),))
     return _Reader(text, file).document()
 
 
@@ -70,6 +77,11 @@ class _Reader:
         self.text: Final = text
         self.file: Final = file
         self.at = 0
+        self.values = 0
+        #: How far line breaks have been counted, the number of the line there, and where that line starts.
+        self.counted = 0
+        self.line = 1
+        self.line_start = 0
         self.decode: Final = json.JSONDecoder(parse_int=_whole, parse_constant=self.refuse_constant).raw_decode
 
     def refuse(self, at: int, message: str) -> NoReturn:
@@ -80,7 +92,13 @@ class _Reader:
 
     def place(self, at: int) -> tuple[int, int]:
         """Return line and column, counted from 1."""
-        return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+        if at < self.counted:
+            return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
+        if breaks := self.text.count("\n", self.counted, at):
+            self.line += breaks
+            self.line_start = self.text.rfind("\n", self.counted, at) + 1
+        self.counted = at
+        return self.line, at - self.line_start + 1
 
     def next(self) -> str:
         """Skip blanks; return the character that follows, empty at the end."""
@@ -98,6 +116,9 @@ class _Reader:
         line, column = self.place(self.at)
         if depth > MAX_DEPTH:
             self.refuse(self.at, f"nested more than {MAX_DEPTH} deep")
+        self.values += 1
+        if self.values > MAX_VALUES:
+            self.refuse(self.at, f"there are more than {MAX_VALUES} values")
         if first == "{":
             return Item(tuple(self.entries(depth)), line, column)
         if first == "[":

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias, TypeVar, final
 
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
@@ -155,7 +155,7 @@ class Forest:
 
     def holds(self, consumer_id: str) -> bool:
         """Return whether a consumer is noted on the forest, or held on any of its trees."""
-        return is_text(consumer_id) and (
+        return is_name(consumer_id) and (
             consumer_id in self.holders or any(consumer_id in m.tree.consumers for m in self.trees.values())
         )
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import final
 
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.charging import ChargingManager, require_held
 from ugm.quotatree.consumer import ConsumerInfo
@@ -68,8 +68,8 @@ class QuotaManager(ChargingManager):
         Raises:
             RequestError: the name is empty or taken.
         """
-        if not is_text(forest_name):
-            raise RequestError("forest_name", forest_name, "a name is a text of at least one character")
+        if not is_name(forest_name):
+            raise RequestError("forest_name", forest_name, "a name is a text of 1 to 256 characters")
         with self._lock:
             if forest_name in self._forests:
                 raise RequestError("forest_name", forest_name, "there is a forest of that name already")
@@ -206,7 +206,7 @@ class QuotaManager(ChargingManager):
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
         with self._lock:
             forest = found(self._forests, forest_name)
-            return forest is not None and is_text(consumer_id) and forest.is_allocated(consumer_id)
+            return forest is not None and is_name(consumer_id) and forest.is_allocated(consumer_id)
 
     @unlocking
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:

@@ -11,7 +11,7 @@ from threading import RLock
 from typing import Any, Final, TypeVar
 
 from ugm.errors import InvariantError, RequestError
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.quotatree import audit
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
 from ugm.quotatree.cache import Blueprint, TreeCache
@@ -171,8 +171,8 @@ class TreeManager:
     @unlocking
     def _add_tree(self, document: TreeDocument) -> str:
         name = document.name
-        if not is_text(name):
-            raise RequestError("tree_name", name, "a name is a text of at least one character")
+        if not is_name(name):
+            raise RequestError("tree_name", name, "a name is a text of 1 to 256 characters")
         cache = TreeCache(name, lock=self._lock)
         cache.merge(document)
         with self._lock:
@@ -291,7 +291,7 @@ class TreeManager:
         try:
             with self._lock:
                 managed = found(self._trees, tree_name)
-                if managed is None or not is_text(consumer_id) or not managed.tree.deallocate(consumer_id):
+                if managed is None or not is_name(consumer_id) or not managed.tree.deallocate(consumer_id):
                     return False
                 managed.attempt = None
                 return True

@@ -5,7 +5,6 @@ Jobs and results cross the pipe pickled. Both ends are this program, and nothing
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import signal
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from typing import IO, Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
-from ugm.config import PartitionConfig, SchedulerConfig, parse_config
+from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled import Compiled
 from ugm.partition.plan import Snapshot, make_plan
 from ugm.server.errors import ApiError, of_config, of_request, problem_dict
+from ugm.server.json_text import json_text
 
 __all__ = ["Job", "KeepJob", "KeptPlanJob", "Message", "PlanJob", "ReadJob", "Result", "ValidateJob", "done", "serve"]
 
@@ -106,17 +106,18 @@ def _refused(error: ApiError) -> Result:
 
 
 def _json(value: object) -> bytes:
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    return json_text(value).encode()
 
 
 def validated(text: str) -> dict[str, Any]:
-    """Return whether a configuration is good, and everything that is wrong with it."""
-    try:
-        parse_config(text, file="sent")
-    except ConfigError as error:
-        problems = [problem_dict(problem) for problem in error.problems]
-        return {"allowed": False, "reason": error.problems[0].message, "problems": problems}
-    return {"allowed": True, "reason": "", "problems": []}
+    """Return whether a configuration is good, everything that is wrong with it, and what probably is."""
+    review = review_config(text, file="sent")
+    return {
+        "allowed": not review.problems,
+        "reason": review.problems[0].message if review.problems else "",
+        "problems": list(map(problem_dict, review.problems)),
+        "warnings": list(map(problem_dict, review.warnings)),
+    }
 
 
 def planned(job: PlanJob) -> dict[str, Any]:

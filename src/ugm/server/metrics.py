@@ -12,6 +12,7 @@ their quotient is the part of the limit that is used.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
 from threading import Lock
 from typing import Final, final
 
@@ -23,7 +24,7 @@ from prometheus_client.registry import Collector
 from ugm.arguments import count_of
 from ugm.partition import Partition, PartitionSnapshot, Standing
 from ugm.queues import QueueState
-from ugm.resources import MEMORY, VCORE, Resource
+from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import History
 from ugm.server.leaders import Leaders
 from ugm.server.pace import paced
@@ -194,11 +195,11 @@ class _Amounts:
         """Add a sample for each resource."""
         for name, amount in (amounts or {}).items():
             if name == VCORE:
-                self._cores.add_metric(labels, amount / _MILLI)
+                self._cores.add_metric(labels, as_float(Fraction(amount, _MILLI)))
             elif name == MEMORY:
-                self._bytes.add_metric(labels, amount)
+                self._bytes.add_metric(labels, as_float(amount))
             else:
-                self._units.add_metric([*labels, _text(name)], amount)
+                self._units.add_metric([*labels, _text(name)], as_float(amount))
 
 
 @final
@@ -226,7 +227,7 @@ class _Owners:
         labels = [partition, _text(standing.name)]
         self._usage.add(labels, _with_zeros(standing.usage, Resource(vcore=0, memory=0)))
         self._running.add_metric(labels, standing.running_applications)
-        self._share.add_metric(labels, float(standing.share))
+        self._share.add_metric(labels, as_float(standing.share))
         for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
             place = [*labels, _text(limit.queue_path)]
             self._limit.add(place, limit.max_resources)

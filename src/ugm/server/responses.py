@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
 from typing import Final
 
@@ -13,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ugm.server.errors import ApiError
 from ugm.server.jobs import Result
+from ugm.server.json_text import json_text
 
 __all__ = ["json_response", "refusal", "refused_by_routing", "result_response", "yaml_response"]
 
@@ -23,8 +23,7 @@ _PATIENCE: Final = 5.0
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return an answer in JSON, in ASCII: no text can be anything else in another encoding."""
-    content = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return Response(content, status, media_type="application/json", headers={"cache-control": "no-store"})
+    return Response(json_text(value), status, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def yaml_response(text: str) -> Response:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from ugm.identity import MAX_NAME
 from ugm.resources import MAX_QUANTITY
 
 __all__ = [
@@ -35,8 +36,6 @@ __all__ = [
 #: JSON Schema of 2020-12, as in OpenAPI 3.1.
 Schema: TypeAlias = Mapping[str, Any]
 
-#: The most characters of a name, and of each part of the path of a queue.
-_LONGEST: Final = 256
 #: The most characters of a path.
 _LONGEST_PATH: Final = 4096
 #: The most characters of a value that an error shows.
@@ -48,19 +47,19 @@ _QUANTITY: Final = (
 _CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
 
 TEXT: Final[Schema] = {"type": "string"}
-NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": _LONGEST}
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 #: Whoever is a user or a group; the wildcard is nobody.
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
 QUEUE: Final[Schema] = {
     "type": "string",
-    "pattern": rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{_LONGEST}}})*$",
+    "pattern": rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{MAX_NAME}}})*$",
     "maxLength": _LONGEST_PATH,
-    "description": f"the path of a queue, such as root.prod, each part of 1 to {_LONGEST} characters without spaces",
+    "description": f"the path of a queue, such as root.prod, each part of 1 to {MAX_NAME} characters without spaces",
 }
 #: A queue as a user asks for it: a path, a name, or nothing.
 ASKED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
 #: The value of a tag.
-TAG: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
+TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 NUMBER: Final[Schema] = {"type": "number"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}

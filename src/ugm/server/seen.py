@@ -15,7 +15,7 @@ from typing import Any, Final
 from ugm.identity import ancestors, canonical_path, is_below
 from ugm.partition import ApplicationInfo, PartitionSettings, PartitionSnapshot, Pending, Standing
 from ugm.queues import QueueState
-from ugm.resources import Resource
+from ugm.resources import Resource, as_float
 from ugm.server.errors import unknown
 from ugm.server.pace import paced
 from ugm.server.site import Question
@@ -158,7 +158,7 @@ def _queue_dict(state: QueueState, pending: Mapping[str, Pending]) -> dict[str, 
         "max_applications": state.max_applications,
         "guaranteed": _plain(state.guaranteed),
         "usage": dict(state.usage),
-        "share": None if share is None else float(share),
+        "share": None if share is None else as_float(share),
         "running_applications": state.running_applications,
         "applications": len(state.applications) + sum(child["applications"] for child in children),
         "pending": dict(sorted(waiting.amounts.items())) if waiting else {},

@@ -192,7 +192,9 @@ SHAPES: Final[Mapping[str, Schema]] = {
     ),
     "Nodes": mapping(AMOUNTS),
     "History": record(newest=COUNT, told=mapping(COUNT), records=listing(TOLD)),
-    "Validation": record(allowed=BOOLEAN, reason=TEXT, problems=listing(reference("Problem"))),
+    "Validation": record(
+        allowed=BOOLEAN, reason=TEXT, problems=listing(reference("Problem")), warnings=listing(reference("Problem"))
+    ),
     "Changed": record(partitions=mapping(_OPEN)),
     "Health": record(
         status={"type": "string", "enum": ["degraded", "ok"]},

@@ -12,7 +12,7 @@ from typing import Final, final
 from ugm.arguments import application_of, user_of
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Row
-from ugm.identity import UserGroup
+from ugm.identity import TrackingType, UserGroup
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.index import enter, every, leave, siblings_from
@@ -98,7 +98,7 @@ class Ledger:
 
     def open(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to the group that is chosen now."""
-        tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
+        tracker = self.users.get(user.name) or self._new_user(user.name)
         if tracker.choices is not None and tracker.has_chosen(application_id):
             chosen = tracker.chosen(application_id)
             name = None if chosen is None else chosen.name
@@ -108,14 +108,20 @@ class Ledger:
 
     def reopen(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to a group that is known."""
-        tracker = self.users.get(user.name) or UserTracker(user.name, self._in_force)
+        tracker = self.users.get(user.name) or self._new_user(user.name)
         return self._detached(queue_path, application_id, user, tracker, name)
 
     def _detached(
         self, queue_path: str, application_id: str, user: UserGroup, tracker: UserTracker, name: str | None
     ) -> Holding:
-        group = None if name is None else self.groups.get(name) or GroupTracker(name, self._in_force)
+        group = None if name is None else self.groups.get(name) or self._new_group(name)
         return Holding(application_id, queue_path, tracker.queue, group and group.queue, user)
+
+    def _new_user(self, name: str) -> UserTracker:
+        return UserTracker.of(QueueTracker.of_ledger(name, TrackingType.USER, self._in_force))
+
+    def _new_group(self, name: str) -> GroupTracker:
+        return GroupTracker.of(QueueTracker.of_ledger(name, TrackingType.GROUP, self._in_force))
 
     def charge(self, holding: Holding, row: Row) -> None:
         """Charge a holding without checking, and list it if it was detached."""

@@ -15,7 +15,7 @@ tracking" and "Configuration updates and storage".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, final
+from typing import Final, Self, final
 
 from ugm.arguments import application_of, count_of, name_of, row_of
 from ugm.errors import NotTrackedError, RequestError
@@ -75,9 +75,19 @@ class QueueTracker:
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         if kind is not _USER and kind is not _GROUP:
             kind = _kind_of(kind)
-        self.name = name_of("name", name)
+        self._begin(name_of("name", name), kind, in_force or LimitsInForce())
+
+    @classmethod
+    def of_ledger(cls, name: str, kind: TrackingType, in_force: LimitsInForce) -> Self:
+        """Return a tracker for a name that was checked when it was passed in, perhaps by an earlier version."""
+        tracker = cls.__new__(cls)
+        tracker._begin(name, kind, in_force)  # noqa: SLF001 - of this class
+        return tracker
+
+    def _begin(self, name: str, kind: TrackingType, in_force: LimitsInForce) -> None:
+        self.name = name
         self.kind = kind
-        self.in_force = in_force or LimitsInForce()
+        self.in_force = in_force
         self.holdings = {}
         self.nodes = {}
         self._epoch = self.in_force.epoch

@@ -1,0 +1,125 @@
+"""A configuration for Apache YuniKorn: without the extensions of ugm, and without everything that needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from ugm.config.names import is_yunikorn_name
+from ugm.config.places import Path, format_path
+from ugm.config.scalars import quote
+from ugm.config.schema import (
+    Extensions,
+    FilterConfig,
+    LimitConfig,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    SchedulerConfig,
+)
+from ugm.identity import WILDCARD
+from ugm.queues.filters import is_pattern
+
+__all__ = ["Exported", "LeftOut", "export_config"]
+
+#: What has a meaning in a regular expression.
+_SIGNS: Final = re.compile(r"([\\.^$*+?()\[\]{}|])")
+
+
+class LeftOut(NamedTuple):
+    """A part of a configuration that Apache YuniKorn cannot have."""
+
+    #: Its path in the exported configuration's original, for example ``partitions[0].limits[2].users[0]``.
+    path: str
+    #: A sentence for people.
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class Exported(NamedTuple):
+    """A configuration for Apache YuniKorn, and what it lacks."""
+
+    config: SchedulerConfig
+    left_out: tuple[LeftOut, ...]
+
+
+def export_config(config: SchedulerConfig) -> Exported:
+    """Return a configuration without everything that Apache YuniKorn does not accept, and a list of that.
+
+    >>> from ugm import parse_config
+    >>> text = "partitions: [{ugm: {names: any}, queues: [], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
+    >>> exported = export_config(parse_config(text))
+    >>> exported.config.partition().limits[0].users
+    ('ana',)
+    >>> print(*exported.left_out, sep=chr(10))
+    partitions[0].limits[0].users[1]: user '8-x' has no limit: the name is not accepted
+    """
+    export = _Export()
+    partitions = tuple(export.partition(each, ("partitions", at)) for at, each in enumerate(config.partitions))
+    return Exported(config.model_copy(update={"partitions": partitions}), tuple(export.left_out))
+
+
+class _Export:
+    def __init__(self) -> None:
+        self.left_out: Final[list[LeftOut]] = []
+
+    def _leave_out(self, path: Path, message: str) -> None:
+        self.left_out.append(LeftOut(format_path(path), message))
+
+    def partition(self, partition: PartitionConfig, path: Path) -> PartitionConfig:
+        queues = partition.queues and self._queues(partition.queues, (*path, "queues"))
+        rules = tuple(_rule(rule) for rule in partition.placement_rules)
+        limits = self._limits(partition.limits, (*path, "limits"))
+        changed = {"queues": queues, "limits": limits, "placement_rules": rules, "ugm": Extensions()}
+        return partition.model_copy(update=changed)
+
+    def _queues(self, queues: Sequence[QueueConfig], path: Path) -> tuple[QueueConfig, ...]:
+        return tuple(self._queue(queue, (*path, index)) for index, queue in enumerate(queues))
+
+    def _queue(self, queue: QueueConfig, path: Path) -> QueueConfig:
+        queues = self._queues(queue.queues, (*path, "queues"))
+        return queue.model_copy(update={"queues": queues, "limits": self._limits(queue.limits, (*path, "limits"))})
+
+    def _limits(self, limits: Sequence[LimitConfig], path: Path) -> tuple[LimitConfig, ...]:
+        exported = []
+        named_group = False
+        for index, limit in enumerate(limits):
+            at = (*path, index)
+            users = self._names("user", limit.users, (*at, "users"))
+            groups = self._names("group", limit.groups, (*at, "groups"))
+            named_group = named_group or bool(set(groups) - {WILDCARD})
+            if WILDCARD in groups and not named_group:
+                self._leave_out((*at, "groups"), "the group wildcard is left out: no group with a limit precedes it")
+                groups = tuple(group for group in groups if group != WILDCARD)
+            if users or groups:
+                exported.append(limit.model_copy(update={"users": users, "groups": groups}))
+        return tuple(exported)
+
+    def _names(self, kind: str, names: Sequence[str], path: Path) -> tuple[str, ...]:
+        kept = []
+        for index, name in enumerate(names):
+            if name == WILDCARD or is_yunikorn_name(kind, name):
+                kept.append(name)
+            else:
+                self._leave_out((*path, index), f"{kind} {quote(name)} has no limit: the name is not accepted")
+        return tuple(kept)
+
+
+def _rule(rule: PlacementRule) -> PlacementRule:
+    changed = {"filter": _filter(rule.filter), "parent": rule.parent and _rule(rule.parent)}
+    return rule.model_copy(update=changed)
+
+
+def _filter(filtered: FilterConfig) -> FilterConfig:
+    changed = {"users": _filter_names("user", filtered.users), "groups": _filter_names("group", filtered.groups)}
+    return filtered.model_copy(update=changed)
+
+
+def _filter_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Write a single name that is not accepted as the pattern that matches it alone."""
+    if len(names) != 1 or is_pattern(names) or is_yunikorn_name(kind, names[0]):
+        return names
+    return ("^" + _SIGNS.sub(r"\\\1", names[0]) + "$",)

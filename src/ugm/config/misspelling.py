@@ -1,0 +1,168 @@
+"""Warnings about resource names that are probably misspelt.
+
+A limit on a resource that nobody requests limits nothing, and nothing reports that: ``max: {cpu: 8, Memory: 4Gi}`` is
+valid. A name is reported if it is a usual word for ``vcore`` or ``memory``, or if it differs by case or by one edit
+(a letter added, left out or replaced, or two swapped) from a known name, or from one that is used more often in the
+configuration. The cost is linear in the size of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ugm.config.findings import Finding
+from ugm.config.places import Path
+from ugm.config.scalars import quote
+from ugm.config.schema import ChildTemplate, LimitConfig, PartitionConfig, QueueConfig, SchedulerConfig
+from ugm.resources import MEMORY, VCORE
+
+__all__ = ["MAX_WARNINGS", "misspelt_resources"]
+
+#: After so many warnings no more are looked for.
+MAX_WARNINGS: Final = 100
+
+_STANDARD: Final = (VCORE, MEMORY, "pods")
+_OTHER_WORDS: Final = {
+    **dict.fromkeys(("cpu", "cpus", "core", "cores", "vcores", "vcpu", "vcpus", "millicores"), VCORE),
+    **dict.fromkeys(("mem", "ram", "memories"), MEMORY),
+    "pod": "pods",
+}
+#: Longer names are not compared by edits.
+_LONGEST: Final = 64
+#: Shorter names are not compared with other unknown names: many of them differ by one letter on purpose.
+_SHORTEST: Final = 5
+#: With more different names, they are not compared with each other.
+_MOST_COMPARED: Final = 2_000
+
+
+class _Use(NamedTuple):
+    """Where a resource name is used first, and how often in all."""
+
+    path: Path
+    times: int
+
+
+def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> Iterator[Finding]:
+    """Yield a warning for each resource name that is probably misspelt, at its first place.
+
+    Args:
+        config: the configuration.
+        known: names that are right, for example those of the resources of a cluster.
+    """
+    uses: dict[str, _Use] = {}
+    for path, amounts in _vectors(config):
+        for name in amounts:
+            first, times = uses.get(name, _Use((*path, name), 0))
+            uses[name] = _Use(first, times + 1)
+    suggestions = _Suggestions(uses, (*_STANDARD, *known))
+    warnings = 0
+    for name, use in uses.items():
+        meant = suggestions.of(name)
+        if meant is None:
+            continue
+        warnings += 1
+        if warnings > MAX_WARNINGS:
+            return
+        places = f" (in {use.times} places)" if use.times > 1 else ""
+        message = f"the resource {quote(name)} is probably misspelt{places}: did you mean {quote(meant)}?"
+        yield Finding(use.path, "resource-name-misspelt", message)
+
+
+class _Suggestions:
+    """What was probably meant by a name."""
+
+    def __init__(self, uses: Mapping[str, _Use], known: tuple[str, ...]) -> None:
+        self._uses: Final = uses
+        self._known: Final = frozenset(known)
+        #: By the name in lower case, and by the name without one letter: known names, then the most used.
+        self._same: Final[dict[str, str]] = {}
+        self._near: Final[dict[str, list[str]]] = {}
+        ranked = sorted(uses, key=lambda name: -uses[name].times)
+        for name in dict.fromkeys((*known, *ranked)):
+            self._same.setdefault(name.lower(), name)
+        for name in dict.fromkeys((*known, *(ranked if len(ranked) <= _MOST_COMPARED else ()))):
+            for part in _without_one(name):
+                self._near.setdefault(part, []).append(name)
+
+    def of(self, name: str) -> str | None:
+        """Return the name that was probably meant; None if the name is probably right."""
+        if name in self._known:
+            return None
+        lower = name.lower()
+        if lower in _OTHER_WORDS:
+            return _OTHER_WORDS[lower]
+        if (same := self._same[lower]) != name:
+            return same
+        for part in _without_one(name):
+            for other in self._near.get(part, ()):
+                if self._is_meant(name, other):
+                    return other
+        return None
+
+    def _is_meant(self, name: str, other: str) -> bool:
+        if other in self._known:
+            return _is_one_edit(name, other)
+        more_used = other in self._uses and self._uses[other].times > self._uses[name].times
+        return more_used and min(len(name), len(other)) >= _SHORTEST and _is_slip(name, other)
+
+
+def _without_one(name: str) -> Iterator[str]:
+    """Yield a name as it is, and without each of its letters: names that are one edit apart have one in common."""
+    if len(name) <= _LONGEST:
+        yield name
+        for at in range(len(name)):
+            yield name[:at] + name[at + 1 :]
+
+
+def _difference(one: str, other: str) -> tuple[str, str, int]:
+    """Return what two names have between their common beginning and end, and the length of that end."""
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    return one[start : len(one) - end], other[start : len(other) - end], end
+
+
+def _is_one_edit(one: str, other: str) -> bool:
+    left, right, _ = _difference(one, other)
+    return len(left) + len(right) == 1 or len(left) == len(right) == 1 or (len(left) == 2 and left == right[::-1])  # noqa: PLR2004 - two letters swapped
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Return whether one edit is probably not on purpose: numbers and last letters often tell names apart."""
+    left, right, end = _difference(one, other)
+    replaced_at_end = len(left) == len(right) == 1 and end == 0
+    return _is_one_edit(one, other) and (left + right).isalpha() and not replaced_at_end
+
+
+def _vectors(config: SchedulerConfig) -> Iterator[tuple[Path, Iterable[str]]]:
+    for index, partition in enumerate(config.partitions):
+        yield from _of_partition(partition, ("partitions", index))
+
+
+def _of_partition(partition: PartitionConfig, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
+    yield from _of_limits(partition.limits, path)
+    pending = [((*path, "queues", index), queue) for index, queue in enumerate(partition.queues or ())]
+    while pending:
+        at, queue = pending.pop()
+        yield from _of_resources(queue, at)
+        if queue.child_template is not None:
+            yield from _of_resources(queue.child_template, (*at, "childtemplate"))
+        yield from _of_limits(queue.limits, at)
+        pending += [((*at, "queues", index), child) for index, child in enumerate(queue.queues)]
+    yield (*path, "nodesortpolicy", "resourceweights"), partition.node_sort_policy.resource_weights
+
+
+def _of_limits(limits: Iterable[LimitConfig], path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
+    for index, limit in enumerate(limits):
+        if limit.max_resources:
+            yield (*path, "limits", index, "maxresources"), limit.max_resources
+
+
+def _of_resources(holder: QueueConfig | ChildTemplate, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
+    for field, amounts in (("guaranteed", holder.resources.guaranteed), ("max", holder.resources.max)):
+        if amounts:
+            yield (*path, "resources", field), amounts

@@ -1,0 +1,253 @@
+r"""Regular expressions that are matched in linear time, for the filters of placement rules.
+
+Filters are matched under the lock of a partition, on names that users choose, and the engine behind Python's `re`
+backtracks: ``^(a+)+$`` takes seconds for a name of 27 characters. Here a pattern becomes an automaton without empty
+transitions (Glushkov's construction): each character of the pattern is a state, and a set of states is the bits of one
+integer. All states advance at once, so a name costs a bounded amount of work for each character, whatever the pattern.
+
+An assertion such as ``^`` or ``\b`` is about a place between two characters of the name. Whether it holds there decides
+which transitions exist, so each kind of place (there are at most eight) has transitions of its own. They are made when
+a name needs them.
+
+The supported syntax is described in `ugm.queues.pattern_syntax`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, final
+
+from ugm.queues.pattern_syntax import Assertion, Characters, Either, Node, Repeat, Series, parse_pattern
+
+__all__ = ["Matcher", "compile_pattern"]
+
+#: How many matchers are remembered: a configuration compiles each of its patterns several times.
+_REMEMBERED: Final = 256
+
+#: What a place between two characters can be; an assertion holds where its bit is set.
+_START: Final = 1
+_END: Final = 2
+_BOUNDARY: Final = 4
+_BITS: Final = {"start": _START, "end": _END, "boundary": _BOUNDARY, "inside": _BOUNDARY}
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def compile_pattern(text: str) -> Matcher:
+    r"""Compile a pattern.
+
+    Raises:
+        RequestError: the pattern is too large, or its syntax is not supported.
+
+    >>> matcher = compile_pattern(r"^team-[0-9]+$")
+    >>> matcher.search("team-12"), matcher.search("my-team-12")
+    (True, False)
+    """
+    pattern = parse_pattern(text)
+    return Matcher(pattern.node, pattern.states)
+
+
+@final
+class Matcher:
+    """A compiled pattern. It can be shared between threads.
+
+    Args:
+        node: the pattern.
+        size: how many states it has; see `ugm.queues.pattern_syntax.MAX_STATES`.
+    """
+
+    __slots__ = ("_places", "_starts", "_states_at", "_tested", "node", "size")
+
+    def __init__(self, node: Node, size: int) -> None:
+        self.node: Final = node
+        self.size: Final = size
+        #: What of a place the pattern asks for.
+        self._tested: Final = _tested(node)
+        self._places: dict[int, _Transitions] = {}
+        #: Where ranges of characters begin, and the states that the characters of each range lead to.
+        self._starts, self._states_at = _ranges(_Construction(node, 0).characters)
+
+    def search(self, text: str) -> bool:
+        """Return whether the pattern matches any part of a text. The cost is linear in the length of the text."""
+        states, tested, starts, states_at = 0, self._tested, self._starts, self._states_at
+        transitions = self._at(0)
+        for at, character in enumerate(text):
+            if tested:
+                transitions = self._at(_place(text, at) & tested)
+            if transitions.nullable or states & transitions.last:
+                return True
+            found = states_at[bisect_right(starts, ord(character)) - 1]
+            states = (transitions.after(states) | transitions.first) & found
+        transitions = self._at(_place(text, len(text)) & tested)
+        return transitions.nullable or bool(states & transitions.last)
+
+    def _at(self, place: int) -> _Transitions:
+        found = self._places.get(place)
+        if found is None:
+            found = self._places[place] = _Construction(self.node, place).transitions()
+        return found
+
+
+def _place(text: str, at: int) -> int:
+    before, after = at > 0 and _is_word(text[at - 1]), at < len(text) and _is_word(text[at])
+    return _START * (at == 0) | _END * (at == len(text)) | _BOUNDARY * (before != after)
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character == "_")
+
+
+def _tested(node: Node) -> int:
+    """Return the bits of a place that the assertions in a pattern depend on."""
+    tested, pending = 0, [node]
+    while pending:
+        match pending.pop():
+            case Assertion(kind):
+                tested |= _BITS[kind]
+            case Series(parts) | Either(parts):
+                pending += parts
+            case Repeat(part):
+                pending.append(part)
+            case _:
+                pass
+    return tested
+
+
+class _Transitions(NamedTuple):
+    """What happens at one kind of place between two characters."""
+
+    #: Whether the empty text matches here.
+    nullable: bool
+    #: The states that a match which begins here may enter.
+    first: int
+    #: The states in which a match may end here.
+    last: int
+    #: For each four states, lowest first, and each of their sixteen sets: the states that may follow.
+    following: Sequence[Sequence[int]]
+
+    def after(self, states: int) -> int:
+        """Return the states that may follow any of some states."""
+        found = 0
+        for four in self.following:
+            if not states:
+                break
+            found |= four[states & 15]
+            states >>= 4
+        return found
+
+
+class _Piece(NamedTuple):
+    """A part of a pattern: whether it matches nothing, and the states that it begins and ends with."""
+
+    nullable: bool
+    first: int
+    last: int
+
+
+_EMPTY: Final = _Piece(nullable=True, first=0, last=0)
+_NEVER: Final = _Piece(nullable=False, first=0, last=0)
+
+
+@final
+class _Construction:
+    """Glushkov's construction for one kind of place: an assertion matches the empty text if it holds, else nothing."""
+
+    __slots__ = ("_follow", "_piece", "_place", "characters")
+
+    def __init__(self, node: Node, place: int) -> None:
+        self._place: Final = place
+        #: By state: the states that may follow it, and the characters that lead to it.
+        self._follow: Final[list[int]] = []
+        self.characters: Final[list[Characters]] = []
+        self._piece: Final = self._build(node)
+
+    def transitions(self) -> _Transitions:
+        """Return what has been constructed."""
+        follow = self._follow + [0] * (-len(self._follow) % 4)
+        fours = [follow[at : at + 4] for at in range(0, len(follow), 4)]
+        return _Transitions(*self._piece, [_unions(four) for four in fours])
+
+    def _build(self, node: Node) -> _Piece:
+        match node:
+            case Characters():
+                state = 1 << len(self._follow)
+                self._follow.append(0)
+                self.characters.append(node)
+                return _Piece(nullable=False, first=state, last=state)
+            case Assertion(kind):
+                holds = bool(self._place & _BITS[kind]) != (kind == "inside")
+                return _EMPTY if holds else _NEVER
+            case Series(parts):
+                return self._series([self._build(part) for part in parts])
+            case Either(options):
+                return self._either([self._build(option) for option in options])
+            case Repeat(part, least, None):
+                pieces = [self._build(part) for _ in range(max(least, 1))]
+                pieces[-1] = self._loop(pieces[-1], optional=not least)
+                return self._series(pieces)
+            case Repeat(part, least, most):
+                return self._series([self._build(part) for _ in range(most or 0)], least)
+
+    def _series(self, pieces: Sequence[_Piece], least: int | None = None) -> _Piece:
+        """Put pieces behind each other; all that follow the *least* first are optional.
+
+        From the right, so that the states which a piece ends with are visited once.
+        """
+        series = _EMPTY
+        for at in reversed(range(len(pieces))):
+            piece = pieces[at]
+            self._link(piece.last, series.first)
+            series = _Piece(
+                (piece.nullable and series.nullable) or (least is not None and at >= least),
+                piece.first | series.first if piece.nullable else piece.first,
+                piece.last | series.last if series.nullable else series.last,
+            )
+        return series
+
+    @staticmethod
+    def _either(pieces: Sequence[_Piece]) -> _Piece:
+        first = last = 0
+        for piece in pieces:
+            first |= piece.first
+            last |= piece.last
+        return _Piece(any(piece.nullable for piece in pieces), first, last)
+
+    def _loop(self, piece: _Piece, *, optional: bool) -> _Piece:
+        self._link(piece.last, piece.first)
+        return piece._replace(nullable=piece.nullable or optional)
+
+    def _link(self, last: int, first: int) -> None:
+        if first:
+            for state in _bits(last):
+                self._follow[state] |= first
+
+
+def _bits(states: int) -> Iterator[int]:
+    while states:
+        lowest = states & -states
+        yield lowest.bit_length() - 1
+        states ^= lowest
+
+
+def _unions(four: Sequence[int]) -> list[int]:
+    """Return the union of every subset of four sets; bit *n* of the index stands for set *n*."""
+    unions = [0] * 16
+    for at in range(1, 16):
+        lowest = at & -at
+        unions[at] = unions[at ^ lowest] | four[lowest.bit_length() - 1]
+    return unions
+
+
+def _ranges(characters: Sequence[Characters]) -> tuple[list[int], list[int]]:
+    """Return where the states that a character leads to change, and the states from there on."""
+    changes: dict[int, int] = {0: 0}
+    for state, (ranges,) in enumerate(characters):
+        for low, high in ranges:
+            changes[low] = changes.get(low, 0) ^ 1 << state
+            changes[high + 1] = changes.get(high + 1, 0) ^ 1 << state
+    starts, states_at, states = sorted(changes), [], 0
+    for start in starts:
+        states ^= changes[start]
+        states_at.append(states)
+    return starts, states_at

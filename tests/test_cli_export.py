@@ -1,0 +1,50 @@
+"""``ugm export``: a configuration as a file for Apache YuniKorn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from ugm import parse_config
+from ugm.cli.commands import ugm
+
+TEXT = "partitions: [{ugm: {names: any}, queues: [{name: a}], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
+
+
+def test_export(tmp_path: Path) -> None:
+    """The standard output is a file for the peer; what it lacks is listed in comments and on the standard error."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(TEXT)
+    result = CliRunner().invoke(ugm, ["export", str(file)])
+    left_out = "partitions[0].limits[0].users[1]: user '8-x' has no limit: the name is not accepted"
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"# left out: {left_out}\npartitions:\n")
+    assert result.stderr == f"{file}: left out: {left_out}\n"
+    assert parse_config(result.stdout).partition().limits[0].users == ("ana",)
+    assert "ugm" not in result.stdout
+
+
+def test_export_as_json(tmp_path: Path) -> None:
+    """As JSON the text and the list are apart."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(TEXT)
+    said = json.loads(CliRunner().invoke(ugm, ["export", str(file), "--json"]).stdout)
+
+    assert said["file"] == str(file)
+    assert parse_config(said["yaml"]).partition().name == "default"
+    assert said["left_out"] == [
+        {"path": "partitions[0].limits[0].users[1]", "message": "user '8-x' has no limit: the name is not accepted"}
+    ]
+
+
+def test_export_of_a_bad_file(tmp_path: Path) -> None:
+    """A file with problems is not exported."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(TEXT.replace("any", "yunikorn"))
+    result = CliRunner().invoke(ugm, ["export", str(file)])
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "limit-user-name-invalid" in result.stderr

@@ -1,0 +1,135 @@
+"""Warnings about resource names that are probably misspelt."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ugm import parse_config
+from ugm.cli.commands import ugm
+from ugm.config import review_config, review_file
+from ugm.config.misspelling import MAX_WARNINGS
+
+QUEUE = "partitions: [{queues: [{name: a, resources: {max: {AMOUNTS}}}]}]"
+
+
+def suggestions(*names: str, known: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return what was probably meant by the resources of a queue."""
+    review = review_config(QUEUE.replace("AMOUNTS", ", ".join(f"{name}: 1" for name in names)), known=known)
+    assert review.problems == ()
+    assert all(warning.code == "resource-name-misspelt" for warning in review.warnings)
+    return {warning.path.rpartition("max.")[2]: warning.message.split("'")[-2] for warning in review.warnings}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *(
+            (name, "vcore")
+            for name in ("cpu", "CPU", "cpus", "cores", "vcores", "Vcore", "VCORE", "vcpu", "vore", "vcroe")
+        ),
+        *(
+            (name, "memory")
+            for name in ("Memory", "MEMORY", "mem", "Mem", "ram", "memry", "memoryy", "mempry", "emmory")
+        ),
+        *((name, "pods") for name in ("pod", "Pods")),
+    ],
+)
+def test_known_names(name: str, meant: str) -> None:
+    """Another word for a known resource, or its name with other capitals or one edit, is reported."""
+    assert suggestions(name) == {name: meant}
+
+
+@pytest.mark.parametrize(
+    "name", ["vcore", "memory", "pods", "gpu", "nvidia.com/gpu", "hugepages-2Mi", "licence", "disk"]
+)
+def test_other_names(name: str) -> None:
+    """Known names, and names that resemble none, are right."""
+    assert suggestions(name) == {}
+
+
+def test_names_of_a_cluster() -> None:
+    """Names that are known to be right are never reported, and others are compared with them."""
+    assert suggestions("cpu", "mem", known=("cpu", "mem")) == {}
+    assert suggestions("nvidia.com/GPU", "fpgas", known=("nvidia.com/gpu", "fpga")) == {
+        "nvidia.com/GPU": "nvidia.com/gpu",
+        "fpgas": "fpga",
+    }
+
+
+def test_names_elsewhere() -> None:
+    """A name is compared with those that the rest of the configuration uses more often."""
+    text = """
+partitions:
+- limits: [{users: [ana], maxresources: {licence: 1, gpu: 1}}]
+  queues:
+  - {name: a, resources: {max: {licence: 1}, guaranteed: {gpu: 1}}, childtemplate: {resources: {max: {licnece: 1}}}}
+  - {name: b, resources: {max: {GPU: 4}}}
+  nodesortpolicy: {type: fair, resourceweights: {licences: 2}}
+"""
+    review = review_config(text)
+
+    assert [(warning.line, warning.column, warning.path) for warning in review.warnings] == [
+        (5, 103, "partitions[0].queues[0].childtemplate.resources.max.licnece"),
+        (6, 33, "partitions[0].queues[1].resources.max.GPU"),
+        (7, 50, "partitions[0].nodesortpolicy.resourceweights.licences"),
+    ]
+    assert review.config == parse_config(text)
+
+
+def test_names_that_differ_on_purpose() -> None:
+    """Numbers and last letters tell names apart, and so do short names."""
+    names = ("disk-1", "disk-2", "licence-a", "licence-b", "tpu", "gpu", "fpga-10", "fpga-11")
+    text = f"partitions: [{{queues: [{{name: a, resources: {{max: {{{', '.join(f'{name}: 1' for name in names)}}}}}}}"
+    more = ", {name: b, resources: {max: {disk-1: 1, licence-a: 1, gpu: 1, fpga-10: 1}}}]}]"
+
+    assert review_config(text + more).warnings == ()
+
+
+def test_problems_and_warnings() -> None:
+    """A configuration with problems has its warnings as well; the order is that of the text."""
+    review = review_config(QUEUE.replace("AMOUNTS", "cpu: 1, memory: x, Memory: 2"))
+
+    assert review.config is None
+    assert [problem.code for problem in review.problems] == ["quantity-invalid"]
+    assert [warning.path.rpartition(".")[2] for warning in review.warnings] == ["cpu", "Memory"]
+    assert review_config("partitions: [").warnings == ()
+
+
+def test_warnings_are_bounded() -> None:
+    """However many names are misspelt, few are reported, in bounded time."""
+    queues = ",".join(
+        f"{{name: q{at}, resources: {{max: {{cpu{at}x: 1, Memory: 1, MeM{at}ory: 1}}}}}}" for at in range(2000)
+    )
+    began = time.process_time()
+    review = review_config(f"partitions: [{{queues: [{queues}]}}]")
+
+    assert len(review.warnings) <= MAX_WARNINGS
+    assert time.process_time() - began < 5
+
+
+def test_files(tmp_path: Path) -> None:
+    """A file is reviewed like a text; one that cannot be read is a problem."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(QUEUE.replace("AMOUNTS", "cpu: 1"))
+
+    assert [warning.file for warning in review_file(file).warnings] == [str(file)]
+    assert review_file(tmp_path / "none").problems[0].code == "file-unreadable"
+    assert review_file(7).problems[0].code == "file-unreadable"  # type: ignore[arg-type]
+
+
+def test_command(tmp_path: Path) -> None:
+    """The command prints warnings, which are no reason to fail."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(QUEUE.replace("AMOUNTS", "cpu: 1"))
+    result = CliRunner().invoke(ugm, ["validate", str(file)])
+
+    assert result.exit_code == 0
+    assert result.stdout == (
+        f"{file}:1:52: partitions[0].queues[0].resources.max.cpu: warning: the resource 'cpu' is probably misspelt: "
+        "did you mean 'vcore'? [resource-name-misspelt]\n"
+    )
+    assert result.stderr == "0 problems and 1 warning in 1 file\n"
