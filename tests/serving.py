@@ -14,14 +14,31 @@ from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History, PartitionCollector, create_app
+from ugm.server.connections import Patience
 from ugm.server.metrics import exposition
-from ugm.server.serving import listen
+from ugm.server.serving import configured, listen
 
-__all__ = ["CONFIG", "NASTY", "PREFIX", "SUE", "TOKEN", "busy", "client", "running", "served"]
+__all__ = [
+    "CONFIG",
+    "NASTY",
+    "PREFIX",
+    "SECRET",
+    "SUE",
+    "TOKEN",
+    "UPLOAD",
+    "YAML",
+    "busy",
+    "client",
+    "running",
+    "served",
+]
 
 SUE: Final = UserGroup("sue", ("dev",))
 PREFIX: Final = "/ws/v1/partition/default"
-TOKEN: Final = {"Authorization": "Bearer secret"}
+SECRET: Final = "a secret of 24 characters"  # noqa: S105 - of the tests
+TOKEN: Final = {"Authorization": f"Bearer {SECRET}"}
+YAML: Final = {"content-type": "application/yaml"}
+UPLOAD: Final = {**TOKEN, **YAML}
 #: A name that does harm wherever somebody forgets what it is.
 NASTY: Final = "<script>alert('1')</script>/../\"&\u2028"
 CONFIG: Final = """
@@ -58,7 +75,7 @@ def served(partition: Partition | None = None, **options: Any) -> Starlette:  # 
     partitions = {"default": partition or busy(history)}
     given = {
         "history": {} if partition else {"default": history},
-        "token": "secret",
+        "token": SECRET,
         "read_only": False,
         "extra_states": {"forest": lambda: {"trees": 2}},
         "metrics": exposition(PartitionCollector(partitions)),
@@ -73,10 +90,12 @@ def client(partition: Partition | None = None, **options: Any) -> TestClient:  #
 
 
 @contextmanager
-def running(app: Starlette) -> Iterator[int]:
+def running(app: Starlette, patience: Patience | None = None) -> Iterator[int]:
     """Run a server in a thread, and give its port."""
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
+    config = configured(app, patience)
+    config.lifespan, config.log_level = "off", "critical"
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     while not server.started:

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from serving import CONFIG, NASTY, busy, running, served
+from serving import CONFIG, NASTY, SECRET, YAML, busy, running, served
 from ugm import Partition, Resource, UserGroup
 from ugm.cli import commands, serve
 from ugm.cli.client import server_url
@@ -303,6 +305,27 @@ def test_serve(file: Path) -> None:
     assert (told["writable"], told["config"]) == (False, str(file))
 
 
+def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
+    """A change and a wrong token are written to standard error; a name of the server can be allowed."""
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    options = ["--port", "0", "--json", "--writable", "--token-file", str(token), "--host-name", "quota.example.org"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes, text=True, env=environment) as process:  # type: ignore[call-overload]  # noqa: S603 - our own program
+        url = json.loads(process.stdout.readline())["url"] + "/ws/v1/config"
+        for key in (SECRET, "x"):
+            headers = {**YAML, "Authorization": f"Bearer {key}", "Host": "quota.example.org"}
+            request = urllib.request.Request(url, CONFIG.encode(), headers, method="PUT")  # noqa: S310 - our own server
+            with suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(request).close()  # noqa: S310 - as above
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
+
+    assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "ok"), ("anonymous", "token-wrong")]
+
+
 def replace(file: Path, text: str) -> None:
     """Put another text in the place of a file, so that nobody ever reads half of it."""
     new = file.with_suffix(".new")
@@ -311,7 +334,7 @@ def replace(file: Path, text: str) -> None:
 
 
 def test_serve_reports_reloads(file: Path) -> None:
-    """The standard error says how each reload of a watched file ended."""
+    """The standard error says once how each reload of a watched file ended, and the audit log who caused it."""
     arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(  # noqa: S603 - our own program
@@ -321,15 +344,18 @@ def test_serve_reports_reloads(file: Path) -> None:
         assert process.stderr is not None
         process.stdout.readline()
         replace(file, "partitions: [")
-        refused = process.stderr.readline(), process.stderr.readline()
+        refused = [process.stderr.readline() for _ in range(3)]
         replace(file, CONFIG)
-        accepted = process.stderr.readline()
+        accepted = [process.stderr.readline() for _ in range(2)]
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        rest = process.communicate(timeout=60)[1]
 
     assert refused[0].endswith(f" WARNING {file} was not reloaded, the old configuration stays in force:\n")
     assert refused[1].endswith("[yaml-syntax]\n")
-    assert accepted.endswith(f" INFO {file} was reloaded and is in force\n")
+    assert accepted[0].endswith(f" INFO {file} was reloaded and is in force\n")
+    audit = [json.loads(lines[-1]) for lines in (refused, accepted)]
+    assert [(line["role"], line["outcome"]) for line in audit] == [("watch", "config-invalid"), ("watch", "ok")]
+    assert rest == ""
 
 
 @pytest.mark.parametrize(
@@ -337,14 +363,17 @@ def test_serve_reports_reloads(file: Path) -> None:
     [
         (["--writable"], 2, "--writable needs --token-file"),
         (["--token-file", "EMPTY"], 2, "is empty"),
+        (["--token-file", "SHORT"], 1, "expected at least 16 characters"),
+        (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
         (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid port 8080"),
     ],
 )
 def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
     """A server that cannot start says why."""
-    empty = tmp_path / "token"
-    empty.write_text("\n")
-    result = run("serve", str(file), *[str(empty) if option == "EMPTY" else option for option in options])
+    files = {"EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
+    files["EMPTY"].write_text("\n")
+    files["SHORT"].write_text("fifteen letters")
+    result = run("serve", str(file), *[str(files.get(option, option)) for option in options])
 
     assert result.exit_code == status
     assert text in result.stderr
@@ -365,12 +394,12 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("ugm.server.create_app", lambda _partitions, **options: made.append(options), raising=False)
     monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
     token = tmp_path / "token"
-    token.write_text("secret\n")
+    token.write_text(f"{SECRET}\n")
     result = run("serve", str(file), "--port", "0", "--writable", "--token-file", str(token), "--watch", "0")
 
     assert result.stdout.startswith("serving at http://127.0.0.1:")
     assert {name: made[0][name] for name in ("token", "read_only", "watch", "metrics")} == {
-        "token": "secret",
+        "token": SECRET,
         "read_only": False,
         "watch": None,
         "metrics": None,

@@ -140,13 +140,19 @@ def test_names_with_markup_are_text(page: Page, few: tuple[str, Partition]) -> N
 
 
 def test_detail_says_which_limit_binds(page: Page, few: tuple[str, Partition]) -> None:
-    """The detail of a user has the whole chain; the limit that leaves the least of a resource binds."""
+    """The detail of a user has the whole chain; a limit with something left does not bind, one with nothing does."""
     page.goto(f"{few[0]}#/default/users/sue")
-    rows = page.locator(".chain tbody tr")
-    expect(rows).to_have_count(3)
-    expect(page.locator(".chain tr.binds")).to_have_text(
-        [re.compile("Cores2.5 of 4.*1.5binds"), re.compile("Memory4Gi")]
-    )
+    expect(page.locator(".chain tbody tr")).to_have_count(3)
+    expect(page.locator(".chain tr.binds")).to_have_count(0)
+    few[1].allocate("rest", "app-sue", Resource.parse(vcore="1500m"))
+    expect(page.locator(".chain tr.binds")).to_have_text([re.compile("user sue.*Cores4 of 4.*0binds")])
+
+
+def test_what_waits_shows_what_binds(page: Page, few: tuple[str, Partition]) -> None:
+    """A limit that leaves less than is pending binds, although something is left."""
+    few[1].ask("second", "app-sue", Resource.parse(vcore="2"))
+    page.goto(f"{few[0]}#/default/applications/app-sue")
+    expect(page.locator(".chain tr.binds")).to_have_text([re.compile("user sue.*Cores2.5 of 4.*1.5binds")])
 
 
 def test_denials_have_reasons(page: Page, few: tuple[str, Partition]) -> None:
@@ -180,6 +186,7 @@ def test_lost_server_is_told(page: Page) -> None:
         expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(30_000)
     expect(page.locator(".view > .error")).to_contain_text("the server does not answer. The figures are of ")
+    expect(page.locator(".live > span")).to_contain_text("not connected, as of ")
     expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(1000)
     expect(page.locator("#told")).to_have_text("the server does not answer; trying again.")
@@ -233,6 +240,12 @@ def test_amounts_are_exact(page: Page, few: tuple[str, Partition]) -> None:
         ("percent(0.9999)", "99%"),
         ("percent(0.001)", "<1%"),
         ("ago(0, 7200000)", "2 h ago"),
+        ("amountText('ephemeral-storage', 858993459200)", "800Gi"),
+        ("amountText('hugepages-2Mi', 2097152)", "2Mi"),
+        ("amountText('licences', 858993459200)", "858.99G"),
+        ("amountText('licences', 999999)", "999,999"),
+        ("exactText('ephemeral-storage', 2048)", "2,048 bytes of ephemeral-storage"),
+        ("byName && ['team10', 'team2', 'Team1', 'a'].sort(format.byName).join()", "a,Team1,team2,team10"),
     ],
 )
 def test_figures_as_people_write_them(formats: Page, call: str, text: str) -> None:
@@ -298,3 +311,154 @@ def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: Sch
         assert found.violations_count == 0, f"{view}: {found.generate_report()}"
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.close()
+
+
+GPUS = """
+partitions:
+- queues:
+  - name: root
+    limits: [{users: ["*"], maxresources: {nvidia.com/gpu: 8}}]
+    queues:
+    - name: ml
+      resources:
+        max: {vcore: 64, memory: 512Gi, nvidia.com/gpu: 16, ephemeral-storage: 4Ti, nvidia.com/mig-1g.10gb: 14}
+    - {name: full, resources: {max: {vcore: 10}}}
+    - {name: guaranteed, resources: {guaranteed: {vcore: 1}, max: {vcore: 100}}}
+    - {name: team10}
+    - {name: team2}
+"""
+LONG = "name-" * 51
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[str]:
+    """Serve a partition with many resources, of which GPUs are used up, names of all lengths, and a waiting user."""
+    history = History()
+    partition = Partition(parse_config(GPUS).partition(), subscribers=[history])
+    node = {"nvidia.com/gpu": "16", "ephemeral-storage": "8Ti", "nvidia.com/mig-1g.10gb": "14"}
+    partition.add_node("node", Resource.parse(vcore="256", memory="1Ti", **node))
+    usage = Resource.parse(vcore="8", memory="64Gi", **{"nvidia.com/gpu": "4", "ephemeral-storage": "200Gi"})
+    for number in range(4):
+        partition.submit(f"train-{number}", UserGroup(f"user{number}"), "root.ml")
+        assert partition.allocate(f"w{number}", f"train-{number}", usage)
+    partition.submit("train-9", UserGroup("starved"), "root.ml")
+    partition.ask("w9", "train-9", usage)
+    partition.allocate("w9", "train-9", usage)
+    for queue, name, cores in (("full", LONG, "9"), ("guaranteed", "plain", "20")):
+        partition.submit(name, UserGroup(name), f"root.{queue}")
+        assert partition.allocate(name, name, Resource.parse(vcore=cores))
+    with pages.served(partition, history) as address:
+        yield address
+
+
+def test_short_resources_are_visible(page: Page, gpus: str) -> None:
+    """The resource that is short has a column, whatever its name; storage is shown in its unit."""
+    page.goto(gpus)
+    expect(page.locator('[data-path="root.ml"]')).to_contain_text("16 of 16")
+    expect(page.locator('[data-path="root.ml"]')).to_contain_text("800Gi of 4Ti")
+    expect(page.locator('[role="columnheader"]')).to_contain_text(
+        ["Queue", "Cores", "Memory", "ephemeral-storage", "nvidia.com/gpu", "Applications", "Pending"]
+    )
+    expect(page.locator(".tools")).to_contain_text("also counted: nvidia.com/mig-1g.10gb")
+    expect(page.locator(".summary")).to_contain_text("16 of 16")
+    page.goto(f"{gpus}#/default/users")
+    expect(page.locator(".standing thead")).to_contain_text("nvidia.com/gpu")
+
+
+def test_order_of_queues(page: Page, gpus: str) -> None:
+    """Queues are sorted as people count; the fullest are those with the largest used share of their nearest limit."""
+    page.goto(gpus)
+    names = page.locator(".rows .label")
+    expect(names).to_have_text(["root", "full", "guaranteed", "ml", "team2", "team10"])
+    page.get_by_label("fullest first").check()
+    expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
+
+
+def test_only_exhausted_quotas_bind(page: Page, gpus: str) -> None:
+    """In the detail of a queue, quotas with something left do not bind, however much is pending."""
+    page.goto(f"{gpus}#/default/queues/root.ml")
+    expect(page.locator(".chain tr.binds")).to_have_text([re.compile("16 of 16.*0binds")] * 2)
+
+
+def test_user_with_nothing_but_pending_work(page: Page, gpus: str) -> None:
+    """A user for whom nothing runs yet is listed with what is pending, and has a detail."""
+    page.goto(f"{gpus}#/default/users")
+    row = page.locator(".standing tbody tr", has_text="starved")
+    expect(row.locator("td").last).to_have_text("1")
+    row.get_by_role("link", name="starved").click()
+    expect(page.locator(".chain")).to_contain_text("user starved")
+
+
+#: Elements whose text is cut off, other than by dots, and those that stick out of the window.
+CUT_OFF = """() => [...document.querySelectorAll('#view *, #top *')].filter((e) => {
+  const style = getComputedStyle(e);
+  if (!e.offsetParent || !e.clientWidth || e.closest('.unseen')) return false;
+  const hasDots = style.textOverflow === 'ellipsis' || /[0-9]/.test(style.webkitLineClamp);
+  const cut = style.overflowX !== 'visible' && !hasDots;
+  const isOut = e.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
+  return isOut || (cut && e.scrollWidth > e.clientWidth + 1);
+}).map((e) => `${e.tagName}.${e.className}`)"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(
+    "view", ["queues", "queues/root.ml", "users", f"users/{LONG}", "applications/train-9", "denials"]
+)
+def test_nothing_is_cut_off(page: Page, gpus: str, view: str, width: int) -> None:
+    """On a usual and on a small screen, all is in its place, with names of 255 characters, too."""
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{gpus}#/default/{view}")
+    page.locator("#detail-heading" if "/" in view else "#heading").wait_for()
+    assert page.evaluate(CUT_OFF) == []
+    for one in page.locator(".clip, .name-link, .long-name").all():
+        assert one.get_attribute("title")
+
+
+def test_escape_closes_the_detail(page: Page, gpus: str) -> None:
+    """Escape closes a detail, and leaves a search field alone that has something in it."""
+    page.goto(f"{gpus}#/default/queues/root.ml")
+    expect(page.locator("#detail-heading")).to_be_visible()
+    page.get_by_label("Find a queue").fill("ml")
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail-heading")).to_be_visible()
+    page.locator("#detail-heading").focus()
+    page.keyboard.press("Escape")
+    expect(page.locator("#detail-heading")).to_have_count(0)
+    assert page.url == f"{gpus}#/default/queues"
+
+
+def test_freshness_is_honest(page: Page) -> None:
+    """Figures are called live only while they are; then the page says of when they are, and why."""
+    with pages.served(*pages.crowd(3, 5)) as address:
+        page.clock.install()
+        page.goto(address)
+        expect(page.locator(".live > span")).to_contain_text("live, ")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator(".live > span")).to_contain_text("paused, as of ")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.locator(".live > span")).to_contain_text("live, ")
+        page.route("**/ws/v1/**", lambda _route: None)
+        page.clock.run_for(15_000)
+        expect(page.locator(".live > span")).to_contain_text("waiting for the server, as of ")
+        page.unroute("**/ws/v1/**")
+    page.goto("about:blank")
+
+
+def test_long_intervals_are_not_live(page: Page, few: tuple[str, Partition]) -> None:
+    """Where answers take long and the page asks seldom, it says how often instead of calling itself live."""
+    page.goto(few[0])
+    expect(page.locator(".live > span")).to_contain_text("live, ")
+    rested = "const p = new Pace(async () => {}); p.rest(1900); p.stop(); return p.interval;"
+    assert page.evaluate(f"import('./js/pace.js').then(({{Pace}}) => {{ {rested} }})") == 28_500
+
+
+def test_refused_form_has_no_patterns(page: Page, few: tuple[str, Partition]) -> None:
+    """What the server does not understand is explained with examples, not with a pattern."""
+    page.goto(f"{few[0]}#/default/ask")
+    page.get_by_label("User").fill("sue")
+    page.get_by_label("Memory").fill("8 gigs")
+    page.keyboard.press("Enter")
+    expect(page.locator("#answer .error")).to_contain_text(
+        "'8 gigs' is not a whole number in the base unit, or a quantity"
+    )
+    expect(page.locator("#answer .error")).not_to_contain_text("[0-9]")

@@ -10,11 +10,13 @@ from typing import Final
 import pytest
 
 from admitting import changing_nothing
-from serving import NASTY, PREFIX, TOKEN, busy, client, running, served
+from serving import NASTY, PREFIX, SECRET, TOKEN, busy, client, running, served
 from ugm import Resource, UserGroup
 from ugm.server.requests import Bounds
 
 MEGABYTE: Final = b"x" * (1 << 20)
+HOST: Final = "Host: localhost\n"
+KIND: Final = "Content-Type: application/yaml\n"
 JSON: Final = {"content-type": "application/json"}
 
 
@@ -33,7 +35,7 @@ def exchange(port: int, head: str, *parts: bytes) -> bytes:
 def test_a_hundred_megabytes() -> None:
     """A body that says that it is too large is refused, and the client gets to read why."""
     partition = busy()
-    head = "PUT /ws/v1/config HTTP/1.1\nHost: x\nAuthorization: Bearer secret\nContent-Length: 104857600\n\n"
+    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 104857600\n\n"
     with changing_nothing(partition), running(served(partition)) as port:
         answer = exchange(port, head, *[MEGABYTE] * 100)
 
@@ -43,7 +45,7 @@ def test_a_hundred_megabytes() -> None:
 
 def test_a_hundred_megabytes_that_nobody_announced() -> None:
     """A body that grows too large is refused as soon as it is."""
-    head = "POST /ws/v1/validate-conf HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n"
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Transfer-Encoding: chunked\n\n"
     with running(served()) as port:
         answer = exchange(port, head, *[b"100000\r\n" + MEGABYTE + b"\r\n"] * 100, b"0\r\n\r\n")
 
@@ -52,12 +54,12 @@ def test_a_hundred_megabytes_that_nobody_announced() -> None:
 
 def test_slow_clients() -> None:
     """Clients that send nothing of what they promise are told so, and keep nobody from being answered."""
-    head = "POST /ws/v1/validate-conf HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nx"
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
     with running(served(bounds=Bounds(seconds=0.3))) as port:
         slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
         for connection in slow:
             connection.sendall(head.encode())
-        quick = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: x\nConnection: close\n\n")
+        quick = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
         answers = [connection.recv(1 << 16) for connection in slow]
         for connection in slow:
             connection.close()
@@ -107,7 +109,7 @@ def test_malformed_json(body: bytes, reason: str) -> None:
 def test_path_tricks(path: str) -> None:
     """Nothing outside of the page is served, whatever the path."""
     with running(served()) as port:
-        answer = exchange(port, f"GET {path} HTTP/1.1\nHost: x\nConnection: close\n\n")
+        answer = exchange(port, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
     assert answer.startswith(b"HTTP/1.1 404 ")
     assert b"root:" not in answer
@@ -162,11 +164,11 @@ def test_a_stolen_glance() -> None:
 def test_clients_that_go_away() -> None:
     """A client that goes away in the middle of its body changes nothing, for nobody."""
     partition = busy()
-    head = "PUT /ws/v1/config HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer secret\r\nContent-Length: 100\r\n\r\n"
+    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
     with changing_nothing(partition), running(served(partition)) as port:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-                connection.sendall(head.encode() + b"partitions:")
-        answer = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: x\nConnection: close\n\n")
+                connection.sendall(head.replace("\n", "\r\n").encode() + b"partitions:")
+        answer = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
     assert answer.startswith(b"HTTP/1.1 200 ")

@@ -80,7 +80,7 @@ def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # no
     end, body = REQUESTS.get(route.path, ("", None))
     path = "/ws/v1" + route.path.replace("{partition}", "default").partition("{")[0] + end
     content = None if body is None or route.method == "GET" else body if isinstance(body, str) else json.dumps(body)
-    headers = {**TOKEN, "content-type": "text/plain" if isinstance(body, str) else "application/json"}
+    headers = {**TOKEN, "content-type": "application/yaml" if isinstance(body, str) else "application/json"}
     answer = client(config_path=file).request(route.method, path, content=content, headers=headers)
     told = description("")
     operation = told["paths"]["/ws/v1" + route.path][route.method.lower()]
@@ -113,7 +113,13 @@ def test_description_is_served() -> None:
         ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
         ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
         ("POST", f"{PREFIX}/check", 415, "media-type"),
-        ("POST", f"{PREFIX}/plan", 400, "body-missing"),
+        ("POST", f"{PREFIX}/plan", 415, "media-type"),
+        ("GET", f"{PREFIX}/queues?most=3", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/standing/users?limit=3", 400, "query-invalid"),
+        ("GET", "/ws/v1/health?x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/applications?user={'a' * 257}", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/usage/user/{'a' * 257}", 400, "path-invalid"),
+        ("GET", f"{PREFIX}/queue/root.{'a' * 257}", 400, "path-invalid"),
     ],
 )
 def test_refusals(method: str, path: str, status: int, code: str) -> None:
@@ -133,9 +139,9 @@ def test_all_methods_of_a_path_are_told() -> None:
     ("schema", "value", "reason"),
     [
         (listing(NAME, maxItems=1), ["a", "b"], "x: expected at most 1 elements"),
-        (NAME, "", "x: expected 1 to 1024 characters"),
+        (NAME, "", "x: expected 1 to 256 characters"),
         (record(a=NAME), {"a": "b", "c": 1}, "x: there is no field 'c'; known here: a"),
-        (QUANTITIES, {"": 1}, "x, a name: expected 1 to 1024 characters"),
+        (QUANTITIES, {"": 1}, "x, a name: expected 1 to 256 characters"),
         (QUANTITIES, {f"r{n}": 1 for n in range(101)}, "x: expected at most 100 fields"),
         (QUANTITIES, {"vcore": "250m", "memory": "4Gi"}, None),
         (NAME, None, "x: expected a string"),

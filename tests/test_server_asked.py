@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import pytest
 
-from admitting import changing_nothing
-from serving import CONFIG, PREFIX, SUE, busy, client
-from ugm import Partition, Resource
-from ugm.server import asked as asking
+from admitting import changing_nothing, partition_of, started
+from serving import CONFIG, PREFIX, SUE, YAML, busy, client
+from ugm import Resource
 
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
 
@@ -87,6 +87,39 @@ def test_explain_of_somebody() -> None:
     assert told["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
 
 
+def test_an_explanation_is_of_one_moment() -> None:
+    """Decision, holders, limits and headroom agree, while what is explained changes all the time."""
+    partition, stop = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}'), threading.Event()
+    started(partition, "base", 3)
+    partition.submit("more", SUE, "root.a")
+    partition.ask("waits", "base", Resource(memory=8))
+
+    def change() -> None:
+        while not stop.is_set():
+            assert partition.allocate("x", "more", Resource(memory=3))
+            partition.release("x")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    client_of, used = client(partition), set()
+    try:
+        for _ in range(60):
+            body = {"application_id": "base", "usage": {"memory": 8}}
+            one = client_of.post(f"{PREFIX}/explain", json=body).json()
+            other = client_of.get(f"{PREFIX}/application/base").json()["waiting"][0]["explanation"]
+            me = client_of.post(f"{PREFIX}/explain", json={**ME, "groups": [], "usage": {"memory": 8}}).json()
+            for told in (one, other, me):
+                (violation,), (limit,) = told["violations"], told["limits"]
+                held = sum(holder["amount"] for holder in violation["holders"])
+                assert violation["used"] == held == limit["usage"]["memory"] == 8 - told["headroom"]["memory"]
+                used.add(held)
+    finally:
+        stop.set()
+        thread.join()
+
+    assert used == {3, 6}
+
+
 def test_limits() -> None:
     """The limits of a user in a queue are told without a request."""
     told = client().get(f"{PREFIX}/limits?user=sue&group=dev&group=ops&queue=root.A").json()
@@ -103,9 +136,12 @@ def test_limits() -> None:
         ({"application_id": "app", "usage": {"memory": -1}}, "body.usage.memory: expected a number from 0 to"),
         ({"application_id": "app", "usage": {"memory": 1.5}}, "body.usage.memory: expected an integer"),
         ({"application_id": "app", "usage": {"memory": True}}, "body.usage.memory: expected an integer"),
-        ({"application_id": "app", "usage": {"memory": "1m"}}, "body.usage.memory: not of the form"),
+        (
+            {"application_id": "app", "usage": {"memory": "1m"}},
+            "body.usage.memory: '1m' is not a whole number in the base unit, or a quantity such as",
+        ),
         ({"application_id": 7, "usage": {}}, "body.application_id: expected a string"),
-        ({"user": "*", "usage": {}}, "body.user: '*' is nobody's name"),
+        ({"user": "*", "usage": {}}, "body.user: '*' is a wildcard, not a name"),
         ([], "body: expected an object"),
     ],
 )
@@ -136,7 +172,11 @@ def test_plan() -> None:
     """A plan says what a configuration would do, and does nothing."""
     partition = busy()
     with changing_nothing(partition):
-        told = client(partition).post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5")).json()
+        told = (
+            client(partition)
+            .post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5"), headers=YAML)
+            .json()
+        )
 
     assert [found["name"] for found in told["newly_over"]] == ["dev"]
     assert "limit in root for group 'dev'" in told["text"]
@@ -144,20 +184,21 @@ def test_plan() -> None:
 
 def test_plan_without_the_partition() -> None:
     """A plan for another partition is refused."""
-    answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"))
+    answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"), headers=YAML)
 
     assert (answer.status_code, answer.json()["problems"][0]["code"]) == (422, "partition-missing")
 
 
 def test_validate() -> None:
     """A configuration is judged, with all problems; a bad one is no error of the request."""
-    assert client().post("/ws/v1/validate-conf", content=CONFIG).json() == {
+    assert client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML).json() == {
         "allowed": True,
         "reason": "",
         "problems": [],
         "warnings": [],
     }
-    told = client().post("/ws/v1/validate-conf", content=CONFIG.replace("[dev]", "[]").replace("50", "x")).json()
+    wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
+    told = client().post("/ws/v1/validate-conf", content=wrong, headers=YAML).json()
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]
@@ -165,21 +206,8 @@ def test_validate() -> None:
 
 def test_validate_warns() -> None:
     """What is allowed and probably a mistake is a warning."""
-    told = client().post("/ws/v1/validate-conf", content=CONFIG.replace("memory", "Memory")).json()
+    text = CONFIG.replace("memory", "Memory")
+    told = client().post("/ws/v1/validate-conf", content=text, headers=YAML).json()
 
     assert (told["allowed"], told["problems"]) == (True, [])
     assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}
-
-
-def test_an_application_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application that ends while it is looked at is told as one that is not there."""
-    partition, limits_of = busy(), asking._limits_of
-
-    def end_first(partition: Partition, application_id: str) -> dict[str, object]:
-        partition.remove(application_id)
-        return limits_of(partition, application_id)
-
-    monkeypatch.setattr(asking, "_limits_of", end_first)
-    answer = client(partition).get(f"{PREFIX}/application/idle")
-
-    assert (answer.status_code, answer.json()["code"]) == (404, "application-unknown")

@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from admitting import changing_nothing
-from serving import CONFIG, SUE, TOKEN, busy, client, served
+from serving import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, served
 from ugm import Partition, RequestError, parse_config
 from ugm.config import QueueConfig
 from ugm.server import create_app, serving
@@ -55,7 +55,7 @@ def test_in_force_from_a_program() -> None:
 def test_upload() -> None:
     """An upload is put in force, and told by what it changes."""
     partition = busy()
-    answer = client(partition).put("/ws/v1/config", content=TIGHTER, headers=TOKEN)
+    answer = client(partition).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert answer.json()["partitions"]["default"]["limits"][0]["after"]["max_resources"] == {"memory": 5}
     assert team_limit(partition) == 5
@@ -74,7 +74,7 @@ def test_upload_refused(text: str, code: str) -> None:
     """What cannot be used changes nothing, in no partition, and all problems are told."""
     partition = busy()
     with changing_nothing(partition):
-        answer = client(partition).put("/ws/v1/config", content=text, headers=TOKEN)
+        answer = client(partition).put("/ws/v1/config", content=text, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (422, "config-invalid")
     assert code in [problem["code"] for problem in answer.json()["problems"]]
@@ -83,19 +83,19 @@ def test_upload_refused(text: str, code: str) -> None:
 def test_upload_to_several_partitions_is_whole() -> None:
     """If one partition cannot follow, none does."""
     partitions = {"default": busy(), "other": Partition()}
-    asked = TestClient(create_app(partitions, read_only=False, token="secret"))  # noqa: S106 - of the test
-    answer = asked.put("/ws/v1/config", content=TIGHTER, headers=TOKEN)
+    asked = TestClient(create_app(partitions, read_only=False, token=SECRET))
+    answer = asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, team_limit(partitions["default"])) == (422, 8)
 
 
 @pytest.mark.parametrize(
     ("headers", "status"),
-    [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": "Basic secret"}, 401), (TOKEN, 200)],
+    [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": f"Basic {SECRET}"}, 401), (TOKEN, 200)],
 )
 def test_token(headers: dict[str, str], status: int) -> None:
     """Only who knows the token may change something."""
-    answer = client().put("/ws/v1/config", content=TIGHTER, headers=headers)
+    answer = client().put("/ws/v1/config", content=TIGHTER, headers={**headers, **YAML})
 
     assert answer.status_code == status
     assert status == 200 or answer.headers["www-authenticate"] == "Bearer"
@@ -103,7 +103,7 @@ def test_token(headers: dict[str, str], status: int) -> None:
 
 def test_read_only() -> None:
     """A read-only server is not changed by anybody, token or not."""
-    answer = client(read_only=True).put("/ws/v1/config", content=TIGHTER, headers=TOKEN)
+    answer = client(read_only=True).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
 
@@ -135,7 +135,7 @@ def test_reload(file: Path) -> None:
     """A reload reads the file; an upload before it is forgotten."""
     partition = busy()
     asked = client(partition, config_path=file)
-    asked.put("/ws/v1/config", content=TIGHTER, headers=TOKEN)
+    asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
     answer = asked.post("/ws/v1/config/reload", headers=TOKEN)
 
     assert (answer.status_code, team_limit(partition)) == (200, 8)
@@ -168,7 +168,7 @@ def test_refused_file_degrades_health(file: Path) -> None:
     assert told["reason"].startswith("the configuration file was refused: ")
     assert told["reason"].endswith("[yaml-syntax]")
     assert told["configuration"]["in_force"]["source"] == "start"
-    assert asked.put("/ws/v1/config", content=TIGHTER, headers=TOKEN).status_code == 200
+    assert asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
     told = asked.get("/ws/v1/health").json()
     assert (told["status"], told["configuration"]["in_force"]["source"]) == ("degraded", "upload")
     file.write_text(TIGHTER)
@@ -181,7 +181,7 @@ def test_refused_file_degrades_health(file: Path) -> None:
 def test_refused_upload_does_not_degrade_health(file: Path) -> None:
     """Only the client that sent it has to know of a bad upload."""
     asked = client(busy(), config_path=file)
-    assert asked.put("/ws/v1/config", content="partitions: [", headers=TOKEN).status_code == 422
+    assert asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
 
     assert asked.get("/ws/v1/health").json()["status"] == "ok"
 

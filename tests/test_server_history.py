@@ -23,7 +23,7 @@ SUE = UserGroup("sue", ("dev",))
 
 def ticking() -> History:
     """Return a history of three lines of each kind, whose clock goes on by one with each call."""
-    ticks = iter(range(1000))
+    ticks = iter(range(10_000))
     return History(3, clock=lambda: next(ticks))
 
 
@@ -118,7 +118,7 @@ def test_denials_by_limit() -> None:
     for _ in range(2):
         partition.allocate("b", "other", Resource(memory=2))
 
-    assert history.denials() == {("queue", "applications"): 2, ("queue", "memory"): 2}
+    assert history.denials() == {("queue", "root.a", "applications"): 2, ("queue", "root.a", "memory"): 2}
 
 
 def test_names_of_events() -> None:
@@ -170,8 +170,10 @@ def test_names_of_resources_are_bounded() -> None:
     history = ticking()
     partition = followed(history)
     partition.add_node("n", Resource(memory=9))
-    for number in range(250):
+    for number in range(1300):
         partition.allocate("a", "app", Resource({f"r{number}": 1}))
+    queues = {queue for _, queue, _ in history.denials()}
 
-    assert len(history.denials()) == 201
-    assert history.denials()["other", "other"] == 50
+    assert len(history.denials()) == 1201
+    assert queues == {"root", "other"}
+    assert history.denials()["other", "other", "other"] == 100

@@ -39,14 +39,15 @@ def test_figures() -> None:
 
     assert of(series, "ugm_users") == of(series, "ugm_groups") == 1
     assert of(series, "ugm_applications") == of(series, "ugm_allocations") == 2
-    assert of(series, "ugm_queue_usage", queue="root.a", resource="memory") == 6
-    assert of(series, "ugm_queue_limit", queue="root.a", resource="memory") == 9
-    assert of(series, "ugm_queue_guaranteed", queue="root.a", resource="memory") == 4
-    assert of(series, "ugm_queue_pending", queue="root.a", resource="memory") == 4
-    assert of(series, "ugm_user_usage", user="sue", resource="memory") == 6
-    nearest = {"queue": "root", "limit_name": "dev", "resource": "memory", "group": "dev"}
-    assert of(series, "ugm_group_limit_share", **nearest) == 0.75
-    assert (of(series, "ugm_group_limit", **nearest), of(series, "ugm_group_limit_usage", **nearest)) == (8, 6)
+    assert of(series, "ugm_queue_usage_bytes", queue="root.a") == 6
+    assert of(series, "ugm_queue_limit_bytes", queue="root.a") == 9
+    assert of(series, "ugm_queue_guaranteed_bytes", queue="root.a") == 4
+    assert of(series, "ugm_queue_pending_bytes", queue="root.a") == 4
+    assert of(series, "ugm_user_usage_bytes", user="sue") == 6
+    assert of(series, "ugm_user_pending_allocations", user="sue") == 1
+    assert of(series, "ugm_group_limit_share", group="dev") == 0.75
+    limit = {"queue": "root", "group": "dev"}
+    assert (of(series, "ugm_group_limit_bytes", **limit), of(series, "ugm_group_limit_usage_bytes", **limit)) == (8, 6)
 
 
 def test_limits_on_applications() -> None:
@@ -54,18 +55,67 @@ def test_limits_on_applications() -> None:
     partition = partition_of("{name: a, maxapplications: 4}", limits='{users: ["*"], maxapplications: 2}')
     started(partition, "app", 1)
     series = read(PartitionCollector({"default": partition}))
-    labels = {"user": "sue", "queue": "root", "limit_name": "*", "resource": "applications"}
+    labels = {"user": "sue", "queue": "root"}
 
-    assert (of(series, "ugm_user_limit", **labels), of(series, "ugm_user_limit_usage", **labels)) == (2, 1)
-    assert of(series, "ugm_queue_limit", queue="root.a", resource="applications") == 4
+    assert of(series, "ugm_user_limit_applications", **labels) == 2
+    assert of(series, "ugm_user_limit_running_applications", **labels) == 1
+    assert of(series, "ugm_queue_limit_applications", queue="root.a") == 4
+
+
+def test_units() -> None:
+    """Cores, bytes and everything else are different metrics, each in the unit of its name."""
+    partition = partition_of("{name: a, resources: {max: {vcore: 4, memory: 8Gi, gpu: 2}}}")
+    partition.submit("app", UserGroup("sue"), "root.a")
+    partition.allocate("x", "app", Resource.parse(vcore="1500m", memory="2Gi", gpu="1"))
+    series = read(PartitionCollector({"default": partition}))
+
+    for part in ("queue", "user"):
+        labels = {"queue": "root.a"} if part == "queue" else {"user": "sue"}
+        assert of(series, f"ugm_{part}_usage_cores", **labels) == 1.5
+        assert of(series, f"ugm_{part}_usage_bytes", **labels) == 2 * 2**30
+        assert of(series, f"ugm_{part}_usage_units", resource="gpu", **labels) == 1
+    assert of(series, "ugm_queue_limit_cores", queue="root.a") == 4
+
+
+def test_usage_divides_by_the_limit() -> None:
+    """Usage and limit of a queue have the same labels and the same scope, also where only children use something."""
+    partition = partition_of("{name: p, resources: {max: {memory: 8}}, queues: [{name: x}, {name: y}]}, {name: q}")
+    for number, path in enumerate(("root.p.x", "root.p.y")):
+        partition.submit(f"app-{number}", UserGroup("sue"), path)
+        partition.allocate(f"{number}", f"app-{number}", Resource(memory=3))
+    series = read(PartitionCollector({"default": partition}))
+    usage = {labels: value for (name, labels), value in series.items() if name == "ugm_queue_usage_bytes"}
+    limits = {labels: value for (name, labels), value in series.items() if name == "ugm_queue_limit_bytes"}
+
+    assert {labels: usage[labels] / limit for labels, limit in limits.items()} == {(("queue", "root.p"),): 0.75}
+    assert of(series, "ugm_queue_running_applications", queue="root.p") == 2
+
+
+def test_series_of_users_are_stable() -> None:
+    """A user who is shown stays while others come close, and after the last application has ended."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 100}}')
+    collector = PartitionCollector({"default": partition}, most=2)
+
+    def shown() -> set[str]:
+        return {dict(labels)["user"] for name, labels in read(collector) if name == "ugm_user_limit_share"}
+
+    for name, amount in (("ana", 50), ("ben", 40)):
+        started(partition, name, amount, "root.a", UserGroup(name))
+    assert shown() == {"ana", "ben"}
+    started(partition, "cy", 60, "root.a", UserGroup("cy"))
+    assert shown() == {"ana", "ben"}
+    partition.release("ana")
+    partition.remove("ana")
+    assert shown() == {"ben", "cy"}
 
 
 def test_what_has_happened() -> None:
-    """Denials are counted by kind of limit and resource, and events by kind."""
+    """Denials are counted by kind of limit, queue and resource, and events by kind."""
     history = History()
     series = read(PartitionCollector({"default": busy(history)}, history={"default": history}))
 
-    assert of(series, "ugm_denials_total", kind="group", resource="memory") == 1
+    assert of(series, "ugm_denials_total", kind="group", queue="root", resource="memory") == 1
+    assert of(series, "ugm_denials_total", kind="queue", queue="root.a", resource="memory") == 1
     assert of(series, "ugm_events_total", event="allocated") == 1
 
 
@@ -90,7 +140,7 @@ def test_names_with_everything_in_them() -> None:
     partition.allocate("app", "app", Resource({'"\n': 2}))
     series = read(PartitionCollector({"default": partition}))
 
-    assert of(series, "ugm_user_usage", user=NASTY + "\n\\", resource='"\n') == 2
+    assert of(series, "ugm_user_usage_units", user=NASTY + "\n\\", resource='"\n') == 2
 
 
 def crowd(users: int, queues: int) -> Partition:

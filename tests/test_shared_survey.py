@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from admitting import Licences
 from postgres import Server, shared_server
-from ugm import Partition, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -43,6 +44,12 @@ QUESTIONS: dict[str, tuple[Any, ...]] = {
     "group_share": ("nobody",),
     "queue_alone": ("root.prod",),
     "pending": ("root.prod",),
+    "user_usage": ("sue",),
+    "applications_by_id": (("app", "nothing"),),
+    "allocations_by_id": (("y", "x", "nothing"),),
+    "request_report": ("app", Resource(memory=3)),
+    "request_report_for": (SUE, "root.prod", Resource(memory=3)),
+    "application_report": ("app",),
     "placement_for": (SUE, "root.made.new"),
     "check_for": (SUE, "root.made.new", Resource(memory=5)),
     "explain_for": (SUE, "root.prod", Resource(memory=3)),
@@ -85,6 +92,13 @@ def test_what_is_held_counts_when_a_cluster_becomes_known(shared_server: Server,
         assert len(embedded.over_limit()) == held
         assert shared.over_limit() == embedded.over_limit()
         shared.verify()
+
+
+def test_other_quota_models_are_refused(both: tuple[Partition, SharedPartition]) -> None:
+    """A shared partition has no other quota models, so there is none to replace."""
+    model = Licences(1)
+    with pytest.raises(RequestError, match="no other quota models"):
+        both[1].replace_model(model, model)
 
 
 def operations(kind: type) -> dict[str, Any]:

@@ -91,6 +91,7 @@ def test_check_for_is_submit_and_allocate(seed: int) -> None:
         told = partition.check_for(user, path, usage, tags, quota=quota)
         explained = partition.explain_for(user, path, usage, tags, quota=quota)
         limits, room = partition.limits_for(user, path, quota=quota)
+        report = partition.request_report_for(user, path, usage, tags, quota=quota)
         assert (partition.queue(), partition.applications(), partition.users()) == before
 
         name = f"new-{count}"
@@ -100,6 +101,8 @@ def test_check_for_is_submit_and_allocate(seed: int) -> None:
         assert told.allowed is explained.decision.allowed is decision.allowed
         assert sorted_violations(told) == sorted_violations(decision)
         assert explained.decision == told
+        if report.queue_path == path:
+            assert (report.explanation, report.limits, report.headroom) == (explained, limits, room)
     partition.verify()
 
 

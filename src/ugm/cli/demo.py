@@ -17,7 +17,7 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
-from ugm.cli.serve import missing_extra, url_of
+from ugm.cli.serve import missing_extra, names_of, url_of
 from ugm.server import History
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player
@@ -66,7 +66,7 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
     player.advance(START)
     over = threading.Event()
     thread = threading.Thread(target=play, args=(player, speed, over), name="demo")
-    app = create_app({"default": player.partition}, history={"default": history})
+    app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))
     thread.start()
     try:
         # Ctrl-C is how it is meant to end.

@@ -22,6 +22,7 @@ from ugm.server.asked import explain
 from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError
 from ugm.server.site import Question, Site
+from ugm.server.worker import Worker
 
 __all__ = ["explain_command", "render_explanation"]
 
@@ -103,7 +104,9 @@ def _explained(source: str, name: str | None, body: Mapping[str, Any]) -> dict[s
     except RequestError as error:
         raise click.BadParameter(str(error), param_hint="--partition") from None
     partitions = {partition.name: Partition(partition)}
-    site = Site(partitions, {}, Configurations(partitions, None), {}, read_only=True, started=time.time())
+    site = Site(
+        partitions, {}, Configurations(partitions, None), {}, read_only=True, started=time.time(), worker=Worker()
+    )
     answer = explain(Question(site, {"partition": partition.name}, {}, body))
     return dict(answer) if isinstance(answer, dict) else {}
 

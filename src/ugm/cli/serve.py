@@ -6,6 +6,7 @@ import json
 import logging
 import socket
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -16,9 +17,9 @@ from ugm import Partition, UgmError, load_config
 from ugm.server import History
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-__all__ = ["missing_extra", "serve_command", "url_of"]
+__all__ = ["missing_extra", "names_of", "serve_command", "url_of"]
 
 #: What the extras ``server`` and ``metrics`` install.
 _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
@@ -36,7 +37,14 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that holds the token and nothing else.",
+    help="A file that holds the token and nothing else: at least 16 characters.",
+)
+@click.option(
+    "--host-name",
+    "host_names",
+    multiple=True,
+    metavar="NAME[:PORT]",
+    help="A name under which clients may reach the server, besides localhost and the address; repeat it for more.",
 )
 @click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at /metrics.")
 @click.option(
@@ -64,6 +72,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     port: int,
     writable: bool,
     token_file: Path | None,
+    host_names: tuple[str, ...],
     metrics: bool,
     watch: float,
     lines: int,
@@ -73,13 +82,15 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
     Nothing runs in partitions that are served like this; a scheduler mounts the same application with
     its own. On SIGHUP, and when it has changed, CONFIG is reloaded; a configuration with problems is not put in
-    force. The standard error says how each reload ended, and /ws/v1/health is degraded while CONFIG has problems.
+    force, and /ws/v1/health is degraded while CONFIG has problems. The standard error says how each reload ended.
+    Every change, and every request with a wrong token, is written there as a line of JSON.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
     try:
+        names = (*host_names, *names_of(host))
         serving, app = _application(
-            config_file, _token(token_file), lines, watch or None, writable=writable, metrics=metrics
+            config_file, _token(token_file), names, lines, watch or None, writable=writable, metrics=metrics
         )
         listener = serving.listen(host, port)
     except UgmError as error:
@@ -88,18 +99,37 @@ def serve_command(  # noqa: PLR0913 - one for each option
     except OSError as error:
         click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
         sys.exit(1)
-    _log_to_stderr()
-    with listener:
+    with listener, _logs_shown():
         told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
         serving.run(
             app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
         )
 
 
-def _log_to_stderr() -> None:
-    """Print warnings of any library, and what ugm itself reports."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S%z")
-    logging.getLogger("ugm").setLevel(logging.INFO)
+def names_of(host: str) -> tuple[str, ...]:
+    """Return the name to listen at, if it is one; an address is known from the connection."""
+    return () if ":" in host or not host.strip(".0123456789") else (host,)
+
+
+@contextmanager
+def _logs_shown() -> Iterator[None]:
+    """Write to standard error: what ugm reports, warnings of any library, and the audit log, which is JSON alone."""
+    root, ugm, audit = logging.getLogger(), logging.getLogger("ugm"), logging.getLogger("ugm.audit")
+    plain, bare = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stderr)
+    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
+    before = ugm.level, audit.propagate
+    root.addHandler(plain)
+    audit.addHandler(bare)
+    ugm.setLevel(logging.INFO)
+    # Otherwise the handler of the root would write each line of the audit log a second time.
+    audit.propagate = False
+    try:
+        yield
+    finally:
+        audit.propagate = before[1]
+        ugm.setLevel(before[0])
+        audit.removeHandler(bare)
+        root.removeHandler(plain)
 
 
 def _token(file: Path | None) -> str | None:
@@ -112,7 +142,14 @@ def _token(file: Path | None) -> str | None:
 
 
 def _application(
-    file: Path, token: str | None, lines: int, watch: float | None, *, writable: bool, metrics: bool
+    file: Path,
+    token: str | None,
+    host_names: Sequence[str],
+    lines: int,
+    watch: float | None,
+    *,
+    writable: bool,
+    metrics: bool,
 ) -> tuple[ModuleType, Any]:
     """Return the module that runs an application, and the application.
 
@@ -139,6 +176,7 @@ def _application(
         config_path=file,
         watch=watch,
         metrics=exposed,
+        allowed_hosts=host_names,
     )
     return runner, app
 

@@ -41,7 +41,7 @@ from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.feed import Feed
-from ugm.partition.model_set import ModelSet
+from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.settings import settings_of
 from ugm.resources import Resource
 
@@ -175,7 +175,7 @@ def open_partition(
         partition = JournaledPartition(books, others, outlet, Journal(place, hold, lock, outlet.writer))
         undo.callback(partition.journal.close)
         partition.verify()
-        others.apply(partition.claims())
+        others.apply(claims_of(books))
         lock.settle()
         books.tell = feed.add
         _follow(partition, books, settings if config is not None else None, cluster)

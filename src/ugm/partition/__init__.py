@@ -29,6 +29,8 @@ from ugm.partition.events import (
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.partition import Partition
 from ugm.partition.plan import Leaving, Plan
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
+from ugm.partition.snapshot import Pace, PartitionSnapshot, Pending
 from ugm.partition.survey import Standing
 from ugm.partition.view import PartitionView
 
@@ -37,6 +39,7 @@ __all__ = [
     "Allocation",
     "AllocationState",
     "ApplicationInfo",
+    "ApplicationReport",
     "ApplicationState",
     "Ask",
     "Asked",
@@ -58,15 +61,20 @@ __all__ = [
     "LimitValue",
     "Linked",
     "NodeChanged",
+    "OwnedAllocation",
+    "Pace",
     "Partition",
     "PartitionQueue",
     "PartitionSettings",
+    "PartitionSnapshot",
     "PartitionView",
+    "Pending",
     "Plan",
     "Preempted",
     "QueueChange",
     "QuotaGiven",
     "Released",
+    "RequestReport",
     "Resized",
     "Running",
     "Standing",

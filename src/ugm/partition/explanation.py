@@ -111,15 +111,21 @@ def _holders(violation: Violation, charged: Sequence[Held], most: int) -> tuple[
     return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
-def charged(books: Books, decision: Decision) -> list[Sequence[Held]]:
-    """Return what is charged to whatever sets each limit of a denial; nothing for the limits of other quota models.
+def charged(books: Books, *decisions: Decision) -> list[Sequence[Held]]:
+    """Copy what is charged to the owner of each limit of some denials; nothing for the limits of other quota models.
 
-    Little more than copying a list: the caller holds the lock for this, and for nothing of `explain`.
+    The caller holds the lock for this, and for nothing of `explain`. Takes time in the number of applications that are
+    charged to these limits; each owner is copied once.
     """
-    return [
-        [Held(holding, holding.amounts) for holding in every(_charged(books, violation))]
-        for violation in decision.violations
-    ]
+    copies: dict[tuple[str, str], Sequence[Held]] = {}
+    found = []
+    for decision in decisions:
+        for violation in decision.violations:
+            owner = (violation.kind, "" if violation.kind == TrackingType.QUEUE else violation.name)
+            if owner not in copies:
+                copies[owner] = [Held(holding, holding.amounts) for holding in every(_charged(books, violation))]
+            found.append(copies[owner])
+    return found
 
 
 def _charged(books: Books, violation: Violation) -> Mapping[str, Holding]:

@@ -20,8 +20,10 @@ from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
 from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
 from ugm.operation_lock import OperationLock
+from ugm.partition.books import Books
+from ugm.partition.entry import AllocationState
 
-__all__ = ["Call", "ModelSet", "charging"]
+__all__ = ["Call", "ModelSet", "charging", "claims_of"]
 
 _Method: TypeAlias = Literal["charge", "refund", "expect", "forget"]
 
@@ -42,6 +44,14 @@ _DEMAND: Final = ("expect", "forget")
 def charging(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which is no longer pending then."""
     return [("forget", claim), ("charge", claim)] if pending else [("charge", claim)]
+
+
+def claims_of(books: Books) -> list[Call]:
+    """Return the calls that charge a quota model with the whole ledger."""
+    return [
+        ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
+        for allocation_id, entry in books.entries.items()
+    ]
 
 
 @final

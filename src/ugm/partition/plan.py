@@ -6,13 +6,14 @@ application cannot disagree about a rule.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, final
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self, final
 
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
 from ugm.partition.books import Books
 from ugm.partition.changes import Changes, changes_between
-from ugm.partition.compiled import Compiled
+from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.entry import PLAIN, Entry
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
@@ -74,7 +75,7 @@ class _Tenancy(NamedTuple):
     submission: Submission
     group: str | None
     queue_path: str
-    held: Resource | None
+    held: Mapping[str, int] | None
 
 
 class _Made(NamedTuple):
@@ -87,27 +88,48 @@ class _Made(NamedTuple):
 
 @final
 class Snapshot:
-    """Everything of some books that bears on a plan, copied."""
+    """Everything of some books that bears on a plan, copied. Its `parts` can go to another process."""
 
     __slots__ = ("_made", "_nodes", "_tenancies", "_user_limits_win", "compiled")
 
-    def __init__(self, books: Books) -> None:
-        self.compiled = books.compiled
-        self._user_limits_win = books.in_force.user_limits_win
-        self._nodes = dict(books.cluster.nodes), books.cluster.total
-        self._made = [
+    compiled: Compiled
+
+    def __init__(self, compiled: Compiled, parts: tuple[Any, ...]) -> None:
+        self.compiled = compiled
+        self._user_limits_win, self._nodes, self._made, self._tenancies = parts
+
+    @classmethod
+    def take(cls, books: Books) -> Self:
+        """Copy some books; the caller holds the lock."""
+        nodes = dict(books.cluster.nodes), books.cluster.total
+        made = [
             _Made(queue.spec, queue.has_left, queue.annotated) for queue in books.tree.root.below() if not queue.managed
         ]
-        self._tenancies = [
+        tenancies = [
             _Tenancy(
                 application.submission,
                 application.group,
                 application.queue.queue_path,
-                None if held is None else Resource(held),
+                application.held(),
             )
             for application in books.applications.values()
-            for held in [application.held()]
         ]
+        return cls(books.compiled, (books.in_force.user_limits_win, nodes, made, tenancies))
+
+    def parts(self) -> tuple[Any, ...]:
+        """Return everything but the configuration in force in a form that can be pickled."""
+        # Tags are a view of a mapping, which cannot be pickled.
+        tenancies = [
+            (*one.submission[:3], dict(one.submission.tags), *one[1:3], None if one.held is None else dict(one.held))
+            for one in self._tenancies
+        ]
+        return self._user_limits_win, self._nodes, self._made, tenancies
+
+    @classmethod
+    def of(cls, config: PartitionSettings | None, parts: tuple[Any, ...]) -> Self:
+        """Return the snapshot with these `parts`, made under a configuration."""
+        tenancies = [_Tenancy(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
+        return cls(Compiled.of(config), (*parts[:-1], tenancies))
 
     def books(self) -> Books:
         """Return books that say what the copied ones said."""
@@ -130,7 +152,7 @@ class Snapshot:
         application.group = tenancy.group
         books.enter(application)
         if tenancy.held is not None:
-            entry = Entry(application, tenancy.held, PLAIN)
+            entry = Entry(application, Resource(tenancy.held), PLAIN)
             books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
             books.note(application.application_id, entry)
         books.undo.clear()

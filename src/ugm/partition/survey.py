@@ -35,10 +35,10 @@ from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["Standing", "Survey", "effective", "is_limiting"]
+__all__ = ["NAMELESS", "Standing", "Survey", "effective", "is_limiting"]
 
 #: The id of an application that is only asked about, where an id is asked for.
-_NAMELESS: Final = "?"
+NAMELESS: Final = "?"
 
 
 class Standing(NamedTuple):
@@ -180,7 +180,7 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        submission = submission_of(_NAMELESS, user, queue, tags)
+        submission = submission_of(NAMELESS, user, queue, tags)
         return self._books.compiled.rules.place(submission, self._books.tree)
 
     @exclusive
@@ -257,8 +257,8 @@ class Survey:
         return effective(nodes), headroom(nodes)
 
     def _claim_for(self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None) -> Claim:
-        submission, path = submission_of(_NAMELESS, user, queue_path, tags), canonical_path(queue_path)
-        return Claim("", _NAMELESS, resource_of("usage", usage), path, user, submission.tags)
+        submission, path = submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path)
+        return Claim("", NAMELESS, resource_of("usage", usage), path, user, submission.tags)
 
     def _decision_for(self, claim: Claim, quota: Resource | None) -> Decision:
         if self._books.closed:

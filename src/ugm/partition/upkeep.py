@@ -18,9 +18,8 @@ from ugm.partition.audit import AuditReport, Running, audit, differences_of, tru
 from ugm.partition.books import Books
 from ugm.partition.changes import changes_between
 from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import AllocationState
 from ugm.partition.life import LifeCycle
-from ugm.partition.model_set import Call, ModelSet
+from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.view import PartitionView
@@ -48,14 +47,7 @@ class Upkeep(PartitionView):
         """Recompute every counter from the ledger, and charge models whose state is unknown with the ledger."""
         self._books.rebuild()
         if self._others:
-            self._others.rebuild(self.claims())
-
-    def claims(self) -> list[Call]:
-        """Return the calls that charge a quota model with the whole ledger."""
-        return [
-            ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
-            for allocation_id, entry in self._books.entries.items()
-        ]
+            self._others.rebuild(claims_of(self._books))
 
     @growing
     def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
@@ -67,7 +59,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: *old* is not a model of this partition, or *new* is not a quota model.
         """
-        self._others.replace(old, new, self.claims())
+        self._others.replace(old, new, claims_of(self._books))
 
     # Queues and the cluster
 
@@ -129,7 +121,14 @@ class Upkeep(PartitionView):
             RequestError: the configuration cannot be used.
         """
         compiled = Compiled.of(config)
-        return make_plan(self._lock.run(Snapshot, self._books), compiled)
+        return make_plan(self.plan_basis(), compiled)
+
+    def plan_basis(self) -> Snapshot:
+        """Return a copy of everything that a plan depends on, so that it can be made in another process.
+
+        Takes time in the number of queues and applications, under the lock.
+        """
+        return self._lock.run(Snapshot.take, self._books)
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.

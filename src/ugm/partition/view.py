@@ -19,7 +19,8 @@ from ugm.partition.books import Books
 from ugm.partition.entry import USUAL, Allocation, Ask, Entry
 from ugm.partition.explanation import Explanation, explain, number_of
 from ugm.partition.model_set import ModelSet
-from ugm.partition.survey import Survey, effective
+from ugm.partition.reports import Reports
+from ugm.partition.survey import effective
 from ugm.queues import QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -29,7 +30,7 @@ from ugm.tracking.view import copies_of
 __all__ = ["PartitionView"]
 
 
-class PartitionView(Survey):
+class PartitionView(Reports):
     """The read-only face of a `ugm.Partition`."""
 
     __slots__ = ("_applications",)

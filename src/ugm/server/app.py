@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from os import PathLike
@@ -24,21 +24,28 @@ from starlette.routing import Route as Path
 from starlette.staticfiles import StaticFiles
 
 from ugm import ConfigError, Partition, RequestError
+from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError, of_config, of_request
+from ugm.server.guard import Guarded, Hosts, has_body
 from ugm.server.history import History
+from ugm.server.jobs import Result
 from ugm.server.openapi import description
 from ugm.server.requests import Bounds, body_of, path_of, query_of, require_token
-from ugm.server.responses import Guarded, json_response, refusal, refused_by_routing, yaml_response
+from ugm.server.responses import json_response, refusal, refused_by_routing, result_response, yaml_response
 from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml
 from ugm.server.site import Question, Site
 from ugm.server.turns import Turns
+from ugm.server.worker import Worker
 
 __all__ = ["create_app"]
 
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+#: A shorter token can be found by trying.
+_SHORTEST_TOKEN: Final = 16
 
 
 def create_app(  # noqa: PLR0913 - one for each option
@@ -52,6 +59,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     extra_states: Mapping[str, Callable[[], Any]] | None = None,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
     bounds: Bounds | None = None,
+    allowed_hosts: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
     """Return an ASGI application that shows partitions, and where wanted changes their configuration.
@@ -59,7 +67,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     Args:
         partitions: by name, as in the configuration.
         history: of those partitions that somebody follows, the subscriber.
-        token: what a client that changes something must know.
+        token: what a client that changes something must know; at least 16 characters.
         read_only: whether nobody may change anything.
         config_path: the file that a reload reads.
         watch: every how many seconds to look whether the file has changed, and to reload it then; None for never. An
@@ -69,13 +77,16 @@ def create_app(  # noqa: PLR0913 - one for each option
         metrics: what returns the text of the metrics and its media type, such as `ugm.server.metrics.exposition`; None
             for no metrics.
         bounds: how much a client may ask of the server.
+        allowed_hosts: names under which clients may reach the server, each ``NAME`` or ``NAME:PORT``, besides loopback
+            names and the address at which it listens. A request that names another host is refused.
         clock: what tells the time, in seconds since 1970.
 
     Raises:
         RequestError: an argument cannot be used.
     """
     _require(partitions, history or {}, token, read_only=read_only)
-    configurations = Configurations(partitions, config_path, clock=clock)
+    hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
+    configurations = Configurations(partitions, config_path, clock=clock, audit=audit, read=worker.read)
     site = Site(
         dict(partitions),
         dict(history or {}),
@@ -83,8 +94,10 @@ def create_app(  # noqa: PLR0913 - one for each option
         dict(extra_states or {}),
         read_only=read_only,
         started=clock(),
+        worker=worker,
     )
-    desk = _Desk(site, token, bounds or Bounds())
+    bounds = bounds or Bounds()
+    desk = _Desk(site, token, bounds, audit)
     routes = [
         Mount(PREFIX, routes=list(_paths(desk))),
         Path("/openapi.json", desk.describe),
@@ -94,10 +107,12 @@ def create_app(  # noqa: PLR0913 - one for each option
     app = Starlette(
         routes=routes,
         exception_handlers={HTTPException: refused_by_routing},
-        lifespan=_watching(configurations, watch),
+        lifespan=_watching(configurations, watch, worker),
     )
-    app.add_middleware(Guarded)
+    app.add_middleware(Guarded, hosts=hosts)
     app.state.configurations = configurations
+    app.state.bounds = bounds
+    app.state.worker = worker
     return app
 
 
@@ -106,6 +121,10 @@ def _require(
 ) -> None:
     if not read_only and not token:
         raise RequestError("token", token, "a server that can be changed needs a token")
+    if token is not None and len(token) < _SHORTEST_TOKEN:
+        # Without the token itself, which is a secret also when it is too short.
+        reason = f"expected at least {_SHORTEST_TOKEN} characters"
+        raise RequestError("token", f"{len(token)} characters", reason)
     for name in history:
         if name not in partitions:
             raise RequestError("history", name, "there is no such partition")
@@ -133,38 +152,72 @@ def _by_method(answers: Mapping[str, _Endpoint]) -> _Endpoint:
 class _Desk:
     """Where requests come in, and answers go out."""
 
-    __slots__ = ("_bounds", "_questions", "_readings", "_site", "_token")
+    __slots__ = ("_audit", "_bounds", "_latest", "_questions", "_readings", "_site", "_texts", "_token")
 
-    def __init__(self, site: Site, token: str | None, bounds: Bounds) -> None:
+    def __init__(self, site: Site, token: str | None, bounds: Bounds, audit: AuditLog) -> None:
         self._site: Final = site
         self._token: Final = token
         self._bounds: Final = bounds
+        self._audit: Final = audit
+        #: What is read, to when it was asked for last.
+        self._latest: Final[dict[Hashable, float]] = {}
         #: What is only read.
         self._readings: Final = Turns[Response](bounds.waiting)
-        #: What a client has sent; it may take long, so that whoever only reads does not wait for it.
+        #: Questions with a body; they may take long, so that whoever only reads does not wait for them.
         self._questions: Final = Turns[Response](bounds.waiting)
+        #: Configurations that clients send; they take longest, and are read in another process.
+        self._texts: Final = Turns[Response](bounds.configurations)
 
     def answering(self, route: Route) -> _Endpoint:
         """Return what answers the requests of a route."""
 
         async def endpoint(request: Request) -> Response:
             try:
-                return await self._answer(route, request)
+                question = await self._question(route, request)
+            except ApiError as error:
+                # 400 is also the answer to a body that has been read.
+                is_unread = error.status != 400 and has_body(request.scope)  # noqa: PLR2004 - as above
+                return refusal(error, has_body=is_unread)
+            try:
+                return await self._answer(route, request, question)
             except ApiError as error:
                 return refusal(error)
+            except asyncio.CancelledError:
+                return refusal(ApiError(503, "busy", "the server is stopping"))
 
         return endpoint
 
-    async def _answer(self, route: Route, request: Request) -> Response:
+    async def _question(self, route: Route, request: Request) -> Question:
+        client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
         if route.changes:
-            require_token(request, self._token, read_only=self._site.read_only)
+            self._authenticate(route, request, client)
         path, query = path_of(request), query_of(request, route)
-        question = Question(self._site, path, query, await body_of(request, route, self._bounds))
+        if route.reads_config and self._texts.is_full:
+            # Before the body is read: it is large.
+            raise ApiError(503, "busy", "too many configurations are waiting")
+        return Question(self._site, path, query, await body_of(request, route, self._bounds), arrived, client)
+
+    def _authenticate(self, route: Route, request: Request, client: str) -> None:
+        try:
+            require_token(request, self._token, read_only=self._site.read_only)
+        except ApiError as error:
+            self._audit.write_failure(
+                client=client, action=route.method, target=request.url.path[:200], outcome=error.code
+            )
+            raise
+
+    async def _answer(self, route: Route, request: Request, question: Question) -> Response:
         if route.is_quick:
             return _answered(route, question)
+        if route.reads_config:
+            return await self._texts.take(object(), lambda: _answered(route, question), request.is_disconnected)
         if route.method == "GET":
             key = (route.name, request.url.path, request.url.query)
-            return await self._readings.take(key, lambda: _answered(route, question))
+            # Those who share an answer are told nothing from before the last of them has asked.
+            self._latest[key] = question.arrived
+            return await self._readings.take(
+                key, lambda: _answered(route, question._replace(arrived=self._latest.pop(key, float("inf"))))
+            )
         return await self._questions.take(object(), lambda: _answered(route, question))
 
     async def describe(self, request: Request) -> Response:
@@ -190,10 +243,7 @@ class _Desk:
 def _answered(route: Route, question: Question) -> Response:
     """Return the answer to a question; never raises."""
     try:
-        told = route.answer(question)
-        if is_yaml(route.result):
-            return yaml_response(str(told))
-        return json_response(told)
+        return _written(route, route.answer(question))
     except ApiError as error:
         return refusal(error)
     except RequestError as error:
@@ -203,6 +253,12 @@ def _answered(route: Route, question: Question) -> Response:
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.path)
         return refusal(ApiError(500, "internal", "the server failed; its log says why"))
+
+
+def _written(route: Route, answer: object) -> Response:
+    if isinstance(answer, Result):
+        return result_response(answer)
+    return yaml_response(str(answer)) if is_yaml(route.result) else json_response(answer)
 
 
 def _page() -> _Endpoint:
@@ -215,15 +271,17 @@ def _page() -> _Endpoint:
     return endpoint
 
 
-def _watching(configurations: Configurations, seconds: float | None) -> Callable[[Starlette], Any]:
+def _watching(configurations: Configurations, seconds: float | None, worker: Worker) -> Callable[[Starlette], Any]:
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        worker.open()
         task = None if seconds is None else asyncio.create_task(_watch(configurations, seconds))
         yield
         if task is not None:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await asyncio.to_thread(worker.close)
 
     return lifespan
 

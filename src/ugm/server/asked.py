@@ -6,19 +6,15 @@ Nothing here changes a partition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 from ugm import Resource, UserGroup
-from ugm.config import parse_config, review_config
-from ugm.decision import Decision
-from ugm.errors import ConfigError, Problem, RequestError
+from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition import Allocation, AllocationState, Explanation, Partition
-from ugm.queues import Placement
+from ugm.partition import RequestReport
 from ugm.resources import parse_quantity
-from ugm.server.errors import problem_dict, unknown
-from ugm.server.seen import told_allocation
+from ugm.server.errors import unknown
+from ugm.server.jobs import Result
 from ugm.server.site import Question
 from ugm.tracking import EffectiveLimit
 
@@ -30,46 +26,26 @@ _MOST_WAITING: Final = 10
 
 def check(asked: Question) -> object:
     """Return what the engine would answer now."""
-    body, partition = asked.body, asked.partition
-    usage = _amounts(body["usage"])
-    if "application_id" in body:
-        path = _placed(partition, body["application_id"])
-        return _decision_dict(partition.check(body["application_id"], usage), path, None)
-    user = _user(body)
-    placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
-    if placement.queue_path is None:
-        return _rejected(placement)
-    decision = partition.check_for(user, placement.queue_path, usage, body.get("tags"), quota=_quota(body))
-    return _decision_dict(decision, placement.queue_path, placement)
+    return _answer_dict(_report(asked))
 
 
 def explain(asked: Question) -> object:
     """Return what the engine would answer now, who holds what is missing, and every limit that holds."""
+    return _report_dict(_report(asked))
+
+
+def _report(asked: Question) -> RequestReport:
     body, partition = asked.body, asked.partition
     usage, most = _amounts(body["usage"]), body.get("most", 3)
-    if "application_id" in body:
-        return _explained(partition, body["application_id"], usage, most)
-    user = _user(body)
-    placement = partition.placement_for(user, body.get("queue", ""), body.get("tags"))
-    if placement.queue_path is None:
-        return {**_rejected(placement), "limits": [], "headroom": None}
-    path, quota = placement.queue_path, _quota(body)
-    explanation = partition.explain_for(user, path, usage, body.get("tags"), quota=quota, most=most)
-    told = _explanation_dict(explanation, path, placement)
-    return {**told, **_limits_dict(*partition.limits_for(user, path, quota=quota))}
-
-
-def _explained(partition: Partition, application_id: str, usage: Resource, most: int) -> dict[str, Any]:
-    path = _placed(partition, application_id)
-    told = _explanation_dict(partition.explain(application_id, usage, most=most), path, None)
-    return {**told, **_limits_of(partition, application_id)}
-
-
-def _placed(partition: Partition, application_id: str) -> str:
-    found = partition.application(application_id)
-    if found is None:
-        raise unknown("application", application_id)
-    return found.queue_path
+    if "application_id" not in body:
+        asked_for, quota = body.get("queue", ""), _quota(body)
+        return partition.request_report_for(_user(body), asked_for, usage, body.get("tags"), quota=quota, most=most)
+    try:
+        return partition.request_report(body["application_id"], usage, most=most)
+    except RequestError:
+        if partition.application(body["application_id"]) is None:
+            raise unknown("application", body["application_id"]) from None
+        raise
 
 
 def _user(body: Mapping[str, Any]) -> UserGroup:
@@ -91,23 +67,20 @@ def _quota(body: Mapping[str, Any]) -> Resource | None:
     return _amounts(body["quota"]) if "quota" in body else None
 
 
-def _rejected(placement: Placement) -> dict[str, Any]:
-    told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
-    return {**told, "queue_path": None, "placement": placement.to_dict(), "text": str(placement)}
+def _answer_dict(report: RequestReport) -> dict[str, Any]:
+    decision, placement = report.explanation.decision, report.placement
+    placed = None if placement is None else placement.to_dict()
+    if report.queue_path is None:
+        told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
+        return {**told, "queue_path": None, "placement": placed, "text": str(placement)}
+    return {**decision.to_dict(), "queue_path": report.queue_path, "placement": placed, "text": str(decision)}
 
 
-def _decision_dict(decision: Decision, queue_path: str, placement: Placement | None) -> dict[str, Any]:
-    told = {"queue_path": queue_path, "placement": placement and placement.to_dict(), "text": str(decision)}
-    return {**decision.to_dict(), **told}
-
-
-def _explanation_dict(explanation: Explanation, queue_path: str, placement: Placement | None) -> dict[str, Any]:
-    told = _decision_dict(explanation.decision, queue_path, placement)
-    return {**told, **explanation.to_dict(), "text": str(explanation)}
-
-
-def _limits_of(partition: Partition, application_id: str) -> dict[str, Any]:
-    return _limits_dict(partition.effective_limits(application_id), partition.headroom(application_id))
+def _report_dict(report: RequestReport) -> dict[str, Any]:
+    told = {**_answer_dict(report), **_limits_dict(report.limits, report.headroom)}
+    if report.queue_path is None:
+        return told
+    return {**told, **report.explanation.to_dict(), "text": str(report.explanation)}
 
 
 def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, Any]:
@@ -126,44 +99,27 @@ def limits(asked: Question) -> object:
 
 def application(asked: Question) -> object:
     """Return one application with its limits, and why what is pending waits."""
-    partition, name = asked.partition, asked.path["name"]
-    found = partition.application(name)
-    if found is None:
+    name = asked.path["name"]
+    report = asked.partition.application_report(name, waiting=_MOST_WAITING)
+    if report is None:
         raise unknown("application", name)
-    try:
-        pending = (told for told in partition.allocations(name) if told.state is AllocationState.PENDING)
-        waiting = [_waiting(partition, told) for told in islice(pending, _MOST_WAITING)] if found.pending else []
-        return {**found.to_dict(), **_limits_of(partition, name), "waiting": waiting}
-    except RequestError:
-        if partition.application(name) is None:
-            # It has ended since.
-            raise unknown("application", name) from None
-        raise
+    limits = _limits_dict(report.limits, report.headroom)
+    path = report.application.queue_path
+    waiting = [
+        {
+            "allocation": allocation.to_dict(),
+            "explanation": _report_dict(RequestReport(None, path, why, report.limits, report.headroom)),
+        }
+        for allocation, why in report.waiting
+    ]
+    return {**report.application.to_dict(), **limits, "waiting": waiting}
 
 
-def _waiting(partition: Partition, pending: Allocation) -> dict[str, Any]:
-    explanation = _explained(partition, pending.application_id, pending.usage, 3)
-    return {"allocation": told_allocation(partition, pending), "explanation": explanation}
-
-
-def plan(asked: Question) -> object:
+def plan(asked: Question) -> Result:
     """Return what a configuration would do to the partition, without doing it."""
-    partition, name = asked.partition, asked.partition_name
-    config = parse_config(asked.body, file="plan")
-    chosen = next((found for found in config.partitions if found.name == name), None)
-    if chosen is None:
-        message = f"partition {name!r} is missing"
-        raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
-    planned = partition.plan(chosen)
-    return {**planned.to_dict(), "text": str(planned)}
+    return asked.site.worker.plan(asked.partition, asked.partition_name, asked.body)
 
 
-def validate(asked: Question) -> object:
-    """Return whether a configuration is good, everything that is wrong with it, and what probably is."""
-    review = review_config(asked.body, file="sent")
-    return {
-        "allowed": not review.problems,
-        "reason": review.problems[0].message if review.problems else "",
-        "problems": list(map(problem_dict, review.problems)),
-        "warnings": list(map(problem_dict, review.warnings)),
-    }
+def validate(asked: Question) -> Result:
+    """Return whether a configuration is good, and everything that is wrong with it."""
+    return asked.site.worker.validate(asked.body)

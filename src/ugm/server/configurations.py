@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, final
@@ -20,11 +21,25 @@ from ugm import ConfigError, Partition, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
 from ugm.identity import ROOT
 from ugm.partition import Changes, changes
+from ugm.server.audit import AuditLog
 from ugm.server.errors import ApiError
 
-__all__ = ["Configurations", "Outcome"]
+__all__ = ["Actor", "Configurations", "Outcome"]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+
+class Actor(NamedTuple):
+    """Who changes the configuration."""
+
+    #: The address of the client; ``local`` for a signal or the watch of the file.
+    client: str
+    #: ``operator``, ``signal`` or ``watch``.
+    role: str
+
+
+_PROGRAM: Final = Actor("local", "program")
+_WATCH: Final = Actor("local", "watch")
 
 
 class Outcome(NamedTuple):
@@ -46,9 +61,23 @@ class Configurations:
         partitions: by name, as in the configuration.
         path: the file; None for none.
         clock: what tells the time, in seconds since 1970.
+        audit: where changes are written.
+        read: reads the text of an upload.
     """
 
-    __slots__ = ("_clock", "_lock", "_partitions", "_seen", "in_use", "outcome", "path", "refused")
+    __slots__ = (
+        "_audit",
+        "_clock",
+        "_partitions",
+        "_read",
+        "_seen",
+        "_swapping",
+        "_writing",
+        "in_use",
+        "outcome",
+        "path",
+        "refused",
+    )
 
     #: How the last attempt ended.
     outcome: Outcome
@@ -65,12 +94,18 @@ class Configurations:
         path: str | os.PathLike[str] | None,
         *,
         clock: Callable[[], float] = time.time,
+        audit: AuditLog | None = None,
+        read: Callable[[str], SchedulerConfig] | None = None,
     ) -> None:
         self._partitions: Final = partitions
         self.path: Final = None if path is None else Path(path)
         self._clock: Final = clock
+        self._audit: Final = audit or AuditLog(clock)
+        self._read: Final = read or _read
         #: Of two replacements at a time the second waits, so that all partitions end up with the same one.
-        self._lock: Final = Lock()
+        self._writing: Final = Lock()
+        #: Held while partitions follow a configuration one after the other, so that nobody sees half of a change.
+        self._swapping: Final = Lock()
         self._seen = self._look()
         self.outcome = self.in_use = Outcome("start", clock())
         self.refused = ()
@@ -81,33 +116,37 @@ class Configurations:
         Raises:
             ApiError: a partition was given a configuration that does not come from `ugm.config`.
         """
+        with self._swapping:
+            found = {name: partition.config for name, partition in self._partitions.items()}
         configs = []
-        for name, partition in self._partitions.items():
-            config = _nothing(name) if partition.config is None else partition.config
+        for name, settings in found.items():
+            config = _nothing(name) if settings is None else settings
             if not isinstance(config, PartitionConfig):
                 raise ApiError(409, "config-foreign", f"the configuration of partition {name!r} was made by a program")
             configs.append(config)
         return dump_config(SchedulerConfig(partitions=tuple(configs)))
 
-    def upload(self, text: str) -> dict[str, Changes]:
+    def upload(self, text: str, actor: Actor = _PROGRAM) -> dict[str, Changes]:
         """Put a configuration in force, and return what it changes in each partition.
 
         Raises:
             ConfigError: it cannot be used, or lacks a partition; nothing has changed.
         """
-        return self._attempt("upload", lambda: parse_config(text, file="upload"))
+        return self._attempt("upload", actor, lambda: self._read(text))
 
-    def reload(self) -> dict[str, Changes]:
+    def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
         """Put the configuration of the file in force, and return what it changes in each partition.
 
         Raises:
             ApiError: there is no file.
             ConfigError: it cannot be read or used; nothing has changed.
         """
-        path = self.path
-        if path is None:
+        return self._attempt("file", actor, self._load)
+
+    def _load(self) -> SchedulerConfig:
+        if self.path is None:
             raise ApiError(409, "config-without-file", "the server was started without a configuration file")
-        return self._attempt("file", lambda: load_config(path))
+        return load_config(self.path)
 
     def reload_if_changed(self) -> bool:
         """Do what `reload` does if the file has changed since it was read last, and say whether it has.
@@ -116,15 +155,34 @@ class Configurations:
         """
         if self.path is None or self._look() == self._seen:
             return False
-        try:
-            self.reload()
-        except UgmError:
-            # Logged, and kept in `refused`; the old configuration is still in force.
-            return True
+        # An error is logged, and kept in `refused`; the old configuration is still in force.
+        with suppress(UgmError):
+            self.reload(_WATCH)
         return True
 
-    def _attempt(self, source: str, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
-        with self._lock:
+    def _attempt(self, source: str, actor: Actor, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
+        outcome = "failed"
+        try:
+            changed = self._replace(source, read)
+            outcome = "ok"
+        except ConfigError:
+            outcome = "config-invalid"
+            raise
+        except UgmError:
+            outcome = "config-unusable"
+            raise
+        except ApiError as error:
+            outcome = error.code
+            raise
+        finally:
+            target = str(self.path) if source == "file" else "upload"
+            self._audit.write(
+                client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
+            )
+        return changed
+
+    def _replace(self, source: str, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
+        with self._writing:
             if source == "file":
                 # Before reading: what is written in between is read again the next time.
                 self._seen = self._look()
@@ -134,8 +192,9 @@ class Configurations:
             except UgmError as error:
                 self._refuse(source, error)
                 raise
-            for name, config in chosen.items():
-                self._partitions[name].configure(config)
+            with self._swapping:
+                for name, config in chosen.items():
+                    self._partitions[name].configure(config)
             self._accept(source)
         return changed
 
@@ -175,6 +234,10 @@ class Configurations:
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
         }
+
+
+def _read(text: str) -> SchedulerConfig:
+    return parse_config(text, file="upload")
 
 
 def _nothing(name: str) -> PartitionConfig:

@@ -20,13 +20,16 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.partition import Configured, Denied, Event, event_dict, event_name
 
-__all__ = ["History", "Record"]
+__all__ = ["History", "HistoryPage", "Record"]
 
 #: Of a gang, this many asks are kept.
 _MOST_ASKS: Final = 100
-#: This many pairs of kind and resource are counted apart; whoever asks chooses the names of resources.
-_MOST_PAIRS: Final = 200
-_OTHER: Final = ("other", "other")
+#: This many combinations of kind, queue and resource are counted apart: clients choose the names of resources, and of
+#: queues that placement creates. Beyond it a denial counts for the queue, and at last also for the kind, `_OTHER`.
+_MOST_COUNTED: Final = 1000
+_OTHER: Final = "other"
+#: This many combinations more are kept for denials whose queue is not counted apart.
+_MOST_WITHOUT_QUEUE: Final = 200
 
 _Key: TypeAlias = tuple[object, ...]
 
@@ -56,6 +59,17 @@ class Record(NamedTuple):
         """Return the record for JSON; the event is told by its attributes, and named by ``event``."""
         told = dict(self.event) if isinstance(self.event, Mapping) else event_dict(self.event)
         return {**{name: value for name, value in self._asdict().items() if name != "event"}, **told}
+
+
+class HistoryPage(NamedTuple):
+    """Some records of a history, and the counts at the same moment."""
+
+    #: The number of the newest event; 0 before the first.
+    newest: int
+    #: How often each kind of event happened, by kind.
+    told: Mapping[str, int]
+    #: The newest records, oldest first.
+    records: tuple[Record, ...]
 
 
 @final
@@ -89,8 +103,8 @@ class History:
     _kinds: dict[str, OrderedDict[_Key, Record]]
     #: How often each kind was told.
     _told: Counter[str]
-    #: How often each kind of limit denied something, by kind and resource.
-    _denials: Counter[tuple[str, str]]
+    #: How often limits denied something, by kind, queue and resource.
+    _denials: Counter[tuple[str, str, str]]
     _newest: int
 
     def __init__(self, most: int = 1000, *, clock: Callable[[], float] = time.time) -> None:
@@ -129,8 +143,7 @@ class History:
 
     def _note_denied(self, lines: OrderedDict[_Key, Record], number: int, now: float, event: Denied) -> None:
         for violation in event.decision.violations:
-            pair = (str(violation.kind), violation.resource or "applications")
-            self._denials[pair if pair in self._denials or len(self._denials) < _MOST_PAIRS else _OTHER] += 1
+            self._denials[self._counted_as(violation)] += 1
         kept = event._replace(asks=event.asks[:_MOST_ASKS])
         key = _what(kept)
         known = lines.get(key)
@@ -140,6 +153,16 @@ class History:
             lines[key] = known._replace(
                 last=max(number, known.last), times=known.times + 1, last_at=max(now, known.last_at), event=kept
             )
+
+    def _counted_as(self, violation: Violation) -> tuple[str, str, str]:
+        kind, resource = str(violation.kind), violation.resource or "applications"
+        counted, known = (kind, violation.queue_path, resource), len(self._denials)
+        if counted in self._denials or known < _MOST_COUNTED:
+            return counted
+        counted = (kind, _OTHER, resource)
+        if counted in self._denials or known < _MOST_COUNTED + _MOST_WITHOUT_QUEUE:
+            return counted
+        return _OTHER, _OTHER, _OTHER
 
     # Reading
 
@@ -156,22 +179,27 @@ class History:
             kind: only those of one kind of event, for example ``denied``.
             most: so many of them at most.
         """
+        return self.page(after=after, kind=kind, most=most).records
+
+    def page(self, *, after: int = 0, kind: str | None = None, most: int | None = None) -> HistoryPage:
+        """Return what `records` does, with the counts of the same moment."""
         with self._lock:
             kinds = list(self._kinds.values()) if kind is None else [self._kinds.get(kind, OrderedDict())]
             found = [record for lines in kinds for record in lines.values()]
+            newest, told = self._newest, dict(sorted(self._told.items()))
         newer = sorted((record for record in found if record.last > after), key=_number)
-        return tuple(newer if most is None else newer[max(0, len(newer) - most) :])
+        return HistoryPage(newest, told, tuple(newer if most is None else newer[max(0, len(newer) - most) :]))
 
     def told(self) -> dict[str, int]:
         """Return how often each kind of event was told, sorted by kind."""
         with self._lock:
             return dict(sorted(self._told.items()))
 
-    def denials(self) -> dict[tuple[str, str], int]:
-        """Return how often limits denied something, by kind of limit and resource.
+    def denials(self) -> dict[tuple[str, str, str], int]:
+        """Return how often limits denied something, by kind of limit, queue of the limit, and resource.
 
         The resource is ``applications`` where their number was short. A denial by several limits counts for each.
-        Beyond 200 pairs everything new is counted as ``other``.
+        Beyond 1,000 combinations, the queue of new ones is counted as ``other``.
         """
         with self._lock:
             return dict(sorted(self._denials.items()))

@@ -1,16 +1,20 @@
-"""Metrics for Prometheus: worked out when somebody asks, and never more series than were allowed.
+"""Metrics for Prometheus: worked out when they are scraped, and never more series than were allowed.
 
-A `PartitionCollector` keeps nothing and follows nobody. A scrape asks the partition in small pieces. Users, groups and
-queues are many, and labels cost memory elsewhere: only the users and groups that are closest to a limit are told by
-name, and how many there are in all.
+A scrape copies each partition at one moment, so that usage and limit of one scrape belong together. There are many
+users, groups and queues, and labels cost memory elsewhere. Only the users and groups that are closest to a limit have
+series of their own; see `ugm.server.leaders` for how they are chosen.
 
-Amounts are in base units: thousandths for ``vcore``, bytes for ``memory``.
+Units are part of the names, as Prometheus recommends: ``_cores`` for ``vcore``, ``_bytes`` for ``memory``, and
+``_units`` with a label ``resource`` for everything else. Usage and limit with the same labels have the same scope:
+their quotient is the part of the limit that is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from threading import Lock
+from typing import Final, final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -18,23 +22,21 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from ugm.arguments import count_of
-from ugm.partition import Partition, Standing
+from ugm.partition import Partition, PartitionSnapshot, Standing
 from ugm.queues import QueueState
-from ugm.resources import Resource, as_float
+from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.history import History
+from ugm.server.leaders import Leaders
 from ugm.server.pace import paced
-from ugm.server.seen import closest_groups, closest_users
 from ugm.server.timing import DecisionTimes
+from ugm.tracking import EffectiveLimit
 
 __all__ = ["PartitionCollector", "exposition"]
 
-#: What a series without a resource counts.
-_APPLICATIONS: Final = "applications"
-
-
-class _Queue(NamedTuple):
-    state: QueueState
-    pending: Resource
+#: Limits of one user or group that are shown: those closest to the root, because they hold for everything.
+_MOST_LIMITS: Final = 5
+#: The unit of ``vcore`` in a core.
+_MILLI: Final = 1000
 
 
 @final
@@ -43,13 +45,13 @@ class PartitionCollector(Collector):
 
     Args:
         partitions: by name.
-        history: of those partitions that somebody follows, the subscriber; for denials and events.
+        history: of those partitions that have one, the subscriber; for denials and events.
         times: of those whose decisions are timed, the times.
-        most: how many users, and how many groups, of each partition are told by name.
-        most_queues: how many queues of each partition are told by name; those of the configuration come first.
+        most: how many users, and how many groups, of each partition have series of their own.
+        most_queues: how many queues of each partition do; those of the configuration come first.
     """
 
-    __slots__ = ("_history", "_most", "_most_queues", "_partitions", "_times")
+    __slots__ = ("_history", "_leaders", "_lock", "_most", "_most_queues", "_partitions", "_times")
 
     def __init__(
         self,
@@ -65,6 +67,9 @@ class PartitionCollector(Collector):
         self._times: Final = dict(times or {})
         self._most: Final = count_of("most", most)
         self._most_queues: Final = count_of("most_queues", most_queues)
+        #: The users and the groups that are shown, by partition and kind; the lock is for scrapes at the same time.
+        self._leaders: Final[dict[tuple[str, str], Leaders]] = {}
+        self._lock: Final = Lock()
 
     def describe(self) -> Iterator[Metric]:
         """Return nothing: registering asks no partition."""
@@ -72,86 +77,76 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics as they are now."""
-        yield from self._totals()
-        yield from self._queues()
-        yield from self._named("user")
-        yield from self._named("group")
+        snapshots = {name: partition.snapshot(paced) for name, partition in self._partitions.items()}
+        yield from _totals(snapshots)
+        yield from self._queues(snapshots)
+        yield from self._users(snapshots)
+        yield from self._groups(snapshots)
         yield from self._happened()
         if self._times:
             yield self._timed()
 
-    def _totals(self) -> Iterator[Metric]:
-        users = _gauge("ugm_users", "Users for whom something runs.")
-        groups = _gauge("ugm_groups", "Groups to which something is charged.")
-        queues = _gauge("ugm_queues", "Queues, those that placement has created included.")
-        applications = _gauge("ugm_applications", "Applications that were submitted and have not ended.")
-        allocations = _gauge("ugm_allocations", "Allocations, pending ones included.")
-        nodes = _gauge("ugm_node_capacity", "What all registered nodes offer.", "resource")
-        for name, partition in self._partitions.items():
-            users.add_metric([name], len(partition.user_names()))
-            groups.add_metric([name], len(partition.group_names()))
-            queues.add_metric([name], len(partition.queue_paths()))
-            applications.add_metric([name], len(partition.application_ids()))
-            allocations.add_metric([name], len(partition.allocation_ids()))
-            root = partition.queue_alone("root")
-            _add(nodes, [name], root.max_resources if root else None)
-        yield from (users, groups, queues, applications, allocations, nodes)
-
-    def _queues(self) -> Iterator[Metric]:
-        """Yield what is used in each queue itself; what is used below it are other series, so that they add up."""
-        usage = _gauge("ugm_queue_usage", "What is used in the queue itself.", "queue", "resource")
-        pending = _gauge("ugm_queue_pending", "What is pending in the queue itself.", "queue", "resource")
-        limit = _gauge("ugm_queue_limit", "The most that may be used in and below the queue.", "queue", "resource")
-        guaranteed = _gauge("ugm_queue_guaranteed", "What the queue is guaranteed.", "queue", "resource")
-        running = _gauge("ugm_queue_running_applications", "Applications that run in the queue itself.", "queue")
-        for name, partition in self._partitions.items():
-            for state, waiting in self._told_queues(partition):
+    def _queues(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
+        """Yield what is used in and below each queue, and what may be."""
+        scope = "in and below the queue"
+        usage = _Amounts("ugm_queue_usage", f"What is used {scope}", "queue")
+        pending = _Amounts("ugm_queue_pending", f"What is pending {scope}", "queue")
+        limit = _Amounts("ugm_queue_limit", f"The most that may be used {scope}", "queue")
+        guaranteed = _Amounts("ugm_queue_guaranteed", "What the queue is guaranteed", "queue")
+        running = _gauge("ugm_queue_running_applications", f"Applications that run {scope}.", "queue")
+        most = _gauge("ugm_queue_limit_applications", f"The most applications that may run {scope}.", "queue")
+        for name, snapshot in snapshots.items():
+            for state in self._shown_queues(snapshot):
                 labels = [name, _text(state.queue_path)]
-                _add(usage, labels, state.usage)
-                _add(pending, labels, waiting)
-                _add(limit, labels, state.max_resources if state.queue_path != "root" else None)
-                if state.max_applications:
-                    limit.add_metric([*labels, _APPLICATIONS], state.max_applications)
-                _add(guaranteed, labels, state.guaranteed)
+                waiting = snapshot.pending_in_queues.get(state.queue_path)
+                # What is not used now is told, too, so that a quotient with the limit is 0 and not missing.
+                usage.add(labels, _with_zeros(state.usage, state.max_resources))
+                pending.add(labels, _with_zeros(waiting.amounts if waiting else Resource(), state.max_resources))
+                limit.add(labels, state.max_resources)
+                guaranteed.add(labels, state.guaranteed)
                 running.add_metric(labels, state.running_applications)
-        yield from (usage, pending, limit, guaranteed, running)
+                if state.max_applications:
+                    most.add_metric(labels, state.max_applications)
+        yield from (*usage, *pending, *limit, *guaranteed, running, most)
 
-    def _told_queues(self, partition: Partition) -> list[_Queue]:
-        states = [
-            state for path in paced(partition.queue_paths()) if (state := partition.queue_alone(path)) is not None
-        ]
+    def _shown_queues(self, snapshot: PartitionSnapshot) -> list[QueueState]:
+        root = snapshot.queue()
+        states = [] if root is None else list(paced(root.walk()))
         states.sort(key=lambda state: (not state.is_managed, state.queue_path.count("."), state.queue_path))
-        return [_Queue(state, partition.pending(state.queue_path)[1]) for state in states[: self._most_queues]]
+        return states[: self._most_queues]
 
-    def _named(self, kind: str) -> Iterator[Metric]:
-        """Yield those users, or groups, that are closest to a limit."""
-        usage = _gauge(f"ugm_{kind}_usage", f"What the {kind} uses; the closest to a limit only.", kind, "resource")
-        running = _gauge(f"ugm_{kind}_running_applications", "Applications that run; of the same.", kind)
-        labels = (kind, "queue", "limit_name", "resource")
-        share = _gauge(f"ugm_{kind}_limit_share", "How much of the nearest limit is used; 1 is all of it.", *labels)
-        limit = _gauge(f"ugm_{kind}_limit", "The nearest limit.", *labels)
-        used = _gauge(f"ugm_{kind}_limit_usage", "What is used of the nearest limit.", *labels)
-        for name, partition in self._partitions.items():
-            for standing in self._closest(partition, kind):
-                who = [name, _text(standing.name)]
-                _add(usage, who, standing.usage)
-                running.add_metric(who, standing.running_applications)
-                _add_nearest(who, standing, share, limit, used)
-        yield from (usage, running, share, limit, used)
+    def _users(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
+        owners = _Owners("user")
+        for name, snapshot in snapshots.items():
+            for user in self._leading(name, "user", snapshot.user_names, snapshot.user_share):
+                waiting = snapshot.pending_of_users.get(user)
+                owners.add(name, snapshot.user_standing(user), snapshot.user_limits(user))
+                owners.pending.add_metric([name, _text(user)], waiting.allocations if waiting else 0)
+        yield from (*owners.families(), owners.pending)
 
-    def _closest(self, partition: Partition, kind: str) -> list[Standing]:
-        if kind == "user":
-            return closest_users(partition, partition.user_names(), self._most)
-        return closest_groups(partition, partition.group_names(), self._most)
+    def _groups(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
+        owners = _Owners("group")
+        for name, snapshot in snapshots.items():
+            for group in self._leading(name, "group", snapshot.group_names, snapshot.group_share):
+                owners.add(name, snapshot.group_standing(group), snapshot.group_limits(group))
+        yield from owners.families()
+
+    def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
+        """Return the users, or groups, that have series of their own."""
+        shares = {name: share(name) for name in paced(names)}
+        with self._lock:
+            return self._leaders.setdefault((partition, kind), Leaders(self._most)).choose(shares)
 
     def _happened(self) -> Iterator[Metric]:
         denials = CounterMetricFamily(
-            "ugm_denials", "How often a limit was in the way.", labels=("partition", "kind", "resource")
+            "ugm_denials",
+            "How often a limit was in the way, with the queue where it is set.",
+            labels=("partition", "kind", "queue", "resource"),
         )
         events = CounterMetricFamily("ugm_events", "What has happened.", labels=("partition", "event"))
         for name, history in self._history.items():
-            for (kind, resource), count in history.denials().items():
-                denials.add_metric([name, _text(kind), _text(resource)], count)
+            for (kind, queue, resource), count in history.denials().items():
+                denials.add_metric([name, _text(kind), _text(queue), _text(resource)], count)
             for event, count in history.told().items():
                 events.add_metric([name, event], count)
         yield from (denials, events)
@@ -165,29 +160,98 @@ class PartitionCollector(Collector):
         return seconds
 
 
+def _totals(snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
+    users = _gauge("ugm_users", "Users for whom something runs or is pending.")
+    groups = _gauge("ugm_groups", "Groups to which something is charged.")
+    queues = _gauge("ugm_queues", "Queues, including those that placement has created.")
+    applications = _gauge("ugm_applications", "Applications that were submitted and have not ended.")
+    allocations = _gauge("ugm_allocations", "Allocations, including pending ones.")
+    nodes = _Amounts("ugm_node_capacity", "What all registered nodes offer")
+    for name, snapshot in snapshots.items():
+        users.add_metric([name], len(snapshot.user_names))
+        groups.add_metric([name], len(snapshot.group_names))
+        queues.add_metric([name], len(snapshot.queue_paths))
+        applications.add_metric([name], snapshot.application_count)
+        allocations.add_metric([name], snapshot.allocation_count)
+        nodes.add([name], snapshot.cluster)
+    yield from (users, groups, queues, applications, allocations, *nodes)
+
+
+@final
+class _Amounts:
+    """One quantity as three metrics: cores, bytes, and units of everything else."""
+
+    __slots__ = ("_bytes", "_cores", "_units")
+
+    def __init__(self, name: str, sentence: str, *labels: str) -> None:
+        self._cores: Final = _gauge(f"{name}_cores", f"{sentence}, in cores.", *labels)
+        self._bytes: Final = _gauge(f"{name}_bytes", f"{sentence}: memory in bytes.", *labels)
+        self._units: Final = _gauge(f"{name}_units", f"{sentence}: other resources in their unit.", *labels, "resource")
+
+    def __iter__(self) -> Iterator[Metric]:
+        yield from (self._cores, self._bytes, self._units)
+
+    def add(self, labels: list[str], amounts: Resource | None) -> None:
+        """Add a sample for each resource."""
+        for name, amount in (amounts or {}).items():
+            if name == VCORE:
+                self._cores.add_metric(labels, as_float(Fraction(amount, _MILLI)))
+            elif name == MEMORY:
+                self._bytes.add_metric(labels, as_float(amount))
+            else:
+                self._units.add_metric([*labels, _text(name)], as_float(amount))
+
+
+@final
+class _Owners:
+    """The metrics of users, or of groups."""
+
+    __slots__ = ("_limit", "_limit_running", "_limit_usage", "_most", "_running", "_share", "_usage", "pending")
+
+    def __init__(self, kind: str) -> None:
+        where = ("queue",)
+        self._usage: Final = _Amounts(f"ugm_{kind}_usage", f"What the {kind} uses in all queues", kind)
+        self._running: Final = _gauge(f"ugm_{kind}_running_applications", "Applications that run in all queues.", kind)
+        self.pending: Final = _gauge(f"ugm_{kind}_pending_allocations", "Allocations that are pending.", kind)
+        self._share: Final = _gauge(f"ugm_{kind}_limit_share", "The used part of the nearest limit; 1 is all.", kind)
+        scope = f"by the {kind} in and below the queue"
+        self._limit: Final = _Amounts(f"ugm_{kind}_limit", f"The most that may be used {scope}", kind, *where)
+        self._limit_usage: Final = _Amounts(f"ugm_{kind}_limit_usage", f"What is used {scope}", kind, *where)
+        self._most: Final = _gauge(f"ugm_{kind}_limit_applications", "The most applications there.", kind, *where)
+        self._limit_running: Final = _gauge(
+            f"ugm_{kind}_limit_running_applications", "Applications that run there.", kind, *where
+        )
+
+    def add(self, partition: str, standing: Standing, limits: Iterable[EffectiveLimit]) -> None:
+        """Add the samples of one user or group."""
+        labels = [partition, _text(standing.name)]
+        self._usage.add(labels, _with_zeros(standing.usage, Resource(vcore=0, memory=0)))
+        self._running.add_metric(labels, standing.running_applications)
+        self._share.add_metric(labels, as_float(standing.share))
+        for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
+            place = [*labels, _text(limit.queue_path)]
+            self._limit.add(place, limit.max_resources)
+            self._limit_usage.add(place, limit.usage)
+            if limit.max_applications:
+                self._most.add_metric(place, limit.max_applications)
+                self._limit_running.add_metric(place, limit.running_applications)
+
+    def families(self) -> Iterator[Metric]:
+        """Yield all metrics but that of what is pending."""
+        yield from self._usage
+        yield from (self._running, self._share)
+        yield from self._limit
+        yield from self._limit_usage
+        yield from (self._most, self._limit_running)
+
+
+def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
+    """Return amounts, with 0 for what only the others name."""
+    return Resource({**dict.fromkeys(others or {}, 0), **amounts})
+
+
 def _gauge(name: str, sentence: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, sentence, labels=("partition", *labels))
-
-
-def _add(gauge: GaugeMetricFamily, labels: list[str], amounts: Resource | None) -> None:
-    for name, amount in (amounts or {}).items():
-        gauge.add_metric([*labels, _text(name)], as_float(amount))
-
-
-def _add_nearest(
-    who: list[str], standing: Standing, share: GaugeMetricFamily, limit: GaugeMetricFamily, used: GaugeMetricFamily
-) -> None:
-    nearest, resource = standing.limit, standing.resource
-    if nearest is None:
-        return
-    labels = [*who, _text(nearest.queue_path), _text(nearest.limit_name), _text(resource or _APPLICATIONS)]
-    share.add_metric(labels, as_float(standing.share))
-    if resource is None:
-        limit.add_metric(labels, nearest.max_applications)
-        used.add_metric(labels, nearest.running_applications)
-    elif nearest.max_resources is not None:
-        limit.add_metric(labels, as_float(nearest.max_resources[resource]))
-        used.add_metric(labels, as_float(nearest.usage[resource]))
 
 
 def _text(name: str) -> str:

@@ -16,14 +16,15 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 _ERRORS: Final = {
     "400": "Something in the request is malformed.",
     "401": "The token is missing or wrong.",
-    "403": "The server is read-only.",
+    "403": "The server is read-only, or the request was caused by a page of another site.",
     "404": "Something that the request names is not there.",
     "408": "The request came too slowly.",
     "409": "The server was not started for this.",
     "413": "The request is too large.",
-    "415": "The request is not JSON.",
+    "415": "The body has another media type than the described one.",
+    "421": "The server does not answer for the host that the request names.",
     "422": "The configuration cannot be used; nothing has changed.",
-    "503": "Too many requests are waiting.",
+    "503": "Too many requests are waiting, or a configuration took too long to read.",
 }
 
 
@@ -86,9 +87,9 @@ def _content(schema: Schema) -> dict[str, Any]:
 
 
 def _refusals(route: Route) -> dict[str, Any]:
-    codes = {"400", "404", "503"}
+    codes = {"400", "403", "404", "421", "503"}
     if route.body is not None:
-        codes |= {"408", "413"} | ({"422"} if is_yaml(route.body) else {"415"})
+        codes |= {"408", "413", "415"} | ({"422"} if is_yaml(route.body) else set())
     if route.changes:
         codes |= {"401", "403", "409", "422"}
     if is_yaml(route.result):

@@ -7,6 +7,7 @@ from typing import Any
 
 import ugm
 from ugm.partition import Changes
+from ugm.server.configurations import Actor
 from ugm.server.errors import unknown
 from ugm.server.seen import partition_dict
 from ugm.server.site import Question
@@ -33,15 +34,15 @@ def partitions(asked: Question) -> object:
     """Return all partitions in a few figures."""
     site = asked.site
     return [
-        partition_dict(name, found, has_history=name in site.histories)
-        for name, found in sorted(site.partitions.items())
+        partition_dict(name, site.snapshot(name, asked.arrived), has_history=name in site.histories)
+        for name in sorted(site.partitions)
     ]
 
 
 def partition(asked: Question) -> object:
     """Return one partition in a few figures."""
     name = asked.partition_name
-    return partition_dict(name, asked.partition, has_history=name in asked.site.histories)
+    return partition_dict(name, asked.snapshot(), has_history=name in asked.site.histories)
 
 
 def config(asked: Question) -> object:
@@ -51,12 +52,12 @@ def config(asked: Question) -> object:
 
 def upload(asked: Question) -> object:
     """Put a configuration in force."""
-    return _changed(asked.site.configurations.upload(asked.body))
+    return _changed(asked.site.configurations.upload(asked.body, Actor(asked.client, "operator")))
 
 
 def reload(asked: Question) -> object:
     """Put the configuration of the file in force."""
-    return _changed(asked.site.configurations.reload())
+    return _changed(asked.site.configurations.reload(Actor(asked.client, "operator")))
 
 
 def _changed(changed: Mapping[str, Changes]) -> dict[str, Any]:

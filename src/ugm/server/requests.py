@@ -35,6 +35,8 @@ class Bounds(NamedTuple):
     seconds: float = 10
     #: Requests that wait for a turn.
     waiting: int = 256
+    #: Configurations that wait to be read. Each may take seconds.
+    configurations: int = 8
 
 
 def require_token(request: Request, token: str | None, *, read_only: bool) -> None:
@@ -66,11 +68,15 @@ def path_of(request: Request) -> dict[str, str]:
 
 
 def query_of(request: Request, route: Route) -> dict[str, Any]:
-    """Return what is asked for besides; what nobody knows is left out.
+    """Return the query parameters.
 
     Raises:
-        ApiError: something is missing, there twice, or not as described.
+        ApiError: one of them is unknown, missing, there twice, or not as described.
     """
+    for name in request.query_params:
+        if name not in route.query:
+            known = ", ".join(sorted(route.query)) or "none"
+            raise ApiError(400, "query-invalid", f"{name[:100]!r} is not a query parameter here (allowed: {known})")
     found = {
         name: _asked(name, schema, request) for name, schema in route.query.items() if name in request.query_params
     }
@@ -100,8 +106,10 @@ async def body_of(request: Request, route: Route, bounds: Bounds) -> Any:  # noq
     if route.body is None:
         return None
     is_json = not is_yaml(route.body)
-    if is_json and request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise ApiError(415, "media-type", "expected Content-Type: application/json")
+    expected = "application/json" if is_json else "application/yaml"
+    # A page of another site can make a browser send plain text and forms, but not these.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != expected:
+        raise ApiError(415, "media-type", f"expected Content-Type: {expected}")
     most = min(bounds.body, _JSON_BYTES) if is_json else bounds.body
     content = await _read(request, most, bounds.seconds)
     if not content:

@@ -1,35 +1,21 @@
-"""Answers on their way out: JSON, refusals, and what every browser has to respect."""
+"""Answers on their way out: JSON, YAML and refusals."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import suppress
-from typing import Final, final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from ugm.errors import number_text
 from ugm.server.errors import ApiError
+from ugm.server.jobs import Result
+from ugm.server.json_text import json_text
 
-__all__ = ["Guarded", "json_response", "refusal", "refused_by_routing", "yaml_response"]
+__all__ = ["json_response", "refusal", "refused_by_routing", "result_response", "yaml_response"]
 
-#: Nothing but what the server itself serves; nothing of it inline, so that a name with markup stays a name.
-_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
-)
-_HEADERS: Final = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-_encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-#: Python writes numbers of 640 digits, whatever its settings.
-_MOST_WRITTEN: Final = 10**600
 #: How much of a refused body is thrown away, and for how many seconds, so that the client gets to read the refusal.
 _MOST_WASTE: Final = 1 << 28
 _PATIENCE: Final = 5.0
@@ -37,23 +23,7 @@ _PATIENCE: Final = 5.0
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return an answer in JSON, in ASCII: no text can be anything else in another encoding."""
-    return Response(_written(value), status, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _written(value: object) -> str:
-    try:
-        return _encode(value)
-    except ValueError:  # a number has more digits than Python writes
-        return _encode(_writable(value))
-
-
-def _writable(value: object) -> object:
-    """Return the value with every whole number that Python does not write as a text."""
-    if isinstance(value, dict):
-        return {key: _writable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_writable(item) for item in value]
-    return number_text(value) if type(value) is int and abs(value) > _MOST_WRITTEN else value
+    return Response(json_text(value), status, media_type="application/json", headers={"cache-control": "no-store"})
 
 
 def yaml_response(text: str) -> Response:
@@ -61,14 +31,25 @@ def yaml_response(text: str) -> Response:
     return Response(text, media_type="application/yaml", headers={"cache-control": "no-store"})
 
 
-def refusal(error: ApiError) -> Response:
-    """Return an error as an answer."""
+def refusal(error: ApiError, *, has_body: bool = False) -> Response:
+    """Return an error as an answer.
+
+    Args:
+        error: the error.
+        has_body: whether the client is sending a body that nobody reads.
+    """
     response = json_response(error.to_dict(), error.status)
     if error.status == 401:  # noqa: PLR2004 - the status that asks for a token
         response.headers["www-authenticate"] = "Bearer"
     if error.status == 503:  # noqa: PLR2004 - the status of being busy
         response.headers["retry-after"] = "1"
-    return _Parting(response) if error.status in {408, 413} else response
+    return _Parting(response) if has_body else response
+
+
+def result_response(result: Result) -> Response:
+    """Return an answer that another process has made."""
+    headers = {"cache-control": "no-store"}
+    return Response(result.content, result.status, media_type="application/json", headers=headers)
 
 
 class _Parting(Response):
@@ -108,21 +89,3 @@ async def refused_by_routing(_request: Request, error: Exception) -> Response:
     response = refusal(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
     response.headers.update(getattr(error, "headers", None) or {})
     return response
-
-
-@final
-class Guarded:
-    """An application whose answers all have the headers that a browser has to respect."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app: Final = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on."""
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        await self._app(scope, receive, guarded if scope["type"] == "http" else send)

@@ -7,7 +7,19 @@ from typing import Final, NamedTuple, get_args
 
 from ugm.partition import ApplicationState, Event, event_name
 from ugm.server import asked, operated, seen
-from ugm.server.schema import NAME, QUANTITIES, QUEUE, TEXT, USER, Schema, listing, mapping, record, reference
+from ugm.server.schema import (
+    ASKED_QUEUE,
+    NAME,
+    QUANTITIES,
+    QUEUE,
+    TAG,
+    USER,
+    Schema,
+    listing,
+    mapping,
+    record,
+    reference,
+)
 from ugm.server.site import Question
 
 __all__ = ["PREFIX", "ROUTES", "Route", "is_yaml", "part_schema"]
@@ -23,7 +35,7 @@ _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration 
 
 #: Most lines of a page.
 _MOST: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
-_PAGE: Final = {"after": {"type": "string", "maxLength": 1024}, "most": _MOST}
+_PAGE: Final = {"after": {"type": "string", "maxLength": 256}, "most": _MOST}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 #: Which of those that are closest to a limit: those with a text in their names, and how many of them were seen.
 _FOUND: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}}
@@ -33,8 +45,8 @@ _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
 _WHO: Final = {
     "groups": listing(USER, maxItems=1000),
-    "queue": TEXT,
-    "tags": mapping(TEXT, maxProperties=1000),
+    "queue": ASKED_QUEUE,
+    "tags": mapping(TAG, propertyNames=NAME, maxProperties=1000),
     "quota": QUANTITIES,
 }
 _CHECK: Final[Schema] = {
@@ -67,6 +79,8 @@ class Route(NamedTuple):
     body: Schema | None = None
     #: Whether it changes something, and needs a token.
     changes: bool = False
+    #: Whether the body is a configuration, which may take long to read; see `ugm.server.worker`.
+    reads_config: bool = False
     #: Whether it takes so little time that it is answered at once, and not in a thread.
     is_quick: bool = False
 
@@ -96,7 +110,6 @@ ROUTES: Final = (
         "What one user uses.",
         seen.user,
         reference("UserUsage"),
-        is_quick=True,
     ),
     Route(
         "GET",
@@ -104,7 +117,6 @@ ROUTES: Final = (
         "What one group uses.",
         seen.group,
         reference("GroupUsage"),
-        is_quick=True,
     ),
     # What is seen
     Route(
@@ -182,7 +194,7 @@ ROUTES: Final = (
         "Every limit that holds for a user in a queue.",
         asked.limits,
         reference("Limits"),
-        {"user": USER, "group": listing({**USER, "maxLength": 128}, maxItems=20), "queue": QUEUE},
+        {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE},
         frozenset(("user", "queue")),
     ),
     Route(
@@ -208,6 +220,7 @@ ROUTES: Final = (
         asked.plan,
         reference("Plan"),
         body=_YAML,
+        reads_config=True,
     ),
     Route(
         "POST",
@@ -216,6 +229,7 @@ ROUTES: Final = (
         asked.validate,
         reference("Validation"),
         body=_ANY_YAML,
+        reads_config=True,
     ),
     # The server itself
     Route("GET", "/config", "The configuration in force.", operated.config, _YAML),
@@ -227,6 +241,7 @@ ROUTES: Final = (
         reference("Changed"),
         body=_YAML,
         changes=True,
+        reads_config=True,
     ),
     Route(
         "POST",

@@ -9,16 +9,19 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from ugm.identity import MAX_NAME
 from ugm.resources import MAX_QUANTITY
 
 __all__ = [
     "AMOUNTS",
+    "ASKED_QUEUE",
     "BOOLEAN",
     "COUNT",
     "NAME",
     "NUMBER",
     "QUANTITIES",
     "QUEUE",
+    "TAG",
     "TEXT",
     "USER",
     "Schema",
@@ -33,8 +36,10 @@ __all__ = [
 #: JSON Schema of 2020-12, as in OpenAPI 3.1.
 Schema: TypeAlias = Mapping[str, Any]
 
-#: A name longer than this is nobody's.
-_LONGEST: Final = 1024
+#: The most characters of a path.
+_LONGEST_PATH: Final = 4096
+#: The most characters of a value that an error shows.
+_SHOWN: Final = 60
 #: Digits and suffixes that cannot leave 64 bits, whatever the digits are.
 _QUANTITY: Final = (
     "([0-9]{1,18}|[0-9]{1,15}(k|Ki)|[0-9]{1,12}(M|Mi)|[0-9]{1,9}(G|Gi)|[0-9]{1,6}(T|Ti)|[0-9]{1,3}(P|Pi))"
@@ -42,14 +47,19 @@ _QUANTITY: Final = (
 _CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
 
 TEXT: Final[Schema] = {"type": "string"}
-NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": _LONGEST}
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 #: Whoever is a user or a group; the wildcard is nobody.
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
 QUEUE: Final[Schema] = {
     "type": "string",
-    "pattern": r"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]+)*$",
-    "maxLength": _LONGEST,
+    "pattern": rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{MAX_NAME}}})*$",
+    "maxLength": _LONGEST_PATH,
+    "description": f"the path of a queue, such as root.prod, each part of 1 to {MAX_NAME} characters without spaces",
 }
+#: A queue as a user asks for it: a path, a name, or nothing.
+ASKED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
+#: The value of a tag.
+TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
 BOOLEAN: Final[Schema] = {"type": "boolean"}
 NUMBER: Final[Schema] = {"type": "number"}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}
@@ -59,16 +69,17 @@ _AMOUNT: Final[Schema] = {"type": "integer"}
 AMOUNTS: Final[Schema] = {"type": "object", "additionalProperties": _AMOUNT}
 
 
-def _or_count(pattern: str) -> Schema:
-    return {"anyOf": [COUNT, {"type": "string", "pattern": f"^{pattern}$"}]}
+def _or_count(pattern: str, examples: str) -> Schema:
+    described = f"a whole number in the base unit, or a quantity such as {examples}"
+    return {"anyOf": [COUNT, {"type": "string", "pattern": f"^{pattern}$", "description": described}]}
 
 
 #: Amounts as a client may tell them: in base units, or as quantities of a configuration.
 QUANTITIES: Final[Schema] = {
     "type": "object",
     "propertyNames": NAME,
-    "properties": {"vcore": _or_count(_CORES)},
-    "additionalProperties": _or_count(_QUANTITY),
+    "properties": {"vcore": _or_count(_CORES, "2 or 500m")},
+    "additionalProperties": _or_count(_QUANTITY, "8, 500M or 4Gi"),
     "maxProperties": 100,
 }
 
@@ -88,7 +99,7 @@ def listing(items: Schema, **bounds: int) -> Schema:
     return {"type": "array", "items": items, **bounds}
 
 
-def mapping(values: Schema, **bounds: int) -> Schema:
+def mapping(values: Schema, **bounds: Any) -> Schema:  # noqa: ANN401 - keywords of JSON Schema
     """Return the schema of a mapping from any names."""
     return {"type": "object", "additionalProperties": values, **bounds}
 
@@ -162,11 +173,11 @@ def _wrong_text(schema: Schema, value: str, place: str) -> Iterator[str]:
     if "enum" in schema and value not in schema["enum"]:
         yield f"{place}: expected one of {', '.join(schema['enum'])}"
     if value in schema.get("not", {}).get("enum", ()):
-        yield f"{place}: {value!r} is nobody's name"
+        yield f"{place}: {value[:_SHOWN]!r} is a wildcard, not a name"
     if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
         yield f"{place}: expected {schema.get('minLength', 0)} to {schema['maxLength']} characters"
     if "pattern" in schema and not re.fullmatch(schema["pattern"].strip("^$"), value):
-        yield f"{place}: not of the form {schema['pattern']}"
+        yield f"{place}: {value[:_SHOWN]!r} is not {schema['description']}"
 
 
 def _wrong_number(schema: Schema, value: int, place: str) -> Iterator[str]:

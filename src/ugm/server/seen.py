@@ -1,19 +1,19 @@
 """What is seen of a partition: users, groups, queues, applications, allocations, nodes, and what has happened.
 
-Every function answers one question for JSON. The lock of the partition is held for one piece at a time and never while
-anything is put together or written.
+Every function returns one answer for JSON, and every answer shows the partition at one moment. Large answers are made
+from a snapshot: the lock of the partition is held while it is copied, and not while anything is put together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, Final
 
-from ugm.errors import RequestError
 from ugm.identity import ancestors, canonical_path, is_below
-from ugm.partition import Allocation, ApplicationInfo, Partition, Standing
+from ugm.partition import ApplicationInfo, PartitionSettings, PartitionSnapshot, Pending, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource, as_float
 from ugm.server.errors import unknown
@@ -24,17 +24,16 @@ __all__ = [
     "allocation",
     "allocations",
     "applications",
-    "closest_groups",
-    "closest_users",
+    "closest",
     "group",
     "group_standings",
     "groups",
     "history",
+    "natural",
     "nodes",
     "partition_dict",
     "queue",
     "queues",
-    "told_allocation",
     "user",
     "user_standings",
     "users",
@@ -42,6 +41,7 @@ __all__ = [
 
 #: How many lines a list has when nobody says so.
 _USUAL: Final = 100
+_DIGITS: Final = re.compile("([0-9]+)")
 
 
 # Users and groups
@@ -49,19 +49,19 @@ _USUAL: Final = 100
 
 def users(asked: Question) -> object:
     """Return what every user uses, as the documents show it."""
-    partition = asked.partition
-    return [told.to_dict() for name in paced(partition.user_names()) if (told := partition.user(name)) is not None]
+    snapshot = asked.snapshot()
+    return [told.to_dict() for name in paced(snapshot.user_names) if (told := snapshot.user(name)) is not None]
 
 
 def groups(asked: Question) -> object:
     """Return what every group uses, as the documents show it."""
-    partition = asked.partition
-    return [told.to_dict() for name in paced(partition.group_names()) if (told := partition.group(name)) is not None]
+    snapshot = asked.snapshot()
+    return [told.to_dict() for name in paced(snapshot.group_names) if (told := snapshot.group(name)) is not None]
 
 
 def user(asked: Question) -> object:
     """Return what one user uses, as the documents show it."""
-    found = asked.partition.user(asked.path["name"])
+    found = asked.partition.user_usage(asked.path["name"])
     if found is None:
         raise unknown("user", asked.path["name"])
     return found.to_dict()
@@ -77,42 +77,48 @@ def group(asked: Question) -> object:
 
 def user_standings(asked: Question) -> object:
     """Return the users that are closest to a limit."""
-    partition = asked.partition
-    return _standings(partition.user_names(), asked.query, lambda *found: closest_users(partition, *found))
+    snapshot = asked.snapshot()
+    total, names = _page(snapshot.user_names, snapshot.user_share, asked.query)
+    pending = snapshot.pending_of_users
+    return {"total": total, "standings": [_standing_dict(snapshot.user_standing(name), pending) for name in names]}
 
 
 def group_standings(asked: Question) -> object:
     """Return the groups that are closest to a limit."""
-    partition = asked.partition
-    return _standings(partition.group_names(), asked.query, lambda *found: closest_groups(partition, *found))
+    snapshot = asked.snapshot()
+    total, names = _page(snapshot.group_names, snapshot.group_share, asked.query)
+    # An application with nothing but pending allocations has not chosen a group yet.
+    return {"total": total, "standings": [_standing_dict(snapshot.group_standing(name), {}) for name in names]}
 
 
-def _standings(
-    names: Sequence[str], query: Mapping[str, Any], closest: Callable[[Sequence[str], int], list[Standing]]
-) -> dict[str, Any]:
+def _page(names: Sequence[str], share: Callable[[str], float], query: Mapping[str, Any]) -> tuple[int, Sequence[str]]:
+    """Return how many names fit a query, and the names on its page."""
     text, skip = query.get("find", "").lower(), query.get("skip", 0)
     found = [name for name in names if text in name.lower()] if text else names
-    page = closest(found, skip + query.get("most", _USUAL))[skip:]
-    return {"total": len(found), "standings": [told.to_dict() for told in page]}
+    return len(found), closest(found, share, skip + query.get("most", _USUAL))[skip:]
 
 
-def closest_users(partition: Partition, names: Sequence[str], most: int) -> list[Standing]:
-    """Return those of some users that are closest to a limit, the closest first."""
-    return _closest(names, partition.user_share, partition.user_standing, most)
+def closest(names: Iterable[str], share: Callable[[str], float], most: int) -> list[str]:
+    """Return the names with the largest shares, the largest first; equal ones in the order that people expect."""
+    ranked = ((-share(name), natural(name), name) for name in paced(names))
+    return [name for _, _, name in nsmallest(most, ranked)]
 
 
-def closest_groups(partition: Partition, names: Sequence[str], most: int) -> list[Standing]:
-    """Return those of some groups that are closest to a limit, the closest first."""
-    return _closest(names, partition.group_share, partition.group_standing, most)
+def natural(name: str) -> tuple[tuple[str, int, str], ...]:
+    """Return a key that sorts ``team2`` before ``team10``."""
+    parts = _DIGITS.split(name.casefold())
+    # Text and digits alternate. Numbers are compared by their length first: they may have very many digits.
+    numbers = [part.lstrip("0") for part in parts[1::2]]
+    return tuple((text, len(number), number) for text, number in zip_longest(parts[::2], numbers, fillvalue=""))
 
 
-def _closest(
-    names: Sequence[str], share: Callable[[str], float | None], ask: Callable[[str], Standing | None], most: int
-) -> list[Standing]:
-    shares = ((-found, name) for name in paced(names) if (found := share(name)) is not None)
-    # Asked again, because only of few it matters what they use of what.
-    standings = [told for _, name in nsmallest(most, shares) if (told := ask(name)) is not None]
-    return sorted(standings, key=lambda told: (-told.share, told.name))
+def _standing_dict(standing: Standing, pending: Mapping[str, Pending]) -> dict[str, Any]:
+    waiting = pending.get(standing.name)
+    return {
+        **standing.to_dict(),
+        "pending": dict(waiting.amounts) if waiting else {},
+        "pending_allocations": waiting.allocations if waiting else 0,
+    }
 
 
 # Queues
@@ -120,67 +126,29 @@ def _closest(
 
 def queues(asked: Question) -> object:
     """Return all queues as a tree, with what is used and pending in and below each."""
-    return _tree(asked.partition, "root")
+    snapshot = asked.snapshot()
+    root = snapshot.queue()
+    return None if root is None else _queue_dict(root, snapshot.pending_in_queues)
 
 
 def queue(asked: Question) -> object:
     """Return one queue with those below it, the headroom there, and the limits that are set on it."""
-    partition, path = asked.partition, canonical_path(asked.path["queue_path"])
-    tree = _tree(partition, path)
-    if tree is None:
+    snapshot, path = asked.snapshot(), canonical_path(asked.path["queue_path"])
+    found = snapshot.queue(path)
+    if found is None:
         raise unknown("queue", path)
-    try:
-        left, maximum = partition.queue_headroom(path), partition.queue_maximum(path)
-    except RequestError:
-        # It has gone since.
-        raise unknown("queue", path) from None
-    return {**tree, "headroom": _plain(left), "maximum": _plain(maximum), "limits": list(_configured(partition, path))}
+    return {
+        **_queue_dict(found, snapshot.pending_in_queues),
+        "headroom": _plain(snapshot.queue_headroom(path)),
+        "maximum": _plain(snapshot.queue_maximum(path)),
+        "limits": list(_configured(snapshot.config, path)),
+    }
 
 
-def _tree(partition: Partition, top: str) -> dict[str, Any] | None:
-    """Return a queue with all below it; usage is summed up outside the lock, so that it always adds up."""
-    nodes: dict[str, dict[str, Any]] = {}
-    totals: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
-    inside = [path for path in partition.queue_paths() if is_below(path, top)]
-    # A path sorts before every path below it, so going backward meets children before their parents.
-    for path in paced(reversed(inside)):
-        state = partition.queue_alone(path)
-        if state is None:
-            continue
-        count, waiting = partition.pending(path)
-        used, pending = totals.pop(path, ({}, {}))
-        _add(used, state.usage)
-        _add(pending, waiting)
-        below = nodes.pop(path, {"running": 0, "applications": 0, "pending": 0, "children": []})
-        node = _queue_dict(state, used, pending, below, count)
-        above = path.rpartition(".")[0]
-        if path == top:
-            return node
-        _add_to_parent(nodes, totals, above, node)
-    return None
-
-
-def _add_to_parent(
-    nodes: dict[str, dict[str, Any]],
-    totals: dict[str, tuple[dict[str, int], dict[str, int]]],
-    above: str,
-    node: dict[str, Any],
-) -> None:
-    sums = nodes.setdefault(above, {"running": 0, "applications": 0, "pending": 0, "children": []})
-    sums["running"] += node["running_applications"]
-    sums["applications"] += node["applications"]
-    sums["pending"] += node["pending_allocations"]
-    sums["children"].insert(0, node)
-    used, pending = totals.setdefault(above, ({}, {}))
-    _add(used, node["usage"])
-    _add(pending, node["pending"])
-
-
-def _queue_dict(
-    state: QueueState, used: dict[str, int], pending: dict[str, int], below: dict[str, Any], waiting: int
-) -> dict[str, Any]:
-    usage = Resource(used).without_zeros()
-    share = state._replace(usage=usage).share
+def _queue_dict(state: QueueState, pending: Mapping[str, Pending]) -> dict[str, Any]:
+    children = [_queue_dict(child, pending) for child in paced(state.children)]
+    waiting = pending.get(state.queue_path)
+    share = state.share
     return {
         "queue_path": state.queue_path,
         "is_leaf": state.is_leaf,
@@ -189,28 +157,23 @@ def _queue_dict(
         "max_resources": _plain(state.max_resources),
         "max_applications": state.max_applications,
         "guaranteed": _plain(state.guaranteed),
-        "usage": dict(usage),
+        "usage": dict(state.usage),
         "share": None if share is None else as_float(share),
-        "running_applications": state.running_applications + below["running"],
-        "applications": len(state.applications) + below["applications"],
-        "pending": dict(sorted(pending.items())),
-        "pending_allocations": waiting + below["pending"],
-        "children": below["children"],
+        "running_applications": state.running_applications,
+        "applications": len(state.applications) + sum(child["applications"] for child in children),
+        "pending": dict(sorted(waiting.amounts.items())) if waiting else {},
+        "pending_allocations": waiting.allocations if waiting else 0,
+        "children": children,
     }
-
-
-def _add(total: dict[str, int], more: Any) -> None:  # noqa: ANN401 - amounts by name, of one kind or the other
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
 
 
 def _plain(amounts: Resource | None) -> dict[str, int] | None:
     return None if amounts is None else dict(amounts)
 
 
-def _configured(partition: Partition, path: str) -> Iterator[dict[str, Any]]:
+def _configured(config: PartitionSettings | None, path: str) -> Iterator[dict[str, Any]]:
     """Yield the limits that the configuration sets on a queue."""
-    found = None if partition.config is None else partition.config.root
+    found = None if config is None else config.root
     for above in list(reversed(list(ancestors(path))))[1:]:
         name = above.rpartition(".")[2]
         found = next((queue for queue in (found.queues if found else ()) if queue.name.lower() == name), None)
@@ -231,14 +194,21 @@ def applications(asked: Question) -> object:
     """Return applications in the order of their ids, a page at a time."""
     partition, query = asked.partition, asked.query
     after = query.get("after", "")
-    found = (
-        told
+    fitting = (
+        name
         for name in paced(partition.application_ids())
         if name > after and (told := partition.application(name)) is not None and _fits(told, query)
     )
-    page = list(islice(found, query.get("most", _USUAL)))
-    more = next(found, None) is not None
-    return {"applications": [told.to_dict() for told in page], "next": page[-1].application_id if more else None}
+    page, following = _cut(fitting, query)
+    # The page is read again in one piece: one that has ended since, or does not fit any more, is left out.
+    found = [told.to_dict() for told in partition.applications_by_id(page) if _fits(told, query)]
+    return {"applications": found, "next": following}
+
+
+def _cut(names: Iterator[str], query: Mapping[str, Any]) -> tuple[list[str], str | None]:
+    """Return the names of a page, and the last of them if there are more."""
+    page = list(islice(names, query.get("most", _USUAL)))
+    return page, page[-1] if next(names, None) is not None else None
 
 
 def _fits(told: ApplicationInfo, query: Any) -> bool:  # noqa: ANN401 - checked against the description
@@ -251,33 +221,29 @@ def _fits(told: ApplicationInfo, query: Any) -> bool:  # noqa: ANN401 - checked 
 def allocations(asked: Question) -> object:
     """Return allocations with those who hold them, in the order of their ids, a page at a time."""
     partition, query = asked.partition, asked.query
-    after, most, application_id = query.get("after", ""), query.get("most", _USUAL), query.get("application")
+    after, application_id = query.get("after", ""), query.get("application")
     if application_id is None:
-        names = (name for name in paced(partition.allocation_ids()) if name > after)
-        found: Iterator[Allocation] = (told for name in names if (told := partition.allocation(name)) is not None)
+        names = iter(partition.allocation_ids())
     elif partition.application(application_id) is None:
         raise unknown("application", application_id)
     else:
-        found = (told for told in partition.allocations(application_id) if told.allocation_id > after)
-    page = list(islice(found, most))
-    more = next(found, None) is not None
-    lines = [told_allocation(partition, allocation) for allocation in page]
-    return {"allocations": lines, "next": page[-1].allocation_id if more else None}
+        names = (told.allocation_id for told in partition.allocations(application_id))
+    page, following = _cut((name for name in paced(names) if name > after), query)
+    # As for applications. An id may belong to another application by now.
+    found = [
+        told.to_dict()
+        for told in partition.allocations_by_id(page)
+        if application_id in (None, told.allocation.application_id)
+    ]
+    return {"allocations": found, "next": following}
 
 
 def allocation(asked: Question) -> object:
     """Return one allocation with who holds it."""
-    found = asked.partition.allocation(asked.path["name"])
-    if found is None:
+    found = asked.partition.allocations_by_id([asked.path["name"]])
+    if not found:
         raise unknown("allocation", asked.path["name"])
-    return told_allocation(asked.partition, found)
-
-
-def told_allocation(partition: Partition, found: Allocation) -> dict[str, Any]:
-    """Return an allocation with who holds it; with nobody if the application has ended since."""
-    owner = partition.application(found.application_id)
-    whose = (None, None, None) if owner is None else (owner.user.name, owner.group, owner.queue_path)
-    return {**found.to_dict(), **dict(zip(("user", "group", "queue_path"), whose, strict=True))}
+    return found[0].to_dict()
 
 
 # The rest
@@ -290,29 +256,22 @@ def nodes(asked: Question) -> object:
 
 def history(asked: Question) -> object:
     """Return the newest events, oldest first."""
-    followed, query = asked.history, asked.query
-    # Before the lines: what comes in between is told twice rather than never.
-    newest = followed.newest
-    records = followed.records(after=query.get("after", 0), kind=query.get("kind"), most=query.get("most", _USUAL))
-    return {"newest": newest, "told": followed.told(), "records": [record.to_dict() for record in records]}
+    query = asked.query
+    page = asked.history.page(after=query.get("after", 0), kind=query.get("kind"), most=query.get("most", _USUAL))
+    return {"newest": page.newest, "told": page.told, "records": [record.to_dict() for record in page.records]}
 
 
-def partition_dict(name: str, partition: Partition, *, has_history: bool) -> dict[str, Any]:
+def partition_dict(name: str, snapshot: PartitionSnapshot, *, has_history: bool) -> dict[str, Any]:
     """Return a partition in a few figures."""
-    root = partition.queue_alone("root")
-    used: dict[str, int] = {}
-    for path in paced(partition.queue_paths()):
-        state = partition.queue_alone(path)
-        _add(used, state.usage if state else {})
     return {
         "name": name,
-        "usage": dict(sorted(used.items())),
-        "cluster": _plain(root.max_resources if root else None),
-        "users": len(partition.user_names()),
-        "groups": len(partition.group_names()),
-        "queues": len(partition.queue_paths()),
-        "applications": len(partition.application_ids()),
-        "allocations": len(partition.allocation_ids()),
-        "nodes": len(partition.nodes()),
+        "usage": dict(sorted(snapshot.usage().items())),
+        "cluster": _plain(snapshot.cluster),
+        "users": len(snapshot.user_names),
+        "groups": len(snapshot.group_names),
+        "queues": len(snapshot.queue_paths),
+        "applications": snapshot.application_count,
+        "allocations": snapshot.allocation_count,
+        "nodes": len(snapshot.nodes),
         "has_history": has_history,
     }

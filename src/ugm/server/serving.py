@@ -13,14 +13,22 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ugm import UgmError
-from ugm.server.configurations import Configurations
+from ugm.server.configurations import Actor, Configurations
+from ugm.server.connections import Patience, protocol_class
+from ugm.server.requests import Bounds
 
-__all__ = ["listen", "run"]
+__all__ = ["configured", "listen", "run"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: Connections at a time; more are told that the server is busy.
+#: Connections at a time; further requests are answered that the server is busy.
 _MOST_CONNECTIONS: Final = 1000
+#: Of these, connections that wait for their clients; beyond it, the oldest are closed.
+_MOST_WAITING: Final = 400
+#: Seconds that requests have to finish when the server stops.
+_FAREWELL: Final = 5
+#: Seconds that a body may take beyond the time limit of the application, which answers better.
+_MARGIN: Final = 10.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -49,11 +57,39 @@ def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -
     asyncio.run(_run(app, listener, ready))
 
 
-async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, limit_concurrency=_MOST_CONNECTIONS
+def configured(app: Starlette, patience: Patience | None = None) -> uvicorn.Config:
+    """Return how uvicorn runs an application, for programs that run `uvicorn.Server` themselves.
+
+    Args:
+        app: from `ugm.server.create_app`.
+        patience: how long connections may wait for their clients.
+    """
+    files = _open_files()
+    body = getattr(app.state, "bounds", Bounds()).seconds + _MARGIN
+    return uvicorn.Config(
+        app,
+        http=protocol_class(min(_MOST_WAITING, files // 3), patience or Patience(body=body)),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_FAREWELL,
+        limit_concurrency=min(_MOST_CONNECTIONS, files // 2),
     )
-    server = uvicorn.Server(config)
+
+
+def _open_files() -> int:
+    """Return how many files, connections among them, the process may have open."""
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ModuleNotFoundError:
+        return 2 * _MOST_CONNECTIONS
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * _MOST_CONNECTIONS if most == resource.RLIM_INFINITY else most
+
+
+async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
+    server = uvicorn.Server(configured(app))
     reloads: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
 
@@ -71,7 +107,7 @@ async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None
 
 def _reload(configurations: Configurations) -> None:
     try:
-        configurations.reload()
+        configurations.reload(Actor("local", "signal"))
     except UgmError:
         # Already logged, with everything that is wrong.
         return

@@ -146,6 +146,8 @@ SHAPES: Final[Mapping[str, Schema]] = {
         limit=optional(reference("EffectiveLimit")),
         resource=optional(TEXT),
         share=NUMBER,
+        pending=AMOUNTS,
+        pending_allocations=COUNT,
     ),
     "Standings": record(total=COUNT, standings=listing(reference("Standing"))),
     "Queue": record(**_QUEUE, children=listing(reference("Queue"))),

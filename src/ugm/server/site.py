@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, Final, NamedTuple, final
 
-from ugm.partition import Partition
+from ugm.partition import Partition, PartitionSnapshot
 from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError, unknown
 from ugm.server.history import History
+from ugm.server.pace import paced
+from ugm.server.worker import Worker
 
 __all__ = ["Question", "Site"]
 
@@ -17,7 +20,16 @@ __all__ = ["Question", "Site"]
 class Site:
     """Everything that answers are made from."""
 
-    __slots__ = ("configurations", "extra_states", "histories", "partitions", "read_only", "started")
+    __slots__ = (
+        "_snapshots",
+        "configurations",
+        "extra_states",
+        "histories",
+        "partitions",
+        "read_only",
+        "started",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -28,6 +40,7 @@ class Site:
         *,
         read_only: bool,
         started: float,
+        worker: Worker,
     ) -> None:
         #: By name.
         self.partitions: Final = partitions
@@ -39,6 +52,24 @@ class Site:
         self.read_only: Final = read_only
         #: When the server was made, in seconds since 1970.
         self.started: Final = started
+        #: Reads the configurations that clients send.
+        self.worker: Final = worker
+        #: The newest snapshot of each partition, and when it was begun.
+        self._snapshots: Final[dict[str, tuple[float, PartitionSnapshot]]] = {}
+
+    def snapshot(self, name: str, since: float) -> PartitionSnapshot:
+        """Return a partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
+
+        Requests that wait for their turn at the same time share a snapshot, so that many clients do not take the lock
+        of the partition more often than one.
+        """
+        known = self._snapshots.get(name)
+        if known is not None and known[0] >= since:
+            return known[1]
+        began = perf_counter()
+        taken = self.partitions[name].snapshot(paced)
+        self._snapshots[name] = began, taken
+        return taken
 
 
 class Question(NamedTuple):
@@ -51,6 +82,10 @@ class Question(NamedTuple):
     query: Mapping[str, Any]
     #: What JSON holds, or a text; None where there is none.
     body: Any
+    #: When it came in, on the clock of `time.perf_counter`.
+    arrived: float = float("inf")
+    #: The address of the client.
+    client: str = "unknown"
 
     @property
     def partition_name(self) -> str:
@@ -68,6 +103,15 @@ class Question(NamedTuple):
         if found is None:
             raise unknown("partition", self.partition_name)
         return found
+
+    def snapshot(self) -> PartitionSnapshot:
+        """Return the partition that is asked about at a moment after the request; all of an answer is made from it.
+
+        Raises:
+            ApiError: there is no such partition.
+        """
+        _ = self.partition
+        return self.site.snapshot(self.partition_name, self.arrived)
 
     @property
     def history(self) -> History:

@@ -8,7 +8,7 @@ is made after the last of them has come in: nobody is told anything that was tru
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar, final
 
 from ugm.server.errors import ApiError
@@ -36,30 +36,40 @@ class Turns(Generic[_T]):
         #: Those that are being made; a task that nobody refers to may vanish.
         self._running: Final[set[asyncio.Task[_T]]] = set()
 
-    async def take(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return len(self._waiting) >= self._most
+
+    async def take(
+        self, key: Hashable, make: Callable[[], _T], is_gone: Callable[[], Awaitable[bool]] | None = None
+    ) -> _T:
         """Return what *make* returns, called in a thread when it is its turn.
 
         Args:
             key: what is asked for.
             make: what answers it.
+            is_gone: whether the client has gone away, so that nobody needs the answer; None if others may need it.
 
         Raises:
-            ApiError: too many wait.
+            ApiError: too many wait, or the client has gone.
         """
         task = self._waiting.get(key)
         if task is None:
-            if len(self._waiting) >= self._most:
+            if self.is_full:
                 raise ApiError(503, "busy", "too many requests are waiting")
-            task = self._waiting[key] = asyncio.create_task(self._make(key, make))
+            task = self._waiting[key] = asyncio.create_task(self._make(key, make, is_gone))
             self._running.add(task)
             task.add_done_callback(self._done)
         # One client that goes away takes nothing from the others.
         return await asyncio.shield(task)
 
-    async def _make(self, key: Hashable, make: Callable[[], _T]) -> _T:
+    async def _make(self, key: Hashable, make: Callable[[], _T], is_gone: Callable[[], Awaitable[bool]] | None) -> _T:
         async with self._turn:
             # Whoever asks from now on is given a newer answer.
             del self._waiting[key]
+            if is_gone is not None and await is_gone():
+                raise ApiError(400, "client-gone", "the client has gone away")
             return await asyncio.to_thread(make)
 
     def _done(self, task: asyncio.Task[_T]) -> None:

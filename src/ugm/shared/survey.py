@@ -6,15 +6,18 @@ here they are not the small pieces that they are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.operation_lock import OperationLock
+from ugm.partition.application import ApplicationInfo
 from ugm.partition.compiled import PartitionSettings
 from ugm.partition.explanation import Explanation
 from ugm.partition.model_set import ModelSet
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
+from ugm.partition.snapshot import Pace, PartitionSnapshot
 from ugm.partition.survey import Standing
 from ugm.partition.view import PartitionView
 from ugm.queues import Placement, QueueState
@@ -109,6 +112,45 @@ class SharedSurvey:
     def pending(self, queue_path: str) -> tuple[int, Resource]:
         """Do what `ugm.partition.survey.Survey.pending` does."""
         return self._all(lambda view: view.pending(queue_path))
+
+    # Several things at one moment
+
+    def snapshot(self, pace: Pace | None = None) -> PartitionSnapshot:
+        """Do what `ugm.partition.reports.Reports.snapshot` does."""
+        return self._all(lambda view: view.snapshot(pace))
+
+    def user_usage(self, name: str) -> UserUsage | None:
+        """Do what `ugm.partition.reports.Reports.user_usage` does."""
+        return self._all(lambda view: view.user_usage(name))
+
+    def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
+        """Do what `ugm.partition.reports.Reports.applications_by_id` does."""
+        return self._all(lambda view: view.applications_by_id(application_ids))
+
+    def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+        """Do what `ugm.partition.reports.Reports.allocations_by_id` does."""
+        return self._all(lambda view: view.allocations_by_id(allocation_ids))
+
+    def request_report(self, application_id: str, usage: Resource, *, most: int = 3) -> RequestReport:
+        """Do what `ugm.partition.reports.Reports.request_report` does."""
+        return self._all(lambda view: view.request_report(application_id, usage, most=most))
+
+    def request_report_for(
+        self,
+        user: UserGroup,
+        queue: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        most: int = 3,
+    ) -> RequestReport:
+        """Do what `ugm.partition.reports.Reports.request_report_for` does."""
+        return self._all(lambda view: view.request_report_for(user, queue, usage, tags, quota=quota, most=most))
+
+    def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
+        """Do what `ugm.partition.reports.Reports.application_report` does."""
+        return self._all(lambda view: view.application_report(application_id, waiting=waiting, most=most))
 
     # Somebody without an application
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from ugm.arguments import amounts_of, name_of
 from ugm.errors import RequestError
+from ugm.model import QuotaModel
 from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
 from ugm.partition.compiled import Compiled, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
@@ -31,6 +32,16 @@ class Upkeep(Calls):
     """The operations of whoever runs it; see `ugm.shared.SharedPartition`."""
 
     __slots__ = ()
+
+    # Other quota models
+
+    def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:  # noqa: ARG002 - there is none to replace
+        """Refuse: a shared partition has no other quota models, because the state of a model is in one process.
+
+        Raises:
+            RequestError: always.
+        """
+        raise RequestError("old", old, "a shared partition has no other quota models")
 
     # Queues and the cluster
 
@@ -66,11 +77,16 @@ class Upkeep(Calls):
 
     # The configuration
 
+    def plan_basis(self) -> Snapshot:
+        """Do what `ugm.Partition.plan_basis` does."""
+        with self._engine.lock:
+            return self._engine.everything(lambda books, _counters: Snapshot.take(books))
+
     def plan(self, config: PartitionSettings | None) -> Plan:
         """Do what `ugm.Partition.plan` does."""
         compiled = Compiled.of(settings_of(config))
         with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: make_plan(Snapshot(books), compiled))
+            return self._engine.everything(lambda books, _counters: make_plan(Snapshot.take(books), compiled))
 
     def apply(self, plan: Plan) -> None:
         """Do what `ugm.Partition.apply` does, with a plan that this process has made."""

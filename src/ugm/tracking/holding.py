@@ -28,7 +28,7 @@ from ugm.tracking.limits import Epoch
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["DETACHED", "Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of"]
+__all__ = ["DETACHED", "Amounts", "Counted", "Holding", "QuotaNode", "Quotas", "amount_of", "held"]
 
 #: ``vcore``, ``memory`` and all other resources by name, None for no others. It is one value, so that one assignment
 #: changes all of it. A tuple of plain numbers costs the garbage collector nothing.
@@ -281,8 +281,7 @@ class Holding:
 
     def held(self) -> dict[str, int]:
         """Return what is held, by resource name."""
-        vcore, memory, others = self.amounts
-        return {VCORE: vcore, MEMORY: memory, **(others or {})}
+        return held(self.amounts)
 
     def withdraw(self) -> None:
         """Undo that the holding has been attached, or is about to be; the counters are rebuilt."""
@@ -338,6 +337,12 @@ class Holding:
         if self.group is not None:
             leave(self.group.holdings, self)
         self.epoch = DETACHED
+
+
+def held(amounts: Amounts) -> dict[str, int]:
+    """Return all that is held, by resource name."""
+    vcore, memory, others = amounts
+    return {VCORE: vcore, MEMORY: memory, **(others or {})}
 
 
 def amount_of(amounts: Amounts, name: str) -> int:

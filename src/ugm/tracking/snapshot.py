@@ -18,7 +18,7 @@ from ugm.resources import Resource
 from ugm.tracking.index import every
 from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UserUsage"]
+__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage"]
 
 
 class QueueUsage(NamedTuple):
@@ -85,7 +85,9 @@ class GroupUsage(NamedTuple):
         }
 
 
-class _Line(NamedTuple):
+class UsageLine(NamedTuple):
+    """What one application of a user holds in one queue, copied."""
+
     application_id: str
     queue_path: str
     user_name: str
@@ -97,15 +99,17 @@ class TrackerCopy(NamedTuple):
     """A tracker as it was at one moment."""
 
     name: str
-    lines: list[_Line]
+    lines: list[UsageLine]
     limits: dict[str, Limit]
+    #: Queues that are shown although nothing may run there.
+    queue_paths: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, tracker: QueueTracker) -> Self:
         """Copy a tracker; the caller holds the lock."""
         tracker.refresh()
         lines = [
-            _Line(
+            UsageLine(
                 holding.application_id,
                 holding.queue_path,
                 holding.owner.name,
@@ -128,7 +132,8 @@ class TrackerCopy(NamedTuple):
         return GroupUsage(self.name, tuple(users), tuple(applications), self._queues())
 
     def _queues(self) -> QueueUsage:
-        queues: dict[str, _Queue] = {ROOT: _Queue()}
+        paths = {ROOT, *(path for shown in self.queue_paths for path in ancestors(shown))}
+        queues: dict[str, _Queue] = {path: _Queue() for path in paths}
         for line in self.lines:
             for path in ancestors(line.queue_path):
                 queues.setdefault(path, _Queue()).add(line)
@@ -147,7 +152,7 @@ class _Queue:
         self.usage: dict[str, int] = {}
         self.applications: set[str] = set()
 
-    def add(self, line: _Line) -> None:
+    def add(self, line: UsageLine) -> None:
         self.applications.add(line.application_id)
         for name, amount in line.used.items():
             self.usage[name] = self.usage.get(name, 0) + amount

@@ -2,6 +2,9 @@
  * What the server is asked. Every address is relative: the application may be mounted below any path.
  */
 
+/** Milliseconds after which an answer is given up. */
+const PATIENCE = 30_000;
+
 /** Digits that a number may not hold exactly. */
 const LONG = /[0-9]{16}/;
 
@@ -33,7 +36,7 @@ export async function get(path, query = {}) {
     for (const one of Array.isArray(value) ? value : [value]) asked.append(name, String(one));
   }
   const text = asked.toString();
-  return answer(await fetch(`ws/v1/${path}${text ? `?${text}` : ""}`, { headers: { accept: "application/json" } }));
+  return answer(await fetch(`ws/v1/${path}${text ? `?${text}` : ""}`, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) }));
 }
 
 /**
@@ -44,7 +47,7 @@ export async function get(path, query = {}) {
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(`ws/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body) }));
+  return answer(await fetch(`ws/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(PATIENCE) }));
 }
 
 /**

@@ -5,7 +5,7 @@
 import { get, orNull, path } from "./api.js";
 import { h } from "./dom.js";
 import { amountsText, counted } from "./format.js";
-import { chain, queueLink, reasons } from "./limits.js";
+import { chain, queueLink, reasons, requested } from "./limits.js";
 import { link } from "./route.js";
 
 /** Lines of a page. */
@@ -64,8 +64,8 @@ export function applicationTable(partition, found, shown) {
           h(
             "tr",
             { key: one.application_id, class: shown === one.application_id ? "shown" : null },
-            h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id) }, one.application_id)),
-            h("td", null, h("a", { href: link(partition, "users", one.user.name) }, one.user.name)),
+            h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id), class: "clip", title: one.application_id }, one.application_id)),
+            h("td", null, h("a", { href: link(partition, "users", one.user.name), class: "clip", title: one.user.name }, one.user.name)),
             h("td", null, queueLink(partition, one.queue_path)),
             h("td", { class: "minor" }, one.state.toLowerCase()),
             h("td", null, amountsText(one.usage)),
@@ -104,7 +104,7 @@ export function showDetail(route, told) {
       h("h3", null, told.waiting.length < told.pending ? `Why the first ${told.waiting.length} of ${told.pending} wait` : "Why it waits"),
       told.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
     ],
-    chain(partition, "Every limit that holds", told.limits),
+    chain(partition, "Every limit that holds", told.limits, requested(told.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
     told.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(told.headroom)), "."),
   ];
 }

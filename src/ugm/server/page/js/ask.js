@@ -6,7 +6,7 @@
 import { path, post, Refused } from "./api.js";
 import { h } from "./dom.js";
 import { amountsText } from "./format.js";
-import { chain, queueLink, reasons } from "./limits.js";
+import { chain, queueLink, reasons, requested } from "./limits.js";
 import { announce } from "./told.js";
 
 export const title = "May I?";
@@ -123,7 +123,7 @@ function given(partition) {
     told.queue_path ? h("p", null, answer.asked, " in ", queueLink(partition, told.queue_path)) : h("pre", null, told.text),
     reasons(partition, told.violations),
     told.evictions.length > 0 && h("p", null, `It would push out ${told.evictions.join(", ")}.`),
-    told.queue_path && chain(partition, "Every limit that holds there", told.limits),
+    told.queue_path && chain(partition, "Every limit that holds there", told.limits, requested(told.violations)),
     told.headroom && h("p", null, "At most ", h("strong", null, amountsText(told.headroom)), " would be granted now."),
   ];
 }

@@ -86,7 +86,7 @@ function line(partition, record) {
     h(
       "div",
       { class: "what" },
-      first && h("a", { href: link(partition, "applications", first.application_id) }, first.application_id),
+      first && h("a", { href: link(partition, "applications", first.application_id), class: "name-link", title: first.application_id }, first.application_id),
       first && ` asked for ${amountsText(first.usage)}`,
       others.length > 0 && ` and ${counted(others.length, "allocation")} more`,
       record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),

@@ -13,6 +13,15 @@ const UNITS = /** @type {[string, bigint][]} */ ([
   ["Mi", 1n << 20n],
   ["Ki", 1n << 10n],
 ]);
+/** Suffixes of counts that are too long to write out. */
+const COUNTS = /** @type {[string, bigint][]} */ ([
+  ["E", 10n ** 18n],
+  ["P", 10n ** 15n],
+  ["T", 10n ** 12n],
+  ["G", 10n ** 9n],
+  ["M", 10n ** 6n],
+]);
+const NATURAL = new Intl.Collator("en", { numeric: true });
 const GROUPED = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
@@ -25,10 +34,28 @@ const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-dig
 export function amountText(resource, amount) {
   const exact = BigInt(amount);
   if (resource === "vcore") return decimal(exact, 1000n, 3);
-  if (resource !== "memory") return GROUPED.format(exact);
   const size = exact < 0n ? -exact : exact;
-  const [suffix, unit] = UNITS.find(([, least]) => size >= least) ?? ["", 1n];
+  const [suffix, unit] = (isBytes(resource) ? UNITS : COUNTS).find(([, least]) => size >= least) ?? ["", 1n];
   return decimal(exact, unit, 2) + suffix;
+}
+
+/**
+ * Whether a resource is counted in bytes: memory, and what is named like storage.
+ *
+ * @param {string} resource
+ */
+export function isBytes(resource) {
+  return resource === "memory" || /(^|[-./_])(storage|hugepages|memory|bytes)([-./_]|$)/i.test(resource);
+}
+
+/**
+ * Compare names as people sort them: team2 before team10.
+ *
+ * @param {string} one
+ * @param {string} other
+ */
+export function byName(one, other) {
+  return NATURAL.compare(one, other) || (one < other ? -1 : Number(one > other));
 }
 
 /**
@@ -51,7 +78,8 @@ export function withUnit(resource, amount) {
  */
 export function exactText(resource, amount) {
   if (resource === "vcore") return withUnit(resource, amount);
-  return `${GROUPED.format(BigInt(amount))} ${resource === "memory" ? "bytes" : resource}`;
+  const unit = resource === "memory" ? "bytes" : isBytes(resource) ? `bytes of ${resource}` : resource;
+  return `${GROUPED.format(BigInt(amount))} ${unit}`;
 }
 
 /**
@@ -102,7 +130,7 @@ export function resourceName(resource) {
  */
 export function sortedNames(names) {
   const rank = (/** @type {string} */ name) => ({ vcore: 0, memory: 1 })[name] ?? 2;
-  return [...names].sort((one, other) => rank(one) - rank(other) || (one < other ? -1 : 1));
+  return [...names].sort((one, other) => rank(one) - rank(other) || byName(one, other));
 }
 
 /**

@@ -125,7 +125,7 @@ export function showGroup(route, told) {
     h(
       "p",
       { class: "names" },
-      users.slice(0, 2 * LISTED).map((name) => [h("a", { href: link(route.partition, "users", name) }, name), " "]),
+      users.slice(0, 2 * LISTED).map((name) => [h("a", { href: link(route.partition, "users", name), class: "name-link", title: name }, name), " "]),
       users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
     ),
     applications(route, told, "group"),
@@ -137,7 +137,7 @@ export function showGroup(route, told) {
  * @param {string} name
  */
 function nobody(kind, name) {
-  return h("p", { class: "quiet" }, kind === "user" ? `Nothing runs for ${name} now.` : `Nothing is charged to ${name} now.`);
+  return h("p", { class: "quiet" }, kind === "user" ? `Nothing runs or waits for ${name} now.` : `Nothing is charged to ${name} now.`);
 }
 
 /**
@@ -189,7 +189,7 @@ function place(partition, node, queuePath, level, names) {
   return h(
     "tr",
     { key: queuePath },
-    h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), "aria-label": queuePath }, name)),
+    h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), class: "clip", title: queuePath, "aria-label": queuePath }, name)),
     h("td", null, gauge(null, running, node.maxApplications || undefined)),
     names.map((name) => h("td", null, gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
   );

@@ -15,25 +15,30 @@ import { link } from "./route.js";
  */
 
 /**
- * Take limits apart by resource. The one that leaves the least of a resource binds.
+ * Take limits apart by resource. A limit binds if it leaves nothing, or less than is asked for.
  *
  * @param {import("./types.js").EffectiveLimit[]} limits
+ * @param {import("./types.js").Amounts} [wanted]
  * @returns {Line[]}
  */
-export function linesOf(limits) {
+export function linesOf(limits, wanted = {}) {
   const lines = limits.flatMap((limit) => [
     ...sortedNames(Object.keys(limit.max_resources ?? {})).map((resource) =>
       line(limit, resource, limit.usage[resource] ?? 0, limit.max_resources?.[resource] ?? 0),
     ),
     ...(limit.max_applications ? [line(limit, null, limit.running_applications, limit.max_applications)] : []),
   ]);
-  /** @type {Map<string | null, bigint>} */
-  const least = new Map();
-  for (const { resource, free } of lines) {
-    const known = least.get(resource);
-    if (known === undefined || free < known) least.set(resource, free);
-  }
-  return lines.map((found) => ({ ...found, binds: found.free === least.get(found.resource) }));
+  return lines.map((found) => ({ ...found, binds: found.free <= 0n || found.free < BigInt(wanted[found.resource ?? ""] ?? 0) }));
+}
+
+/**
+ * Return what was requested of the limits in the way.
+ *
+ * @param {import("./types.js").Violation[]} violations
+ * @returns {import("./types.js").Amounts}
+ */
+export function requested(violations) {
+  return Object.fromEntries(violations.filter((found) => found.resource !== null).map((found) => [found.resource, found.requested]));
 }
 
 /**
@@ -53,9 +58,10 @@ function line(limit, resource, used, most) {
  * @param {string} partition
  * @param {string} caption
  * @param {import("./types.js").EffectiveLimit[]} limits
+ * @param {import("./types.js").Amounts} [wanted] what was asked for and denied
  */
-export function chain(partition, caption, limits) {
-  const lines = linesOf(limits);
+export function chain(partition, caption, limits, wanted = {}) {
+  const lines = linesOf(limits, wanted);
   if (!lines.length) return h("p", { class: "quiet" }, "No limit holds here.");
   return h(
     "div",
@@ -81,9 +87,9 @@ function row(partition, found) {
     "tr",
     { class: found.binds ? "binds" : null },
     h("td", { class: "whose" }, whose(partition, limit), place(partition, limit)),
-    h("td", null, resourceName(resource)),
+    h("td", { class: "what-limited", title: resourceName(resource) }, resourceName(resource)),
     h("td", { class: "bars" }, gauge(resource, used, most)),
-    h("td", { class: "number", title: exactText(name, free) }, amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")),
+    h("td", { class: "number", "data-label": "Free", title: exactText(name, free) }, amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")),
   );
 }
 
@@ -98,7 +104,7 @@ export function whose(partition, limit) {
   if (limit.kind === "queue") return ["queue ", queueLink(partition, limit.queue_path || limit.name)];
   const view = { user: "users", group: "groups" }[limit.kind];
   if (!view) return [`${limit.kind} ${limit.name}`, wildcard];
-  return [`${limit.kind} `, h("a", { href: link(partition, view, limit.name) }, limit.name), wildcard];
+  return [`${limit.kind} `, h("a", { href: link(partition, view, limit.name), class: "name-link", title: limit.name }, limit.name), wildcard];
 }
 
 /**
@@ -106,7 +112,7 @@ export function whose(partition, limit) {
  * @param {string} path
  */
 export function queueLink(partition, path) {
-  return h("a", { href: link(partition, "queues", path), class: "path" }, path);
+  return h("a", { href: link(partition, "queues", path), class: "path name-link", title: path }, path);
 }
 
 /**
@@ -156,7 +162,7 @@ function holders(partition, found) {
     "Most is held by ",
     found.holders.map((holder, index) => [
       index ? ", " : "",
-      h("a", { href: link(partition, "applications", holder.application_id) }, holder.application_id),
+      h("a", { href: link(partition, "applications", holder.application_id), class: "name-link", title: holder.application_id }, holder.application_id),
       ` (${holder.user}, ${withUnit(name, holder.amount)})`,
     ]),
     ".",

@@ -3,7 +3,7 @@
  */
 
 import * as applications from "./applications.js";
-import { get, path } from "./api.js";
+import { get, path, Refused } from "./api.js";
 import * as ask from "./ask.js";
 import * as denials from "./denials.js";
 import { draw, h } from "./dom.js";
@@ -45,6 +45,11 @@ const state = {
   opener: "",
 };
 
+/** Figures that are renewed at least every so many seconds are called live. */
+const LIVE = 5;
+/** Seconds that an answer may take until it is called late. */
+const GRACE = 5;
+
 const pace = new Pace(turn);
 
 /** Ask, and draw what was answered. */
@@ -67,7 +72,7 @@ async function turn() {
     Object.assign(state, { told: { address, view: told, detail, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.turns) return;
-    const message = error instanceof Error && "code" in error ? error.message : "the server does not answer";
+    const message = error instanceof Refused ? error.message : "the server does not answer";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;
   }
@@ -160,9 +165,24 @@ function live() {
   return h(
     "div",
     { class: "live" },
-    h("span", { class: "quiet" }, pace.paused ? `as of ${clock(state.at)}` : `live, ${clock(state.at)}`),
+    h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()),
     h("button", { type: "button", "aria-pressed": String(pace.paused), on: { click: pause } }, "Pause"),
   );
+}
+
+/** Whether an answer is overdue. */
+function isLate() {
+  return !pace.paused && Date.now() / 1000 - state.at > pace.interval / 1000 + GRACE;
+}
+
+/** Say of when the figures are, and call them live only if they are. */
+function freshness() {
+  const at = state.at ? `as of ${clock(state.at)}` : "no figures yet";
+  if (pace.paused) return `paused, ${at}`;
+  if (state.error) return `not connected, ${at}`;
+  if (isLate()) return `waiting for the server, ${at}`;
+  const seconds = Math.round(pace.interval / 1000);
+  return seconds > LIVE ? `${at}, every ${seconds} s` : `live, ${clock(state.at)}`;
 }
 
 function alarm() {
@@ -182,7 +202,7 @@ function content() {
         h(
           "div",
           { class: "detail-top" },
-          h("h2", { id: "detail-heading", tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
+          h("h2", { id: "detail-heading", class: "long-name", title: route.name, tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
           h("a", { class: "close", href: link(route.partition, route.view, "", route.query) }, "Close"),
         ),
         detail.show(route, told?.detail, told?.view),
@@ -194,6 +214,21 @@ document.getElementById("skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("content")?.focus();
 });
+/** Close the detail on Escape, unless it does something else where the focus is. */
+function escape(/** @type {KeyboardEvent} */ event) {
+  const { partition, view, name, query } = state.route;
+  const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
+  if (event.key === "Escape" && name && !isTyping && !event.defaultPrevented) location.hash = link(partition, view, "", query);
+}
+
+/** Keep what is said about the age of the figures true while nothing is answered. */
+function age() {
+  const top = document.getElementById("top");
+  if (top && !document.hidden && state.told) draw(top, header());
+}
+
+window.addEventListener("keydown", escape);
+setInterval(age, 1000);
 window.addEventListener("hashchange", () => arrive());
 window.addEventListener("again", () => pace.now());
 window.addEventListener("redraw", render);

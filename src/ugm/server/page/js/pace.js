@@ -15,6 +15,8 @@ export class Pace {
   constructor(turn) {
     this.turn = turn;
     this.paused = false;
+    /** Milliseconds between the last answer and the next question. */
+    this.interval = LEAST;
     /** @type {number | undefined} */
     this.timer = undefined;
     /** Which turn is the newest; one that was overtaken sets no timer. */
@@ -48,6 +50,7 @@ export class Pace {
   /** @param {number} took in milliseconds */
   rest(took) {
     if (this.paused || document.hidden) return;
-    this.timer = setTimeout(() => this.now(), Math.min(MOST, Math.max(LEAST, took * REST)));
+    this.interval = Math.min(MOST, Math.max(LEAST, took * REST));
+    this.timer = setTimeout(() => this.now(), this.interval);
   }
 }

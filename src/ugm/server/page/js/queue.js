@@ -66,7 +66,7 @@ function resources(queue) {
     { class: "scroll", tabindex: "0", role: "group", "aria-label": "Resources" },
     h(
       "table",
-      null,
+      { class: "resources" },
       h("caption", null, "Resources"),
       h("thead", null, h("tr", null, ["Resource", "Used"].map((name) => h("th", { scope: "col" }, name)), ["Guaranteed", "Pending", "Free"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
       h("tbody", null, names.map((name) => resource(queue, name))),
@@ -86,9 +86,9 @@ function resource(queue, name) {
     { key: name },
     h("th", { scope: "row" }, resourceName(name)),
     h("td", { class: "bars" }, gauge(name, queue.usage[name] ?? 0, queue.maximum?.[name], { guaranteed, pending })),
-    h("td", { class: "number" }, figure(guaranteed)),
-    h("td", { class: "number" }, figure(pending)),
-    h("td", { class: "number" }, figure(queue.headroom?.[name])),
+    h("td", { class: "number", "data-label": "Guaranteed" }, figure(guaranteed)),
+    h("td", { class: "number", "data-label": "Pending" }, figure(pending)),
+    h("td", { class: "number", "data-label": "Free" }, figure(queue.headroom?.[name])),
   );
 }
 

@@ -7,8 +7,9 @@
 
 import { get, path } from "./api.js";
 import { gauge } from "./bars.js";
+import { Columns, note } from "./columns.js";
 import { draw, h } from "./dom.js";
-import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
+import { amountsText, count, counted, resourceName } from "./format.js";
 import { link } from "./route.js";
 import { announce } from "./told.js";
 import { every, visible } from "./tree.js";
@@ -18,7 +19,7 @@ const FEW = 60;
 /** Rows that are drawn beyond what can be seen. */
 const BEYOND = 8;
 /** Resources that have a column; the detail has all of them. */
-const COLUMNS = 3;
+const choosing = new Columns(4);
 
 export const title = "Queues";
 
@@ -32,6 +33,8 @@ let rows = [];
 /** @type {{partition: string, root: import("./types.js").Queue, shown: string} | null} */
 let last = null;
 let queues = 0;
+/** @type {{names: string[], hidden: string[]}} */
+let columns = { names: [], hidden: [] };
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
@@ -45,6 +48,7 @@ export async function load(route) {
 export function show(route, root) {
   last = { partition: route.partition, root, shown: route.name };
   queues = [...every(root)].length;
+  columns = choosing.choose(shares(root, {}, new Map()));
   rows = visible(root, { ...choice, isOpen });
   return [
     h(
@@ -53,8 +57,9 @@ export function show(route, root) {
       h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "find", on: { input: find }, value: choice.find })),
       h("label", { class: "check" }, h("input", { type: "checkbox", checked: choice.fullest, on: { change: sort } }), "fullest first"),
       h("span", { class: "quiet" }, counted(queues, "queue")),
+      columns.hidden.length > 0 && h("span", { class: "quiet" }, `also counted: ${columns.hidden.join(", ")}`),
     ),
-    h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid(root)),
+    h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid()),
   ];
 }
 
@@ -71,19 +76,18 @@ function isOpen(queue, level) {
   return opened.get(queue.queue_path) ?? (level === 1 || queues <= FEW);
 }
 
-/** @param {import("./types.js").Queue} root */
-function grid(root) {
-  const names = columns(root);
+function grid() {
+  const { names } = columns;
   const place = document.getElementById("tree");
   if (!rows.some((row) => row.queue.queue_path === current)) current = rows[0]?.queue.queue_path ?? "root";
   return h(
     "div",
-    { role: "treegrid", "aria-label": "Queues", "aria-rowcount": rows.length + 1, class: `grid columns${names.length}`, on: { keydown: key } },
+    { role: "treegrid", "aria-label": "Queues", "aria-rowcount": rows.length + 1, class: `grid columns${names.length}`, vars: { columns: names.length }, on: { keydown: key } },
     h(
       "div",
       { role: "row", class: "row head", "aria-rowindex": 1 },
       ["Queue", ...names.map(resourceName), "Applications", "Pending"].map((name, index) =>
-        h("div", { role: "columnheader", class: cellClass(index, names.length) }, name),
+        h("div", { role: "columnheader", class: cellClass(index, names.length), title: name }, name),
       ),
     ),
     h(
@@ -103,11 +107,19 @@ function cellClass(index, resources) {
   return index <= resources ? "measure" : "number";
 }
 
-/** @param {import("./types.js").Queue} root */
-function columns(root) {
-  const names = new Set(["vcore", "memory"]);
-  for (const amounts of [root.usage, root.max_resources ?? {}, root.pending]) Object.keys(amounts).forEach((name) => names.add(name));
-  return sortedNames([...names]).slice(0, COLUMNS);
+/**
+ * Return for every resource how near its nearest limit is, in any queue.
+ *
+ * @param {import("./types.js").Queue} queue
+ * @param {import("./types.js").Amounts} above the least that the queues above allow
+ * @param {Map<string, number>} found
+ */
+function shares(queue, above, found) {
+  const limits = { ...above };
+  for (const [name, most] of Object.entries(queue.max_resources ?? {})) limits[name] = limits[name] === undefined || most < limits[name] ? most : limits[name];
+  for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) note(found, name, queue.usage[name] ?? 0, limits[name]);
+  for (const child of queue.children) shares(child, limits, found);
+  return found;
 }
 
 /**
@@ -163,7 +175,7 @@ function line(number, names) {
       h("span", { class: "label", title: queue.queue_path }, row.name),
       queue.is_draining && h("span", { class: "badge quiet" }, "draining"),
     ),
-    names.map((name) => h("div", { role: "gridcell", class: "measure" }, measure(name, queue, ceilings[name]))),
+    names.map((name) => h("div", { role: "gridcell", class: "measure" }, h("span", { class: "measure-name", "aria-hidden": "true" }, resourceName(name)), measure(name, queue, ceilings[name]))),
     h("div", { role: "gridcell", class: "number" }, applications(queue)),
     h("div", { role: "gridcell", class: "number", title: amountsText(queue.pending) }, queue.pending_allocations ? count(queue.pending_allocations) : "–"),
   );
@@ -199,7 +211,7 @@ function redraw() {
 /** Draw again what can be seen of the same rows. */
 function redrawSight() {
   const place = document.getElementById("tree");
-  if (place && last) draw(place, grid(last.root));
+  if (place && last) draw(place, grid());
 }
 
 /** @param {Event} event */

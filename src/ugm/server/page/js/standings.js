@@ -5,7 +5,8 @@
 import { get, path } from "./api.js";
 import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
-import { amountText, count, counted, percent, resourceName, sortedNames, withUnit } from "./format.js";
+import { Columns, note } from "./columns.js";
+import { amountsText, amountText, count, counted, percent, resourceName, withUnit } from "./format.js";
 import { queueLink } from "./limits.js";
 import { link, parse } from "./route.js";
 import { announce } from "./told.js";
@@ -20,6 +21,7 @@ const PAGE = 50;
  */
 export function standings(view) {
   const noun = view.slice(0, -1);
+  const choosing = new Columns(4);
   let heard = "";
 
   /** @param {import("./types.js").Route} route */
@@ -36,7 +38,7 @@ export function standings(view) {
    * @param {{total: number, standings: import("./types.js").Standing[]}} told
    */
   function show(route, told) {
-    const resources = sortedNames([...new Set(["vcore", "memory", ...told.standings.flatMap((one) => Object.keys(one.usage))])]).slice(0, 3);
+    const { names: resources } = choosing.choose(shares(told.standings));
     return [
       h(
         "div",
@@ -44,7 +46,7 @@ export function standings(view) {
         h("label", { class: "field" }, `Find a ${noun}`, h("input", { type: "search", id: "find", value: route.query.find ?? "", on: { input: find } })),
         h("span", { class: "quiet" }, `${counted(told.total, noun)}${route.query.find ? " found" : ""}, the closest to a limit first`),
       ),
-      told.standings.length ? table(route, told.standings, resources) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : `Nothing runs for any ${noun} now.`),
+      told.standings.length ? table(route, told.standings, resources) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
       pages(route, told.total),
     ];
   }
@@ -72,6 +74,7 @@ export function standings(view) {
             h("th", { scope: "col" }, "Nearest limit"),
             resources.map((name) => h("th", { scope: "col", class: "number" }, resourceName(name))),
             h("th", { scope: "col", class: "number" }, "Applications"),
+            noun === "user" && h("th", { scope: "col", class: "number" }, "Pending"),
           ),
         ),
         h("tbody", null, found.map((one) => line(route, one, resources))),
@@ -89,14 +92,30 @@ export function standings(view) {
     return h(
       "tr",
       { key: one.name, class: isShown ? "shown" : null },
-      h("th", { scope: "row" }, h("a", { href: link(route.partition, view, one.name, route.query), "aria-current": isShown ? "true" : null }, one.name)),
+      h("th", { scope: "row" }, h("a", { href: link(route.partition, view, one.name, route.query), class: "clip", title: one.name, "aria-current": isShown ? "true" : null }, one.name)),
       h("td", { class: "bars" }, nearest(route.partition, one)),
       resources.map((name) => h("td", { class: "number" }, amountText(name, one.usage[name] ?? 0))),
       h("td", { class: "number" }, count(one.running_applications)),
+      noun === "user" && h("td", { class: "number", title: amountsText(one.pending) }, one.pending_allocations ? count(one.pending_allocations) : "–"),
     );
   }
 
   return { title: noun === "user" ? "Users" : "Groups", load, show };
+}
+
+/**
+ * Return for every resource how near anybody is to a limit on it.
+ *
+ * @param {import("./types.js").Standing[]} standings
+ */
+function shares(standings) {
+  /** @type {Map<string, number>} */
+  const found = new Map();
+  for (const one of standings) {
+    for (const [name, used] of Object.entries(one.usage)) note(found, name, used, one.limit?.max_resources?.[name]);
+    for (const name of Object.keys(one.pending)) note(found, name, 0, undefined);
+  }
+  return found;
 }
 
 /**
@@ -106,6 +125,7 @@ export function standings(view) {
 function nearest(partition, one) {
   const { limit, resource, share } = one;
   if (!limit) return h("span", { class: "quiet" }, "no limit");
+  if (!share) return h("span", { class: "quiet" }, "nothing used of any limit");
   const used = resource === null ? limit.running_applications : limit.usage[resource] ?? 0;
   const most = resource === null ? limit.max_applications : limit.max_resources?.[resource] ?? 0;
   const name = resource ?? "applications";

@@ -4,14 +4,18 @@
 
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
-import { counted, resourceName, sortedNames } from "./format.js";
+import { Columns, note } from "./columns.js";
+import { counted, resourceName } from "./format.js";
 
 /** Resources that are shown; the detail of the root has all of them. */
-const SHOWN = 3;
+const choosing = new Columns(6);
 
 /** @param {import("./types.js").Partition} partition */
 export function summary(partition) {
-  const names = sortedNames([...new Set(["vcore", "memory", ...Object.keys(partition.usage)])]).slice(0, SHOWN);
+  /** @type {Map<string, number>} */
+  const shares = new Map();
+  for (const name of new Set([partition.usage, partition.cluster ?? {}].flatMap(Object.keys))) note(shares, name, partition.usage[name] ?? 0, partition.cluster?.[name]);
+  const { names } = choosing.choose(shares);
   const counts = [
     counted(partition.applications, "application"),
     counted(partition.users, "user"),
@@ -21,7 +25,7 @@ export function summary(partition) {
   return h(
     "dl",
     { class: "summary" },
-    names.map((name) => h("div", null, h("dt", null, resourceName(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
+    names.map((name) => h("div", null, h("dt", { title: resourceName(name) }, resourceName(name)), h("dd", null, gauge(name, partition.usage[name] ?? 0, partition.cluster?.[name])))),
     h("div", { class: "counts" }, h("dt", { class: "unseen" }, "Counts"), h("dd", null, counts.join(" · "))),
   );
 }

@@ -2,6 +2,8 @@
  * The queue tree as rows: which are visible, in which order, and what limits each.
  */
 
+import { byName, shareOf } from "./format.js";
+
 /**
  * @typedef {{amount: import("./types.js").Amount, whose: string}} Ceiling
  * @typedef {{queue: import("./types.js").Queue, name: string, level: number, position: number, siblings: number,
@@ -34,14 +36,35 @@ export function visible(root, choice) {
  */
 function add(rows, queues, level, above, choice) {
   const shown = choice.kept ? queues.filter((queue) => choice.kept?.has(queue.queue_path)) : queues;
-  const sorted = choice.fullest ? [...shown].sort((one, other) => (other.share ?? -1) - (one.share ?? -1)) : shown;
-  sorted.forEach((queue, index) => {
+  const found = shown.map((queue) => ({ queue, ceilings: lowered(above, queue) })).sort((one, other) => byName(one.queue.queue_path, other.queue.queue_path));
+  // Sorting keeps the order of equal ones.
+  const sorted = choice.fullest ? found.sort((one, other) => fullness(other) - fullness(one)) : found;
+  sorted.forEach(({ queue, ceilings }, index) => {
     const isOpen = queue.children.length > 0 && (choice.kept !== null || choice.isOpen(queue, level));
     const name = queue.queue_path.slice(queue.queue_path.lastIndexOf(".") + 1);
-    const ceilings = lowered(above, queue);
     rows.push({ queue, name, level, position: index + 1, siblings: sorted.length, isOpen, ceilings });
     if (isOpen) add(rows, queue.children, level + 1, ceilings, choice);
   });
+}
+
+/**
+ * Return the largest used share of anything that limits a queue: its own maximum, or one above it; -1 without a limit.
+ *
+ * @param {{queue: import("./types.js").Queue, ceilings: Record<string, Ceiling>}} row
+ */
+function fullness({ queue, ceilings }) {
+  const shares = Object.entries(ceilings).map(([name, { amount }]) => shareOfLimit(queue.usage[name] ?? 0, amount));
+  if (queue.max_applications) shares.push(queue.running_applications / queue.max_applications);
+  return Math.max(-1, ...shares);
+}
+
+/**
+ * @param {import("./types.js").Amount} used
+ * @param {import("./types.js").Amount} limit
+ */
+function shareOfLimit(used, limit) {
+  // Of a limit of nothing, nothing used is no use.
+  return Number(limit) || Number(used) ? shareOf(used, limit) : 0;
 }
 
 /**

@@ -18,7 +18,7 @@
  * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, max_resources: Amounts | null,
  *   max_applications: number, usage: Amounts, running_applications: number}} EffectiveLimit
  * @typedef {{name: string, usage: Amounts, running_applications: number, limit: EffectiveLimit | null,
- *   resource: string | null, share: number}} Standing
+ *   resource: string | null, share: number, pending: Amounts, pending_allocations: number}} Standing
  *
  * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, resource: string | null,
  *   limit: Amount, used: Amount, requested: Amount, shortfall: Amount, can_wait: boolean,

@@ -1,0 +1,439 @@
+"""A partition at one moment, copied as plain data.
+
+An answer that shows several things, such as a tree of queues, must show them as they were at one moment. Formatting a
+large partition under its lock would stop the scheduler for as long as that takes. So the lock is held only to copy what
+changes: what every application holds and asks for, and which queues there are. All sums, shares and limits are worked
+out from the copy afterwards, without the lock. They are worked out when they are first asked for.
+
+Under the lock the copy takes time in the number of queues and applications: about half a microsecond for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
+
+from ugm.hierarchy import Limit
+from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
+from ugm.partition.books import Books
+from ugm.partition.compiled import PartitionSettings
+from ugm.partition.entry import Entry
+from ugm.partition.survey import Standing
+from ugm.queues import QueueSpec, QueueState, Quota
+from ugm.resources import Resource, sum_of
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.holding import held
+from ugm.tracking.limits import LimitBook
+from ugm.tracking.snapshot import TrackerCopy, UsageLine
+
+__all__ = ["Pace", "PartitionSnapshot", "Pending", "copy_of_user", "shown_user"]
+
+#: What is copied of every queue and of every holding, as one list for each attribute: nothing is computed under the
+#: lock, and no objects are made that could start the garbage collector.
+_QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "has_left", "annotated")]
+_HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "amounts")]
+
+_Lines: TypeAlias = Sequence[UsageLine]
+_T = TypeVar("_T")
+
+
+class Pace(Protocol):
+    """Wraps the items of a long loop, for example to pause now and then."""
+
+    def __call__(self, items: Iterable[_T], /) -> Iterable[_T]:
+        """Return the same items."""
+        ...
+
+
+def _at_once(items: Iterable[_T], /) -> Iterable[_T]:
+    return items
+
+
+class Pending(NamedTuple):
+    """What is asked for and not granted yet."""
+
+    allocations: int
+    amounts: Resource
+
+
+class _Queue(NamedTuple):
+    """A queue, copied."""
+
+    spec: QueueSpec
+    is_managed: bool
+    has_left: bool
+    annotated: Resource | None
+    applications: tuple[str, ...]
+
+    @property
+    def quota(self) -> Quota:
+        quota = self.spec.quota
+        return quota if self.annotated is None else quota._replace(max_resources=self.annotated)
+
+
+class _Counted(NamedTuple):
+    """What one user or group uses in and below one queue, and the limit there."""
+
+    queue_path: str
+    limit: Limit
+    usage: Mapping[str, int]
+    running: int
+
+
+@final
+class PartitionSnapshot:
+    """A partition at one moment; `ugm.partition.reports.Reports.snapshot` takes it.
+
+    Attributes:
+        config: the configuration in force.
+        cluster: what all nodes offer together; None until a first node is registered.
+        nodes: what every node offers, by name.
+        application_count: how many applications were submitted and have not ended.
+        allocation_count: how many allocations there are, pending ones included.
+    """
+
+    def __init__(self, books: Books, pace: Pace | None = None) -> None:
+        """Copy what changes; the caller holds the lock."""
+        self._pace: Final = pace or _at_once
+        self.config: Final[PartitionSettings | None] = books.compiled.config
+        self.cluster: Final = books.tree.cluster
+        self.nodes: Final = dict(books.cluster.nodes)
+        self.application_count: Final = len(books.applications)
+        self.allocation_count: Final = len(books.entries.owners)
+        self._limits: Final = books.in_force.limits
+        self._raw_queues: Final = [list(map(get, books.tree.queues.values())) for get in _QUEUE]
+        self._raw_members: Final = [tuple(queue.applications) for queue in books.tree.queues.values()]
+        # An application of a partition is in one queue, so it has one holding.
+        self._raw_holdings: Final = [list(map(get, books.ledger.holdings.values())) for get in _HOLDING]
+        self._raw_pending: Final = [
+            (one.submission.user.name, one.queue.queue_path, tuple(one.pending.values()))
+            for one in books.applications.values()
+            if one.pending
+        ]
+
+    # From here on nobody holds the lock.
+
+    @cached_property
+    def _queues(self) -> dict[str, _Queue]:
+        rows = zip(*self._raw_queues, self._raw_members, strict=True)
+        return dict(sorted((path, _Queue(*facts)) for path, *facts in self._pace(rows)))
+
+    @cached_property
+    def _lines(self) -> list[UsageLine]:
+        return [
+            UsageLine(application_id, path, owner.name, group and group.name, held(amounts))
+            for application_id, path, owner, group, amounts in self._pace(zip(*self._raw_holdings, strict=True))
+        ]
+
+    @cached_property
+    def _lines_of_users(self) -> dict[str, list[UsageLine]]:
+        found: dict[str, list[UsageLine]] = {name: [] for name, _, _ in self._raw_pending}
+        for line in self._pace(self._lines):
+            found.setdefault(line.user_name, []).append(line)
+        return found
+
+    @cached_property
+    def _lines_of_groups(self) -> dict[str, list[UsageLine]]:
+        found: dict[str, list[UsageLine]] = {}
+        for line in self._pace(self._lines):
+            if line.group_name is not None:
+                found.setdefault(line.group_name, []).append(line)
+        return found
+
+    def usage(self) -> Resource:
+        """Return what is used in the whole partition, without zeros."""
+        return Resource(self._used_in_queues.get(ROOT, {})).without_zeros()
+
+    # Queues
+
+    @property
+    def queue_paths(self) -> tuple[str, ...]:
+        """All queues, sorted by path."""
+        return tuple(self._queues)
+
+    @cached_property
+    def _children(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {path: [] for path in self._queues}
+        for path in self._queues:
+            if path != ROOT:
+                found[path.rpartition(".")[0]].append(path)
+        return found
+
+    @cached_property
+    def _used_in_queues(self) -> dict[str, dict[str, int]]:
+        """What is used in and below every queue in which something runs."""
+        return _summed((line.queue_path, line.used) for line in self._pace(self._lines))
+
+    @cached_property
+    def _running_in_queues(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for line in self._pace(self._lines):
+            for path in ancestors(line.queue_path):
+                found[path] = found.get(path, 0) + 1
+        return found
+
+    @cached_property
+    def pending_in_queues(self) -> Mapping[str, Pending]:
+        """What is pending in and below every queue in which something is."""
+        found: dict[str, list[Entry]] = {}
+        for _, queue_path, entries in self._raw_pending:
+            for path in ancestors(queue_path):
+                found.setdefault(path, []).extend(entries)
+        return {path: _pending(entries) for path, entries in found.items()}
+
+    def queue(self, queue_path: str = ROOT) -> QueueState | None:
+        """Return a queue with all queues below it; None if there is no such queue.
+
+        Args:
+            queue_path: its canonical path.
+        """
+        copied = self._queues.get(queue_path)
+        if copied is None:
+            return None
+        below = (self.queue(path) for path in self._pace(self._children[queue_path]))
+        return self._state(queue_path, copied, tuple(state for state in below if state is not None))
+
+    def _state(self, path: str, copied: _Queue, children: tuple[QueueState, ...]) -> QueueState:
+        quota = copied.quota
+        return QueueState(
+            queue_path=path,
+            is_leaf=not copied.spec.is_parent,
+            is_managed=copied.is_managed,
+            is_draining=self._is_draining(path),
+            max_resources=self._most(path),
+            max_applications=quota.max_applications,
+            guaranteed=quota.guaranteed,
+            usage=Resource(self._used_in_queues.get(path, {})).without_zeros(),
+            running_applications=self._running_in_queues.get(path, 0),
+            applications=tuple(sorted(copied.applications)),
+            children=children,
+        )
+
+    def _is_draining(self, path: str) -> bool:
+        copied, above = self._queues[path], path.rpartition(".")[0]
+        if copied.is_managed or not above:
+            return False
+        return copied.has_left or self._is_draining(above) or not self._queues[above].spec.is_parent
+
+    def _most(self, path: str) -> Resource | None:
+        return self.cluster if path == ROOT else self._queues[path].quota.max_resources
+
+    def queue_headroom(self, queue_path: str) -> Resource | None:
+        """Return what `ugm.PartitionView.queue_headroom` returned at that moment, for a queue that exists."""
+        free = (
+            (name, most - self._used_in_queues.get(path, {}).get(name, 0))
+            for path in ancestors(queue_path)
+            for name, most in (self._most(path) or {}).items()
+        )
+        return _least(free)
+
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        """Return what `ugm.PartitionView.queue_maximum` returned at that moment, for a queue that exists."""
+        return _least(item for path in ancestors(queue_path) for item in (self._most(path) or {}).items())
+
+    # Users and groups
+
+    @property
+    def user_names(self) -> tuple[str, ...]:
+        """All users for whom something runs or is pending, sorted."""
+        return tuple(sorted(self._lines_of_users))
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """All groups to which something is charged, sorted."""
+        return tuple(sorted(self._lines_of_groups))
+
+    @cached_property
+    def pending_of_users(self) -> Mapping[str, Pending]:
+        """What is pending for every user for whom something is."""
+        found: dict[str, list[Entry]] = {}
+        for name, _, entries in self._raw_pending:
+            found.setdefault(name, []).extend(entries)
+        return {name: _pending(entries) for name, entries in found.items()}
+
+    @cached_property
+    def _waiting_in(self) -> dict[str, set[str]]:
+        """The queues in which something is pending, by user."""
+        found: dict[str, set[str]] = {}
+        for name, path, _ in self._raw_pending:
+            found.setdefault(name, set()).add(path)
+        return found
+
+    def user(self, name: str) -> UserUsage | None:
+        """Return what a user uses in which queues; None if nothing runs and nothing is pending for the user.
+
+        A queue in which something of the user is only pending is shown, too, with a usage of nothing.
+        """
+        lines = self._lines_of_users.get(name)
+        if lines is None:
+            return None
+        waiting = self._waiting_in.get(name, set())
+        return self._copied(self._limits.users, name, lines, waiting).user_usage()
+
+    def group(self, name: str) -> GroupUsage | None:
+        """Return what is charged to a group in which queues; None if nothing is."""
+        lines = self._lines_of_groups.get(name)
+        return None if lines is None else self._copied(self._limits.groups, name, lines, set()).group_usage()
+
+    def _copied(self, book: LimitBook, name: str, lines: _Lines, waiting: set[str]) -> TrackerCopy:
+        paths = frozenset(waiting.union(line.queue_path for line in lines))
+        limits = {path: limit for path in paths for path, limit in _limits_on(book, name, path)}
+        return TrackerCopy(name, list(lines), limits, paths)
+
+    # How close users and groups are to their limits
+
+    def user_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of a user wherever something runs or is pending for the user, sorted by queue."""
+        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
+        counted = _counted(self._limits.users, name, lines, waiting)
+        return tuple(_effective(TrackingType.USER, name, one) for one in counted)
+
+    def group_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of a group wherever something is charged to it, sorted by queue."""
+        counted = _counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ())
+        return tuple(_effective(TrackingType.GROUP, name, one) for one in counted)
+
+    def user_share(self, name: str) -> float:
+        """Return the share of `user_standing`, quicker and rounded."""
+        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
+        return _rounded_share(_counted(self._limits.users, name, lines, waiting))
+
+    def group_share(self, name: str) -> float:
+        """Return the share of `group_standing`, quicker and rounded."""
+        return _rounded_share(_counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ()))
+
+    def user_standing(self, name: str) -> Standing:
+        """Return how close a user is to a limit; of a user who is not there, that there is none."""
+        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
+        return _standing(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
+
+    def group_standing(self, name: str) -> Standing:
+        """Return how close a group is to a limit; of a group that is not there, that there is none."""
+        lines = self._lines_of_groups.get(name, [])
+        return _standing(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
+
+
+def copy_of_user(books: Books, name: str) -> tuple[TrackerCopy, LimitBook] | None:
+    """Copy what a user uses and where something is pending for the user; the caller holds the lock.
+
+    Takes time in the number of all applications, and next to none for each that has nothing pending.
+    """
+    tracker = books.ledger.users.get(name)
+    waiting = frozenset(
+        one.queue.queue_path for one in books.applications.values() if one.pending and one.submission.user.name == name
+    )
+    if tracker is None and not waiting:
+        return None
+    copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker.queue)
+    return copy._replace(queue_paths=waiting), books.in_force.limits.users
+
+
+def shown_user(copy: TrackerCopy, book: LimitBook) -> UserUsage:
+    """Return a user from what `copy_of_user` returned, like `PartitionSnapshot.user`."""
+    limits = {path: limit for queue in copy.queue_paths for path, limit in _limits_on(book, copy.name, queue)}
+    return copy._replace(limits={**limits, **copy.limits}).user_usage()
+
+
+def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
+    """Add up amounts by queue, in and below each."""
+    own: dict[str, dict[str, int]] = {}
+    for path, amounts in lines:
+        _add(own.setdefault(path, {}), amounts)
+    found: dict[str, dict[str, int]] = {}
+    for path, amounts in own.items():
+        for above in ancestors(path):
+            _add(found.setdefault(above, {}), amounts)
+    return found
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _least(amounts: Iterable[tuple[str, int]]) -> Resource | None:
+    found: dict[str, int] = {}
+    for name, amount in amounts:
+        found[name] = min(amount, found.get(name, amount))
+    return Resource(found) if found else None
+
+
+def _pending(entries: Sequence[Entry]) -> Pending:
+    return Pending(len(entries), sum_of(entry.usage for entry in entries))
+
+
+def _limits_on(book: LimitBook, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
+    """Yield the limits of a user or group on the way from a queue to the root."""
+    for level in book.levels_on(queue_path):
+        limit = level.named.get(name, level.fallback)
+        if limit is not None:
+            yield level.queue_path, limit
+
+
+def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) -> list[_Counted]:
+    """Return the limits of a user or group with what is counted against each, sorted by queue."""
+    queues = {*waiting, *(line.queue_path for line in lines)}
+    limits = {path: limit for queue in queues for path, limit in _limits_on(book, name, queue)}
+    used: dict[str, dict[str, int]] = {path: {} for path in limits}
+    running = dict.fromkeys(limits, 0)
+    for line in lines:
+        for path in ancestors(line.queue_path):
+            if path in limits:
+                _add(used[path], line.used)
+                running[path] += 1
+    return [_Counted(path, limits[path], used[path], running[path]) for path in sorted(limits)]
+
+
+def _standing(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> Standing:
+    usage: dict[str, int] = {}
+    for line in lines:
+        _add(usage, line.used)
+    share, nearest = max(
+        ((_share(used, most), (one, resource)) for one in counted for resource, used, most in _measured(one)),
+        key=lambda found: found[0],
+        default=(Fraction(0), None),
+    )
+    limit = None if nearest is None else _effective(kind, name, nearest[0])
+    return Standing(name, Resource(usage).without_zeros(), len(lines), limit, nearest and nearest[1], share)
+
+
+def _measured(counted: _Counted) -> Iterator[tuple[str | None, int, int]]:
+    """Yield what is used of every resource that is limited, and of the number of applications."""
+    for name, most in counted.limit.resources.items():
+        yield name, counted.usage.get(name, 0), most
+    if counted.limit.applications:
+        yield None, counted.running, counted.limit.applications
+
+
+def _rounded_share(counted: Iterable[_Counted]) -> float:
+    return max((_ratio(used, most) for one in counted for _, used, most in _measured(one)), default=0.0)
+
+
+def _ratio(used: int, most: int) -> float:
+    try:
+        return used / most if most else 1.0 + used
+    except OverflowError:
+        return float("inf")
+
+
+def _share(used: int, most: int) -> Fraction:
+    # A limit of nothing counts as used up.
+    return Fraction(used, most) if most else Fraction(1 + used)
+
+
+def _effective(kind: TrackingType, name: str, counted: _Counted) -> EffectiveLimit:
+    limit = counted.limit
+    return EffectiveLimit(
+        kind=kind,
+        name=name,
+        queue_path=counted.queue_path,
+        limit_name=WILDCARD if limit.wildcard else name,
+        place=limit.place,
+        max_resources=limit.resources or None,
+        max_applications=limit.applications,
+        usage=Resource({resource: counted.usage.get(resource, 0) for resource in limit.resources}),
+        running_applications=counted.running,
+    )

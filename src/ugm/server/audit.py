@@ -1,0 +1,76 @@
+"""The audit log: one line of JSON for every change and every failed authentication.
+
+The lines go to the logger ``ugm.audit``, at the level INFO. A program decides where they are kept; ``ugm serve`` writes
+them to standard error. Names from requests are JSON strings, so they cannot break or forge a line.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from threading import Lock
+from typing import Final, final
+
+__all__ = ["AuditLog"]
+
+_LOGGER: Final = logging.getLogger("ugm.audit")
+
+#: Failed authentications that are written in each span of time; further ones are only counted.
+_MOST_FAILURES: Final = 20
+_SPAN: Final = 60.0
+
+
+@final
+class AuditLog:
+    """Writes the audit log of one server.
+
+    Args:
+        clock: returns the time, in seconds since 1970.
+    """
+
+    __slots__ = ("_clock", "_failures", "_lock", "_span_began", "_suppressed")
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock: Final = clock
+        self._lock: Final = Lock()
+        self._span_began = float("-inf")
+        self._failures = 0
+        self._suppressed = 0
+
+    def write(self, *, client: str, role: str, action: str, target: str, outcome: str) -> None:
+        """Write a line.
+
+        Args:
+            client: the address of the client; ``local`` for a signal or the watch of the file.
+            role: who acted: ``operator``, ``anonymous``, ``signal`` or ``watch``.
+            action: what was to be done, for example ``PUT /config``.
+            target: the object of the action.
+            outcome: ``ok``, or the code of the refusal.
+        """
+        parts = {"client": client, "role": role, "action": action, "object": target, "outcome": outcome}
+        _LOGGER.info("%s", json.dumps({"time": _written(self._clock()), **parts}))
+
+    def write_failure(self, *, client: str, action: str, target: str, outcome: str) -> None:
+        """Write a failed authentication, unless there were very many in the last minute.
+
+        A line says how many were left out before it, so that an attack cannot fill the disk, and still shows.
+        """
+        with self._lock:
+            now = self._clock()
+            if not 0 <= now - self._span_began < _SPAN:
+                self._span_began, self._failures = now, 0
+            self._failures += 1
+            if self._failures > _MOST_FAILURES:
+                self._suppressed += 1
+                return
+            suppressed, self._suppressed = self._suppressed, 0
+        told = {"client": client, "role": "anonymous", "action": action, "object": target, "outcome": outcome}
+        more = {"suppressed_before": suppressed} if suppressed else {}
+        _LOGGER.info("%s", json.dumps({"time": _written(now), **told, **more}))
+
+
+def _written(seconds: float) -> str:
+    parts = time.gmtime(seconds)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int(seconds * 1000) % 1000:03}Z"
