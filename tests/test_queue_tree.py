@@ -85,7 +85,7 @@ def test_compiled_by_hand() -> None:
         (settings("a", submit_acl=None), "acl None: expected a text"),
         (
             settings("a", admin_acl="a b c"),
-            "acl 'a b c': more parts than users and groups: names are separated by commas alone",
+            "acl 'a b c': expected users, one blank, and groups; names are separated by commas without blanks",
         ),
     ],
 )

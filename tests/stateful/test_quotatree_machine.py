@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from quotatree_model import Asked, Model
 from quotatree_strategies import RESOURCES, TREE, documents, info_of, quotas, requests
+from ugm import RequestError
 from ugm.quotatree import Mode, QuotaManager
 
 SMALL = settings(max_examples=60, stateful_step_count=30)
@@ -80,7 +81,11 @@ class TreeMachine(RuleBasedStateMachine):
         asked = self.draw_known(data)
         if self.model.home(asked.id) is None:
             self.manager.try_allocate(TREE, asked.id)
-            self.manager.undo_allocate(TREE, asked.id)
+            if self.model.is_leaf(asked.group):
+                self.manager.undo_allocate(TREE, asked.id)
+            else:
+                with pytest.raises(RequestError, match="was not a try of this consumer"):
+                    self.manager.undo_allocate(TREE, asked.id)
 
     @rule(data=st.data())
     def update(self, data: st.DataObject) -> None:

@@ -26,7 +26,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.identity import is_text
+from ugm.identity import is_name
 from ugm.model import Claim, SetupViolation
 from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
@@ -352,8 +352,8 @@ class TreeModel(_Model):
             chosen = default_group if group is None else group
             return {} if chosen is None else {tree_name: chosen}
 
-        if default_group is not None and not is_text(default_group):
-            raise RequestError("default_group", default_group, "expected a text of at least one character, or None")
+        if default_group is not None and not is_name(default_group):
+            raise RequestError("default_group", default_group, "expected a text of 1 to 256 characters, or None")
         super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
 
     def _unknown(self, groups: Groups) -> SetupViolation | None:  # noqa: ARG002 - all are of the one tree
