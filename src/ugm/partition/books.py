@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
+from ugm.arguments import row_of
 from ugm.decision import Violation, over
 from ugm.hierarchy import Row
 from ugm.operation_lock import OperationLock
@@ -300,7 +301,7 @@ class Books:
 
     def refund(self, entry: Entry) -> None:
         """Give back what an entry was charged; its application runs on, even with nothing."""
-        holding, row = self.open(entry.application), self.in_force.epoch.layout.row(entry.usage)
+        holding, row = self.open(entry.application), row_of("usage", entry.usage, self.in_force.epoch.layout)
         if not holding.take(row):
             holding.require(row)
 
