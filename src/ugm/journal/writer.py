@@ -83,6 +83,7 @@ class Writer:
     __slots__ = (
         "_clock",
         "_disk",
+        "_due",
         "_durable",
         "_failure",
         "_guard",
@@ -92,7 +93,6 @@ class Writer:
         "_process",
         "_refusal",
         "_thread",
-        "_told",
         "_waiting",
         "_work_to_do",
         "_writing",
@@ -110,8 +110,8 @@ class Writer:
     _noted: list[ChangeRow]
     #: Who is told, and of which change.
     _waiting: list[tuple[int, Teller]]
-    #: Who is told now, and whether of a failure.
-    _told: list[tuple[Teller, JournalError | None]]
+    #: Who is called now, and with what.
+    _due: list[tuple[Teller, JournalError | None]]
     #: Why the last commit failed; None if it did not.
     _failure: JournalError | None
     #: Why nothing more is taken, ever; None if it is.
@@ -136,7 +136,7 @@ class Writer:
         self._instant, self._durable = self.at, self.number
         self._noted = []
         self._waiting = []
-        self._told = []
+        self._due = []
         self._failure = self._refusal = None
         self._is_idle = False
         #: Held by whoever uses the disk.
@@ -290,25 +290,25 @@ class Writer:
                 self._failure = failure
                 self._sort_out_waiting(failure)
                 self._work_to_do.notify()
-        self._tell()
+        self._notify()
         if failure is not None:
             raise failure
 
     def _sort_out_waiting(self, failure: JournalError | None) -> None:
-        """Move whoever waits for what is durable now, or in doubt, to those who are told."""
-        self._told += [(tell, failure) for number, tell in self._waiting if failure or number <= self._durable]
+        """Move the callbacks for changes that are durable now, or in doubt, to those that are due."""
+        self._due += [(tell, failure) for number, tell in self._waiting if failure or number <= self._durable]
         self._waiting = [] if failure else [one for one in self._waiting if one[0] > self._durable]
 
-    def _tell(self) -> None:
-        """Tell everybody on the list. A call that is interrupted is repeated by the next flush."""
-        while self._told:
-            tell, failure = first = self._told[0]
+    def _notify(self) -> None:
+        """Call everybody on the list. A call that is interrupted is repeated by the next flush."""
+        while self._due:
+            tell, failure = first = self._due[0]
             try:
                 tell(failure)
             except Exception:
                 _LOGGER.exception("a callback for a durable change failed")
             with suppress(ValueError):
-                self._told.remove(first)
+                self._due.remove(first)
 
     def _work(self) -> None:
         """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""

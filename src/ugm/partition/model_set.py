@@ -13,6 +13,7 @@ rules keep that away from everything else:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -24,6 +25,8 @@ from ugm.partition.books import Books
 from ugm.partition.entry import AllocationState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 _Method: TypeAlias = Literal["charge", "refund", "expect", "forget"]
 
@@ -200,7 +203,7 @@ class ModelSet:
         """Reset every model whose state is unknown, and charge it with all *calls*."""
         self.note_interruption()
         for model in tuple(self._unknown):
-            if not _charged_anew(model, calls):
+            if not _recharged(model, calls):
                 self._suspended.append(model)
             self._unknown.remove(model)
 
@@ -231,13 +234,15 @@ def require_model(model: object) -> None:
         raise RequestError("models", model, "expected something with check, charge and refund")
 
 
-def _charged_anew(model: QuotaModel, calls: Iterable[Call]) -> bool:
+def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:
     """Reset a model, charge it with all calls, and return whether that worked."""
     try:
         if isinstance(model, ResettableModel):
             model.reset()
         _charge_all(model, calls)
-    except Exception:  # noqa: BLE001 - the model is suspended, and says so with every denial
+    except Exception:
+        # The model is suspended, and every denial says so.
+        _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
         return False
     return True
 
