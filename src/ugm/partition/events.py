@@ -192,11 +192,15 @@ def event_name(kind: type[Event]) -> str:
 
 
 class Subscriber(Protocol):
-    """Somebody who follows a partition.
+    """A function that is called with everything that happens in a partition.
 
-    Called after the lock has been released, by the thread that made the changes and before its call returns. Calls of
-    several threads may overtake each other; the numbers say what came first. What a subscriber raises is logged, and
-    changes nothing.
+    It is called after the lock has been released, and before the operation that made the changes returns. One thread
+    calls at a time, in the order of the numbers. If a call is interrupted, the same events are delivered again with the
+    same numbers, so a subscriber must accept repetition. An exception that a subscriber raises is logged and changes
+    nothing.
+
+    A subscriber may call the partition; the events of such a call are delivered after the subscriber has returned. It
+    must not wait for another thread that changes the partition, because that thread waits for the subscriber.
     """
 
     def __call__(self, first: int, events: tuple[Event, ...], /) -> None:

@@ -48,8 +48,8 @@ class Partition(Applications):
         cluster: what the cluster offers, for a program that registers no nodes; it counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
         models: other quota models, asked and charged in this order, after users, groups and queues.
-        subscribers: who is told of everything that happens, after the lock has been released. A partition that somebody
-            follows takes longer over each allocation.
+        subscribers: functions that are called with everything that happens, after the lock has been released; see
+            `ugm.partition.Subscriber`. A partition with subscribers takes longer over each allocation.
         group_limits: as for a `ugm.Manager`.
 
     Raises:
