@@ -11,6 +11,8 @@ from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Counted, Holding
 from ugm.tracking.ledger import Ledger
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.user_tracker import UserTracker
 
 __all__ = ["Demand"]
 
@@ -27,12 +29,14 @@ class Demand:
     meets the applications, groups and counts that the first has made.
     """
 
-    __slots__ = ("_asked", "_charged", "_ledger", "_short")
+    __slots__ = ("_asked", "_charged", "_chosen", "_ledger", "_short")
 
     #: Tracker and queue path to what is asked there, by resource name; None counts the applications.
     _asked: dict[tuple[Counted, str], dict[str | None, int]]
     #: What has been charged, and whether that started the application in its queue.
     _charged: list[tuple[Holding, Row, bool]]
+    #: The groups that were chosen for applications of a user before one of them was started.
+    _chosen: list[tuple[UserTracker, Mapping[str, QueueTracker | None] | None]]
     #: Which limits did not leave what a request asked, when its turn came: all but the figures of a violation.
     _short: set[tuple[str, str, str, str | None]]
 
@@ -40,6 +44,7 @@ class Demand:
         self._ledger: Final = ledger
         self._asked = {}
         self._charged = []
+        self._chosen = []
         self._short = set()
 
     def charge(self, holding: Holding, usage: Resource, row: Row) -> None:
@@ -55,6 +60,9 @@ class Demand:
             if node in starting:
                 asked[None] = asked.get(None, 0) + 1
         self._note_undo(holding, is_new=is_new)
+        user = self._ledger.users.get(holding.owner.name)
+        if is_new and user is not None:
+            self._chosen.append((user, user.choices))
         self._ledger.charge(holding, row)
         self._charged.append((holding, row, is_new))
 
@@ -91,6 +99,8 @@ class Demand:
             holding.take(row)
             if is_new:
                 self._ledger.end(holding)
+        for user, choices in reversed(self._chosen):
+            user.restore_choices(choices)
 
 
 def _together(node: Node[Counted], asked: Mapping[str | None, int]) -> Iterator[Violation]:

@@ -22,7 +22,7 @@ from ugm.errors import ReleaseError
 from ugm.hierarchy import Layout, Node, Owner, Row, admit, charge, fits, fits_one_more, refund
 from ugm.identity import UserGroup, is_below
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.index import enter, leave, siblings_from
+from ugm.tracking.index import enter, enter_again, leave, siblings_from
 from ugm.tracking.limits import Epoch
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class Holding:
         self.amounts = amounts
         for tracker in (self.owner, self.group):
             if tracker is not None:
-                enter(tracker.holdings, self)
+                enter_again(tracker.holdings, self)
         self.invalidate()
 
     def restore(self, amounts: Amounts) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ugm.tracking.holding import Holding
 
-__all__ = ["enter", "every", "leave", "siblings_from"]
+__all__ = ["enter", "enter_again", "every", "leave", "siblings_from"]
 
 
 def siblings_from(holding: Holding | None) -> Iterator[Holding]:
@@ -35,6 +35,15 @@ def enter(index: dict[str, Holding], holding: Holding) -> None:
         if last.sibling is None:
             last.sibling = holding
         last = last.sibling
+
+
+def enter_again(index: dict[str, Holding], holding: Holding) -> None:
+    """Add a holding that has left an index, or was about to, as the first of its application."""
+    first = index.get(holding.application_id)
+    if holding not in siblings_from(first):
+        # It still has the link to the next one. Behind the others, it would close a circle.
+        holding.sibling = first
+        index[holding.application_id] = holding
 
 
 def leave(index: dict[str, Holding], holding: Holding) -> None:

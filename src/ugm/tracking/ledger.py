@@ -6,8 +6,8 @@ application has ended. It decides nothing about limits and takes no lock; a `ugm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final, final
+from collections.abc import Iterator
+from typing import Final, TypeVar, final
 
 from ugm.arguments import application_of, user_of
 from ugm.errors import NotTrackedError, RequestError
@@ -21,6 +21,8 @@ from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.user_tracker import UserTracker
 
 __all__ = ["Ledger"]
+
+T = TypeVar("T")
 
 
 @final
@@ -171,29 +173,29 @@ class Ledger:
             holding.owner.forget_counters()
             if holding.group is not None:
                 holding.group.forget_counters()
-        users, groups = dict(self.users), dict(self.groups)
-        self.users.clear()
-        self.groups.clear()
+        users: dict[str, UserTracker] = {}
+        groups: dict[str, GroupTracker] = {}
         for holding in every(self.holdings):
             self._list_again(holding, users, groups)
-        for user in self.users.values():
+        for user in users.values():
             user.forget_choices_made()
+        # Only now: a rebuild that is interrupted must leave the trackers that a program may hold to the next one.
+        _replace(self.users, users)
+        _replace(self.groups, groups)
 
-    def _list_again(
-        self, holding: Holding, users: Mapping[str, UserTracker], groups: Mapping[str, GroupTracker]
-    ) -> None:
+    def _list_again(self, holding: Holding, users: dict[str, UserTracker], groups: dict[str, GroupTracker]) -> None:
         owner, group = holding.owner, holding.group
         holding.invalidate()
         owner.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
-        if owner.name not in self.users:
+        if owner.name not in users:
             # The same object as before, because a program may hold it.
-            known = users.get(owner.name)
-            self.users[owner.name] = known if known and known.queue is owner else UserTracker.of(owner)
+            known = self.users.get(owner.name)
+            users[owner.name] = known if known and known.queue is owner else UserTracker.of(owner)
         if group is not None:
             group.holdings.setdefault(holding.application_id, self.holdings[holding.application_id])
-            if group.name not in self.groups:
-                listed = groups.get(group.name)
-                self.groups[group.name] = listed if listed and listed.queue is group else GroupTracker.of(group)
+            if group.name not in groups:
+                listed = self.groups.get(group.name)
+                groups[group.name] = listed if listed and listed.queue is group else GroupTracker.of(group)
 
     def trackers(self) -> Iterator[QueueTracker]:
         """Yield what keeps the usage of every user, then of every group, sorted by name."""
@@ -201,3 +203,10 @@ class Ledger:
             yield self.users[name].queue
         for name in sorted(self.groups):
             yield self.groups[name].queue
+
+
+def _replace(listing: dict[str, T], items: dict[str, T]) -> None:
+    """Let a listing have exactly these items, without dropping one of them in between."""
+    listing.update(items)
+    for name in [name for name in listing if name not in items]:
+        del listing[name]

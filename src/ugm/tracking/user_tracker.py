@@ -8,6 +8,7 @@ Source: Apache YuniKorn, user based resource usage tracking, "User tracking".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import final
 
 from ugm.arguments import application_of, name_of
@@ -42,7 +43,8 @@ class UserTracker(NamedTracker):
     __slots__ = ("choices",)
 
     #: The groups of applications that have not been charged yet; a holding knows its own. None while there are none.
-    choices: dict[str, QueueTracker | None] | None
+    #: Never changed in place, only replaced.
+    choices: Mapping[str, QueueTracker | None] | None
 
     def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
         self.keep_in(QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force))
@@ -97,9 +99,15 @@ class UserTracker(NamedTracker):
 
     def forget_choice(self, application_id: str) -> None:
         """Drop the choice made for an application before its first usage: from now on it is known by its holding."""
-        if self.choices is not None:
-            self.choices.pop(application_id, None)
-            self.choices = self.choices or None
+        if self.choices is not None and application_id in self.choices:
+            # If the application is withdrawn again, the choice has to be there for its next first usage.
+            self.queue.in_force.lock.undo.append((self.restore_choices, (self.choices,)))
+            left = {name: group for name, group in self.choices.items() if name != application_id}
+            self.choices = left or None
+
+    def restore_choices(self, choices: Mapping[str, QueueTracker | None] | None) -> None:
+        """Undo `forget_choice`, given the choices that there were."""
+        self.choices = choices
 
     def forget_choices_made(self) -> None:
         """Drop the choices of running applications, which an interruption may have left."""
