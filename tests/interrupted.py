@@ -41,22 +41,26 @@ class Worker:
         return {told.allocation_id: told.usage for told in self.partition.allocations()}
 
     def work(self) -> None:
-        """Make some calls of every kind."""
-        partition, draw = self.partition, self.draw
-        for number in (draw.randrange(10) for _ in range(10)):
-            name, amount = f"n{number}", memory(draw.randint(1, 6))
-            self._call(lambda: partition.allocate(name, "one", memory(1)), {name: memory(1)})
-            self._call(lambda: partition.resize("two", amount), {"two": amount})
-            self._call(lambda: partition.release(name), {}, name)
-            licences = Resource(memory=1, licence=draw.randint(1, 3))
-            self._call(lambda: partition.allocate(f"x{name}", "two", licences, priority=2), {f"x{name}": licences})
-            self._call(lambda: partition.release(f"x{name}"), {}, f"x{name}")
-            self._call(lambda: partition.submit(name, BOB, "root.p.y"), {})
-            self._call(lambda: partition.allocate(f"y{name}", name, memory(1)), {f"y{name}": memory(1)})
-            self._call(lambda: partition.allocate_all([(f"z{name}", name, memory(1))]), {f"z{name}": memory(1)})
-            self._call(lambda: partition.remove(name), {}, f"y{name}", f"z{name}")
+        """Make some calls of every kind, in any order."""
+        for _ in range(50):
+            self._make_a_call(f"n{self.draw.randrange(10)}", self.draw.randint(1, 6))
 
-    def _call(self, call: Callable[[], object], added: Held, *removed: str) -> None:
+    def _make_a_call(self, name: str, amount: int) -> None:
+        partition, some, licences = self.partition, memory(amount), Resource(memory=1, licence=amount)
+        calls: list[tuple[Callable[[], object], Held, tuple[str, ...]]] = [
+            (lambda: partition.allocate(name, "one", memory(1)), {name: memory(1)}, ()),
+            (lambda: partition.resize("two", some), {"two": some}, ()),
+            (lambda: partition.release(name), {}, (name,)),
+            (lambda: partition.allocate(f"x{name}", "two", licences, priority=2), {f"x{name}": licences}, ()),
+            (lambda: partition.release(f"x{name}"), {}, (f"x{name}",)),
+            (lambda: partition.submit(name, BOB, "root.p.y"), {}, ()),
+            (lambda: partition.allocate(f"y{name}", name, some), {f"y{name}": some}, ()),
+            (lambda: partition.allocate_all([(f"z{name}", name, some)]), {f"z{name}": some}, ()),
+            (lambda: partition.remove(name), {}, (f"y{name}", f"z{name}")),
+        ]
+        self._call(*self.draw.choice(calls))
+
+    def _call(self, call: Callable[[], object], added: Held, removed: tuple[str, ...]) -> None:
         before = self.options[0]
         after = {name: usage for name, usage in (before | added).items() if name not in removed}
         self.options = (before, after)
@@ -85,17 +89,19 @@ def states_of(scene: Scene, operation: Operation) -> list[object]:
     return states
 
 
-def _starve(scene: Scene, operation: Operation, step: int, *, forever: bool) -> Iterator[bool]:
-    """Let one allocation of memory fail, or all from one on; yield whether the operation has failed."""
+def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterator[bool]:
+    """Let so many allocations of memory in a row fail; yield whether the operation has failed.
+
+    Not all from one on: CPython may then try for ever to make an integer for the handler of a ``with`` block.
+    """
     from _testcapi import remove_mem_hooks, set_nomemory  # noqa: PLC0415
 
     states = states_of(scene, operation)
     for start in count(0, step):
         scene.build()
         failed, partition = False, scene.partition
-        stop = 0 if forever else start + 1
         try:
-            set_nomemory(start, stop)
+            set_nomemory(start, start + many)
             operation(partition)
         except MemoryError:
             failed = True
@@ -111,11 +117,11 @@ def _starve(scene: Scene, operation: Operation, step: int, *, forever: bool) -> 
 def main(kind: str, step: int, folder: str, *names: str) -> None:
     """Let allocations of memory fail in some operations, one out of so many."""
     for name in names:
-        for forever in (False, True):
+        for many in (1, 30):
             without = 0
             scene = SCENES[kind](Path(folder))
-            for number, failed in enumerate(_starve(scene, OPERATIONS[name], step, forever=forever)):
-                print(name, forever, number * step, flush=True)  # noqa: T201 - what a crash leaves behind
+            for number, failed in enumerate(_starve(scene, OPERATIONS[name], step, many)):
+                print(name, many, number * step, flush=True)  # noqa: T201 - what a crash leaves behind
                 without = 0 if failed else without + 1
                 if without * step > _END:
                     break

@@ -185,7 +185,9 @@ def test_every_small_stack(name: str, kind: str, tmp_path: Path) -> None:
     assert starve_of_stack(kind, name, tmp_path, range(1, 200)) > 0
 
 
-@pytest.mark.skipif(importlib.util.find_spec("_testcapi") is None, reason="this Python cannot simulate a lack of memory")
+@pytest.mark.skipif(
+    importlib.util.find_spec("_testcapi") is None, reason="this Python cannot simulate a lack of memory"
+)
 @pytest.mark.parametrize("step", [97, pytest.param(1, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("kind", SCENES)
 def test_allocations_of_memory_that_fail(kind: str, step: int, tmp_path: Path) -> None:

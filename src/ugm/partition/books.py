@@ -55,6 +55,7 @@ class Books:
     """
 
     __slots__ = (
+        "_running",
         "applications",
         "closed",
         "cluster",
@@ -79,6 +80,8 @@ class Books:
     tell: Callable[[Event], None] | None
     #: Whether all applications are listed here, so that it is known which resources are in use.
     is_whole: bool
+    #: The applications that were running when a rebuild began; None if it has been completed.
+    _running: list[Application] | None
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class Books:
         self.applications = {}
         self.entries = Lines(self.undo)
         self.closed = False
+        self._running = None
         lock.rebuild = self.rebuild
         lock.settle()
 
@@ -347,7 +351,9 @@ class Books:
         Takes time in the size of all of these.
         """
         self.entries.repair(self.applications.values())
-        running = [application for application in self.applications.values() if application.is_running]
+        if self._running is None:
+            # Found once: a rebuild that is interrupted has forgotten which applications run on with nothing.
+            self._running = [application for application in self.applications.values() if application.is_running]
         self.ledger.clear()
         for application in self.applications.values():
             application.holding = None
@@ -356,8 +362,9 @@ class Books:
         closed = self.cluster.total is not None
         self.in_force.replace(self.compiled.limits, names, closed=closed)
         self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)
-        for application in running:
+        for application in self._running:
             self._run_again(application)
+        self._running = None
 
     def _names_in_use(self) -> Iterator[str]:
         """Yield the resources that only nodes and allocations name; where nothing is closed, they are not counted."""
