@@ -40,6 +40,9 @@ _INVERSE: Final[dict[_Method, _Method]] = {
     "forget": "expect",
 }
 
+#: A model is suspended if it runs out of memory or of stack so many times in a row while it is reset.
+_ATTEMPTS: Final = 8
+
 #: What only a model with an interest in pending requests is told.
 _DEMAND: Final = ("expect", "forget")
 
@@ -69,7 +72,7 @@ class ModelSet:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_unknown")
+    __slots__ = ("_calling", "_exhausted", "_lock", "_models", "_suspended", "_unknown")
 
     _models: tuple[QuotaModel, ...]
     #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
@@ -78,6 +81,8 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models that are not used any more.
     _suspended: list[QuotaModel]
+    #: How many times in a row a reset found no memory or no stack.
+    _exhausted: int
 
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
         if not isinstance(models, Iterable):
@@ -90,6 +95,7 @@ class ModelSet:
         self._lock: Final = lock
         self._calling = None
         self._unknown, self._suspended = [], []
+        self._exhausted = 0
 
     def __bool__(self) -> bool:
         return bool(self._models)
@@ -203,9 +209,24 @@ class ModelSet:
         """Reset every model whose state is unknown, and charge it with all *calls*."""
         self.note_interruption()
         for model in tuple(self._unknown):
-            if not _recharged(model, calls):
+            if not self._reset(model, calls):
                 self._suspended.append(model)
             self._unknown.remove(model)
+        self._exhausted = 0
+
+    def _reset(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
+        """Reset a model, charge it with all calls, and return whether that worked.
+
+        Raises:
+            MemoryError, RecursionError: the caller left no room for it; the next operation tries it again.
+        """
+        try:
+            return _recharged(model, calls)
+        except (MemoryError, RecursionError):
+            self._exhausted += 1
+            if self._exhausted < _ATTEMPTS:
+                raise
+            return False
 
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Put a model that is charged with all *calls* in the place of another.
@@ -235,11 +256,17 @@ def require_model(model: object) -> None:
 
 
 def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:
-    """Reset a model, charge it with all calls, and return whether that worked."""
+    """Reset a model, charge it with all calls, and return whether that worked.
+
+    Raises:
+        MemoryError, RecursionError: that says nothing about the model.
+    """
     try:
         if isinstance(model, ResettableModel):
             model.reset()
         _charge_all(model, calls)
+    except (MemoryError, RecursionError):
+        raise
     except Exception:
         # The model is suspended, and every denial says so.
         _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
