@@ -19,6 +19,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 _Batch: TypeAlias = tuple[int, tuple[Event, ...]]
 
 
+#: A batch is delivered again so many times if memory or the stack was exhausted; then the subscriber has failed.
+_ATTEMPTS: Final = 8
+
+
 @final
 class Feed:
     """The events that have happened and were not delivered yet, and their subscribers.
@@ -32,7 +36,7 @@ class Feed:
         undo: the undo list of the current operation.
     """
 
-    __slots__ = ("_batches", "_current", "_delivery", "_subscribers", "_undo")
+    __slots__ = ("_batches", "_current", "_delivery", "_exhausted", "_subscribers", "_undo")
 
     #: The number of the first event of the current operation, and its events. Replaced by one assignment.
     _current: tuple[int, list[Event]]
@@ -47,6 +51,8 @@ class Feed:
         self._batches: Final[deque[_Batch]] = deque()
         #: Held by the thread that delivers.
         self._delivery: Final = OwnedLock()
+        #: How many times in a row the first batch was not delivered for want of memory or stack.
+        self._exhausted = 0
 
     @property
     def current(self) -> list[Event]:
@@ -97,12 +103,17 @@ class Feed:
         while batches and (last is None or batches[0][0] <= last):
             self._call(*batches[0])
             batches.popleft()
+            self._exhausted = 0
 
     def _call(self, first: int, events: tuple[Event, ...]) -> None:
         for subscriber in self._subscribers:
             try:
                 subscriber(first, events)
-            except Exception:
+            except Exception as error:
+                if isinstance(error, (MemoryError, RecursionError)) and self._exhausted < _ATTEMPTS:
+                    # Perhaps it was not even called. It is not known whom this is due to, so the batch stays.
+                    self._exhausted += 1
+                    raise
                 _LOGGER.exception("a subscriber failed on %d events from number %d on", len(events), first)
 
 
