@@ -175,9 +175,10 @@ class Alone:
     def state(self) -> object:
         """Return what the trackers say, after their counters have been compared with what they hold."""
         for tracker in (self.sue.queue, self.dev.queue, self.queue):
+            nodes = self.lock.run(tracker.in_line)
             assert tracker.uncounted() == []
             expected = tracker.expected()
-            for node in self.lock.run(tracker.in_line):
+            for node in nodes:
                 counted = expected[node.queue_path]
                 used = node.used()
                 assert {name: used[name] for name in node.limited()} == {

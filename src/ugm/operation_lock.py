@@ -119,18 +119,20 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         settled: *token* between operations, `CHANGING` during one and after an interruption.
         undo: the steps of the current operation that have to be undone if it does not commit, in their order.
         repeats: whether the step that is undone now may have been undone before, in a call that was interrupted.
+        unsettled: whether everything has to be rebuilt before the next operation, though this one goes on.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
         harmless: an exception of foreign code that came before anything had changed.
         outlet: where changes go; None if nobody follows them.
     """
 
-    __slots__ = ("_undoing", "harmless", "outlet", "rebuild", "repeats", "settled", "token", "undo")
+    __slots__ = ("_undoing", "harmless", "outlet", "rebuild", "repeats", "settled", "token", "undo", "unsettled")
 
     token: object
     #: Compared by identity with tokens of the type that the engine uses.
     settled: Any
     undo: list[Step]
     repeats: bool
+    unsettled: bool
     rebuild: Callable[[], None]
     harmless: BaseException | None
     outlet: Outlet | None
@@ -138,7 +140,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     def __init__(self) -> None:
         self.token = self.settled = object()
         self.undo = []
-        self.repeats = False
+        self.repeats = self.unsettled = False
         self.rebuild = _nothing
         self.harmless = None
         self.outlet = None
@@ -175,7 +177,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self.undo.clear()
         if self.outlet is not None:
             self.outlet.publish()
-        self.settled = self.token
+        if not self.unsettled:
+            self.settled = self.token
         return result
 
     def grow(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -243,7 +246,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     def _withdraw(self, error: BaseException) -> None:
         """End an operation that has raised."""
         # Errors of ugm are raised before anything changes. After any other, counters may be off.
-        is_clean = not self.undo and (isinstance(error, UgmError) or error is self.harmless)
+        is_clean = not (self.undo or self.unsettled) and (isinstance(error, UgmError) or error is self.harmless)
         self.harmless = None
         self._undo_uncommitted()
         if is_clean:
@@ -256,6 +259,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _rebuild_all(self) -> None:
         self.rebuild()
+        self.unsettled = False
         if self.outlet is not None:
             self.outlet.publish()
 

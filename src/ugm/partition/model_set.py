@@ -203,6 +203,8 @@ class ModelSet:
 
     def _distrust(self, model: QuotaModel) -> None:
         if not self._is_out(model):
+            # The operation may go on: it is enough to reset the model before the next one.
+            self._lock.unsettled = True
             (self._unknown if isinstance(model, ResettableModel) else self._suspended).append(model)
 
     def rebuild(self, calls: Iterable[Call]) -> None:
