@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -94,19 +95,18 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
 
     Not all from one on: CPython may then try for ever to make an integer for the handler of a ``with`` block.
     """
-    from _testcapi import remove_mem_hooks, set_nomemory  # noqa: PLC0415
-
+    hooks = import_module("_testcapi")
     states = states_of(scene, operation)
     for start in count(0, step):
         scene.build()
         failed, partition = False, scene.partition
         try:
-            set_nomemory(start, start + many)
+            hooks.set_nomemory(start, start + many)
             operation(partition)
         except Exception:  # noqa: BLE001 - CPython answers with many of them
             failed = True
         finally:
-            remove_mem_hooks()
+            hooks.remove_mem_hooks()
         assert not scene.partition._lock.locked(), start
         assert scene.state() in states, start
         scene.require_sound()

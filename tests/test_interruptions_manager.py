@@ -91,10 +91,13 @@ class Managed:
             (B, "warm", ALIKE, SUE),
         ]:
             assert manager.increase(path, application_id, usage, user)
-        self.sue, self.bob = manager.get_user_tracker("sue"), manager.get_user_tracker("bob")
-        self.dev, self.guests = manager.get_group_tracker("dev"), manager.get_group_tracker("*")
-        assert self.sue
-        assert self.bob
+        sue, bob = manager.get_user_tracker("sue"), manager.get_user_tracker("bob")
+        dev, guests = manager.get_group_tracker("dev"), manager.get_group_tracker("*")
+        assert sue
+        assert bob
+        assert dev
+        assert guests
+        self.sue, self.bob, self.dev, self.guests = sue, bob, dev, guests
         self.sue.set_group_for_app("chosen", self.guests)
         self.bob.set_max_resources(Resource(memory=30, licence=4), B)
 
@@ -102,7 +105,7 @@ class Managed:
         """Return what the manager and the trackers say."""
         manager = self.manager
         manager.verify()
-        trackers = [tracker for tracker in (self.sue, self.bob, self.dev, self.guests) if tracker]
+        trackers = [self.sue, self.bob, self.dev, self.guests]
         names = ("one", "many", "bob", "huge", "idle", "chosen", "new")
         asked = [(B, name, {"bob": BOB, "huge": BOB, "new": NEW}.get(name, SUE)) for name in names]
         return (
@@ -115,7 +118,6 @@ class Managed:
             [
                 (tracker.has_group_for_app(name), tracker.group_name_for_app(name))
                 for tracker in (self.sue, self.bob)
-                if tracker
                 for name in names
             ],
             [manager.get_user_tracker(user.name) in (None, self.sue, self.bob) for user in (SUE, BOB)],
@@ -124,7 +126,6 @@ class Managed:
     def go_on(self) -> object:
         """Grant, deny, give back and limit by hand."""
         manager, sue = self.manager, self.sue
-        assert sue
         return [
             _answer(call)
             for call in (
@@ -291,10 +292,10 @@ MANAGER: Final[dict[str, Callable[[Managed], object]]] = {
     "get_user_tracker": lambda s: s.manager.get_user_tracker("sue"),
     "get_group_tracker": lambda s: s.manager.get_group_tracker("dev"),
     "verify": lambda s: s.manager.verify(),
-    "set_max_resources": lambda s: s.sue and s.sue.set_max_resources(Resource(memory=20, fpga=1), B),
-    "set_max_applications": lambda s: s.dev and s.dev.set_max_applications(4, "root.a"),
-    "set_group_for_app": lambda s: s.sue and s.sue.set_group_for_app("new", s.guests),
-    "usage": lambda s: s.sue and (s.sue.usage, s.sue.applications),
+    "set_max_resources": lambda s: s.sue.set_max_resources(Resource(memory=20, fpga=1), B),
+    "set_max_applications": lambda s: s.dev.set_max_applications(4, "root.a"),
+    "set_group_for_app": lambda s: s.sue.set_group_for_app("new", s.guests),
+    "usage": lambda s: (s.sue.usage, s.sue.applications),
 }
 
 ALONE: Final[dict[str, Callable[[Alone], object]]] = {
@@ -335,7 +336,7 @@ SAMPLE: Final = 61
 
 def operation_of(kind: str, name: str) -> Callable[[Scene], object]:
     """Return an operation on a scene."""
-    return (ALONE if kind == "alone" else MANAGER)[name]  # type: ignore[index, return-value] # of that scene
+    return (ALONE if kind == "alone" else MANAGER)[name]  # type: ignore[return-value] # of that scene
 
 
 def witness(scene: Scene, *, looks_first: bool) -> object:

@@ -146,9 +146,10 @@ def test_watchdog(kind: str, count: int, tmp_path: Path) -> None:
 
 def depth() -> int:
     """Return how many frames there are."""
-    frame, found = sys._getframe(), 0
-    while frame:
-        frame, found = frame.f_back, found + 1  # type: ignore[assignment] # None at the end
+    frame: FrameType | None = sys._getframe()
+    found = 0
+    while frame is not None:
+        frame, found = frame.f_back, found + 1
     return found
 
 
