@@ -82,8 +82,8 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
 class Outlet(Protocol):
     """Where the changes of an engine go: to subscribers, to a journal."""
 
-    def require_owner(self) -> None:
-        """Make sure that this process may change the engine."""
+    def require_ready(self) -> None:
+        """Make sure that this process may change the engine, and that this thread is not in the middle of a call."""
         ...
 
     def prepare(self, *, grows: bool) -> None:
@@ -192,9 +192,10 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _change(self, outlet: Outlet, grows: bool, work: Callable[[], T]) -> T:  # noqa: FBT001
         written: object = None
+        # Before the lock: in a forked process it may be held by a thread that does not exist there.
+        # Before the block: a signal handler must not release what the interrupted call of its thread has locked.
+        outlet.require_ready()
         try:
-            # Before the lock: in a forked process it may be held by a thread that does not exist there.
-            outlet.require_owner()
             try:
                 result, written = self.run(self._written, outlet, grows, work)
             except RequestError:
@@ -242,8 +243,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _withdraw(self, error: BaseException) -> None:
         """End an operation that has raised."""
-        # Errors of ugm are raised before anything changes. After any other, counters may be off.
-        is_clean = not self.undo and (isinstance(error, UgmError) or error is self.harmless)
+        # Errors of the engine are raised before anything changes. After any other, counters may be off.
+        is_clean = not self.undo and (error is self.harmless or _is_from_engine(error))
         self.harmless = None
         self._undo_uncommitted()
         if is_clean:
@@ -263,6 +264,18 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         """Take everything that was done without an operation for committed: the engine has just been built."""
         self.undo.clear()
         self.settled = self.token
+
+
+def _is_from_engine(error: BaseException) -> bool:
+    """Return whether an error was raised by ugm itself, and not by a signal handler in the middle of an operation."""
+    if not isinstance(error, UgmError) or isinstance(error, ReentrantCallError):
+        return False
+    step = error.__traceback__
+    while step is not None:
+        if not str(step.tb_frame.f_globals.get("__name__")).startswith("ugm."):
+            return False
+        step = step.tb_next
+    return True
 
 
 def _nothing() -> None:

@@ -69,7 +69,7 @@ class ModelSet:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_unknown")
+    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_undo_error", "_unknown")
 
     _models: tuple[QuotaModel, ...]
     #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
@@ -78,6 +78,8 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models that are not used any more.
     _suspended: list[QuotaModel]
+    #: What a model raised while its calls were undone.
+    _undo_error: Exception | None
 
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
         if not isinstance(models, Iterable):
@@ -90,6 +92,7 @@ class ModelSet:
         self._lock: Final = lock
         self._calling = None
         self._unknown, self._suspended = [], []
+        self._undo_error = None
 
     def __bool__(self) -> bool:
         return bool(self._models)
@@ -171,8 +174,17 @@ class ModelSet:
         self.note_interruption()
 
     def take_back(self, mark: int) -> None:
-        """Undo all changes since the undo list had *mark* steps; the operation goes on."""
+        """Undo all changes since the undo list had *mark* steps; the operation goes on, unless a model raises.
+
+        All changes are undone before the error of a model is raised.
+        """
+        self._undo_error = None
         self._lock.roll_back(mark)
+        error, self._undo_error = self._undo_error, None
+        if error is not None:
+            # The operation has to fail as one that changed something, so that the model is reset or suspended.
+            self._lock.undo.append((self._undo_nothing, ()))
+            raise error
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
         """Undo one call. A model that fails here has an unknown state; all others are undone all the same."""
@@ -183,7 +195,8 @@ class ModelSet:
         self._calling = model
         try:
             getattr(model, inverse)(claim)
-        except Exception:  # noqa: BLE001 - the error that led here goes to the caller
+        except Exception as error:  # noqa: BLE001 - raised by `take_back`; otherwise the operation has failed already
+            self._undo_error = error
             self._distrust(model)
         self._calling = None
 
@@ -205,10 +218,13 @@ class ModelSet:
         for model in tuple(self._unknown):
             if not _recharged(model, calls):
                 self._suspended.append(model)
-            self._unknown.remove(model)
+            self._unknown = [other for other in self._unknown if other is not model]
+        self._undo_error = None
 
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Put a model that is charged with all *calls* in the place of another.
+
+        A model in its own place is reset before, if it can be.
 
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
@@ -218,10 +234,22 @@ class ModelSet:
             raise RequestError("old", old, "expected one of the models of the partition")
         if any(model is new for model in self._models) and new is not old:
             raise RequestError("new", new, "the model is there already")
-        _charge_all(new, calls)
+        if new is old:
+            self._charge_again(new, calls)
+        else:
+            _charge_all(new, calls)
         self._models = tuple(new if model is old else model for model in self._models)
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+    def _charge_again(self, model: QuotaModel, calls: Iterable[Call]) -> None:
+        # If it raises, the state of a model in use is unknown.
+        self._lock.undo.append((self._undo_nothing, ()))
+        self._calling = model
+        if isinstance(model, ResettableModel):
+            model.reset()
+        _charge_all(model, calls)
+        self._calling = None
 
 
 def require_model(model: object) -> None:
