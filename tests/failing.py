@@ -28,8 +28,8 @@ class Fuse(NamedTuple):
 class Failing:
     """So many licences in all, and a list of what is charged and what waits; without `reset`."""
 
-    def __init__(self, limit: int = 100, *, gives_up: tuple[str, ...] = ()) -> None:
-        self.limit, self.gives_up = limit, gives_up
+    def __init__(self, limit: int = 100, *, gives_up: tuple[str, ...] = (), resource: str = "licence") -> None:
+        self.limit, self.gives_up, self.resource = limit, gives_up, resource
         self.charged: dict[str, Claim] = {}
         self.waiting: dict[str, Claim] = {}
         self.calls: list[str] = []
@@ -57,15 +57,15 @@ class Failing:
     @property
     def used(self) -> int:
         """The licences that are charged."""
-        return sum(claim.usage.get("licence", 0) for claim in self.charged.values())
+        return sum(claim.usage.get(self.resource, 0) for claim in self.charged.values())
 
     def check(self, claim: Claim) -> list[Violation]:
         """Deny more than there are."""
         self._pass("check", is_after=False)
-        used, asked = self.used, claim.usage.get("licence", 0)
+        used, asked = self.used, claim.usage.get(self.resource, 0)
         short = asked > 0 and used + asked > self.limit
         self._pass("check", is_after=True)
-        return [Violation("licence", "solver", "", "", "licence", self.limit, used, asked)] if short else []
+        return [Violation("licence", "solver", "", "", self.resource, self.limit, used, asked)] if short else []
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Give up what is there of what is to be given up."""

@@ -27,6 +27,7 @@ from _thread import RLock
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
+from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ugm.errors import ReentrantCallError, RequestError, UgmError
@@ -156,11 +157,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
             with self:
                 settled, self.settled = self.settled, CHANGING
                 return self.attempt(settled, work, *args, **kwargs)
-        except ReentrantCallError:
-            # The operation that was interrupted by this call still needs the lock.
-            raise
-        except BaseException:
-            self.let_go()
+        except BaseException as error:
+            self.let_go_after(error)
             raise
 
     def attempt(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -214,6 +212,18 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         return result, outlet.write()
 
     # Interruptions
+
+    def let_go_after(self, error: BaseException) -> None:
+        """Release the lock after an exception, if the ``with`` block of the caller may not have done so.
+
+        An exception that was raised in a function of ugm, called in the block, has left the block in the usual way. If
+        the lock is still held then, it is held by an operation that was interrupted by a signal handler or finalizer,
+        which made this call.
+        """
+        traceback = error.__traceback__
+        raised_in = traceback and traceback.tb_next
+        if raised_in is None or not _is_of_engine(raised_in):
+            self.let_go()
 
     def recover(self) -> None:
         """Undo what an interrupted operation did not commit, and rebuild what follows from the ledger.
@@ -272,10 +282,14 @@ def _is_from_engine(error: BaseException) -> bool:
         return False
     step = error.__traceback__
     while step is not None:
-        if not str(step.tb_frame.f_globals.get("__name__")).startswith("ugm."):
+        if not _is_of_engine(step):
             return False
         step = step.tb_next
     return True
+
+
+def _is_of_engine(step: TracebackType) -> bool:
+    return str(step.tb_frame.f_globals.get("__name__")).startswith("ugm.")
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import ReentrantCallError, RequestError
+from ugm.errors import RequestError
 from ugm.hierarchy import Row
 from ugm.model import QuotaModel
 from ugm.operation_lock import CHANGING, OperationLock
@@ -198,10 +198,8 @@ class Partition(Applications):
                             return self._start(application, allocation_id, usage, row)
                         return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
                 lock.settled = settled
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
         return lock.grow(self._admission.allocate, ask, evict=evict)
@@ -299,10 +297,8 @@ class Partition(Applications):
                             lock.settled = settled
                             return True
                 lock.settled = settled
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
         return lock.give(self._admission.release, allocation_id)
 

@@ -17,7 +17,7 @@ from typing import Final, Literal, final
 
 from ugm.arguments import row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
-from ugm.errors import NotTrackedError, ReentrantCallError, ReleaseError, RequestError
+from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
@@ -128,10 +128,8 @@ class Manager(ManagerView):
                         lock.settled = settled
                         return Decision(violations) if violations else ALLOWED
                 return lock.attempt(settled, self._increase_locked, queue_path, application_id, usage, user)
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
@@ -273,10 +271,8 @@ class Manager(ManagerView):
                 raise
             _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
             return None
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
 
     def _decrease_locked(
