@@ -382,6 +382,8 @@ def test_threads_with_subscribers() -> None:
     finally:
         sys.setswitchinterval(interval)
     model.trap = None
+    # It may have failed again while it was charged with the ledger.
+    partition.replace_model(model, model)
     partition.add_node("n", Resource(gpu=9))
     assert numbers == list(range(1, len(numbers) + 1))
     copy._lock.settle()
