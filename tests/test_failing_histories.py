@@ -275,9 +275,7 @@ def test_signal_handlers_that_call(kind: str, tmp_path: Path, *, caught: bool) -
         scene.build()
         count = points_of(lambda name=name: OPERATIONS[name](scene.partition), opcodes=False)  # type: ignore[misc]
         scene.close()
-        outcomes += handle(
-            scene, name, action, iter(random.sample(range(1, count + 1), min(count, 4))), caught=caught
-        )
+        outcomes += handle(scene, name, action, iter(random.sample(range(1, count + 1), min(count, 4))), caught=caught)
     assert outcomes["ReentrantCallError"]
     assert most == 2 or outcomes["done"] + outcomes["RequestError"]
 
@@ -336,59 +334,70 @@ def test_real_signals(kind: str, tmp_path: Path) -> None:
 # Threads and subscribers
 
 
-def test_threads_with_subscribers() -> None:
-    """Whatever eight threads and a subscriber of its own do, all numbers come once to each subscriber, in order."""
-    copy = partition_of()
-    numbers: list[int] = []
-    model = ResettableFailing(GPUS, resource="gpu")
-    random = Random(1)
+class Crowd:
+    """A partition that several threads and a subscriber change, with a model that fails now and then."""
 
-    def trap(_call: str, _is_after: bool) -> None:  # noqa: FBT001 - as it is called
-        if random.random() < 0.01:
+    def __init__(self) -> None:
+        self.copy = partition_of()
+        self.numbers: list[int] = []
+        self.model = ResettableFailing(GPUS, resource="gpu")
+        self.random = Random(1)
+        self.partition = partition_of(models=[self.model], subscribers=[self._follow, self._act])
+
+    def trap(self, _call: str, _is_after: bool) -> None:  # noqa: FBT001 - as it is called
+        """Fail now and then."""
+        if self.random.random() < 0.01:
             raise BrokenError
 
-    def follow(first: int, events: tuple[Event, ...]) -> None:
-        numbers.extend(range(first, first + len(events)))
-        redo(copy._books, events)
+    def _follow(self, first: int, events: tuple[Event, ...]) -> None:
+        self.numbers.extend(range(first, first + len(events)))
+        redo(self.copy._books, events)
 
-    def act(first: int, _events: tuple[Event, ...]) -> None:
+    def _act(self, first: int, _events: tuple[Event, ...]) -> None:
         if first % 5 == 0:
-            with suppress(BrokenError, RequestError):
-                partition.allocate(f"by the subscriber {first}", "0", Resource(gpu=1))
-                partition.release(f"by the subscriber {first}")
+            self.use(f"by the subscriber {first}", "0", 1)
         if first % 7 == 0:
             time.sleep(0.001)
             raise BrokenError
 
-    def work(name: str) -> None:
-        for number in range(60):
-            with suppress(BrokenError):
-                partition.allocate(f"{name}-{number}", name, Resource(gpu=3))
-            with suppress(BrokenError):
-                partition.release(f"{name}-{number}")
+    def use(self, allocation_id: str, application_id: str, gpus: int) -> None:
+        """Take something, and give it back."""
+        with suppress(BrokenError):
+            self.partition.allocate(allocation_id, application_id, Resource(gpu=gpus))
+        with suppress(BrokenError):
+            self.partition.release(allocation_id)
 
-    partition = partition_of(models=[model], subscribers=[follow, act])
+    def work(self, name: str) -> None:
+        """Do what one thread does."""
+        for number in range(60):
+            self.use(f"{name}-{number}", name, 3)
+
+
+def test_threads_with_subscribers() -> None:
+    """Whatever eight threads and a subscriber of its own do, all numbers come once to each subscriber, in order."""
+    crowd = Crowd()
+    names = [str(number) for number in range(8)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
-        for name in map(str, range(8)):
-            assert partition.submit(name, SUE, "root.a")
-        model.trap = trap
-        threads = [Thread(target=work, args=(name,)) for name in map(str, range(8))]
+        for name in names:
+            assert crowd.partition.submit(name, SUE, "root.a")
+        crowd.model.trap = crowd.trap
+        threads = [Thread(target=crowd.work, args=(name,)) for name in names]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     finally:
         sys.setswitchinterval(interval)
-    model.trap = None
+    crowd.model.trap = None
     # It may have failed again while it was charged with the ledger.
-    partition.replace_model(model, model)
-    partition.add_node("n", Resource(gpu=9))
-    assert numbers == list(range(1, len(numbers) + 1))
-    copy._lock.settle()
-    assert state_of(copy) == state_of(partition)
-    assert model.state() == ledger_of(partition)
+    crowd.partition.replace_model(crowd.model, crowd.model)
+    crowd.partition.add_node("n", Resource(gpu=9))
+    assert crowd.numbers == list(range(1, len(crowd.numbers) + 1))
+    crowd.copy._lock.settle()
+    assert state_of(crowd.copy) == state_of(crowd.partition)
+    assert crowd.model.state() == ledger_of(crowd.partition)
 
 
 def test_slow_subscriber_in_another_thread() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from admitting import SUE, BrokenError, config, memory, partition_of, shown
 from failing import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
-from ugm import Ask, Claim, Decision, Event, Partition, ReentrantCallError, RequestError, Resource, Running, Violation
+from ugm import Ask, Claim, Decision, Event, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
 
 CONFIG: Final = config(
@@ -69,7 +69,7 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "time_out_gang": lambda p: p.time_out_gang("gang"),
     "close": lambda p: p.close(),
     "reconcile": lambda p: p.reconcile(
-        p.audit([Running("1", "app", licences(3)), Running("waits", "fresh", licences(2)), Running("x", "app", memory(1))])
+        p.audit([("1", "app", licences(3)), ("waits", "fresh", licences(2)), ("x", "app", memory(1))])
     ),
 }
 
@@ -340,7 +340,7 @@ def test_model_that_calls_back(back: Callable[[Partition], object], call: str, *
     raised = 0
     for name in ("allocate with evictions", "gang", "ask", "remove", "replace by too much for a model"):
         scene = Scene(1, resettable=False)
-        before, found = shown(scene.partition), []
+        before, found = shown(scene.partition), list[str]()
 
         def trap(here: str, _: bool, scene: Scene = scene, found: list[str] = found) -> None:  # noqa: FBT001
             if here == call and not found:

@@ -69,7 +69,7 @@ class ModelSet:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_undo_error", "_unknown")
+    __slots__ = ("_calling", "_lock", "_models", "_suspended", "_undo_errors", "_unknown")
 
     _models: tuple[QuotaModel, ...]
     #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
@@ -78,8 +78,8 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models that are not used any more.
     _suspended: list[QuotaModel]
-    #: What a model raised while its calls were undone.
-    _undo_error: Exception | None
+    #: What models raised while their calls were undone.
+    _undo_errors: list[Exception]
 
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
         if not isinstance(models, Iterable):
@@ -92,7 +92,7 @@ class ModelSet:
         self._lock: Final = lock
         self._calling = None
         self._unknown, self._suspended = [], []
-        self._undo_error = None
+        self._undo_errors = []
 
     def __bool__(self) -> bool:
         return bool(self._models)
@@ -178,13 +178,12 @@ class ModelSet:
 
         All changes are undone before the error of a model is raised.
         """
-        self._undo_error = None
+        self._undo_errors.clear()
         self._lock.roll_back(mark)
-        error, self._undo_error = self._undo_error, None
-        if error is not None:
+        if self._undo_errors:
             # The operation has to fail as one that changed something, so that the model is reset or suspended.
             self._lock.undo.append((self._undo_nothing, ()))
-            raise error
+            raise self._undo_errors[0]
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
         """Undo one call. A model that fails here has an unknown state; all others are undone all the same."""
@@ -196,7 +195,7 @@ class ModelSet:
         try:
             getattr(model, inverse)(claim)
         except Exception as error:  # noqa: BLE001 - raised by `take_back`; otherwise the operation has failed already
-            self._undo_error = error
+            self._undo_errors.append(error)
             self._distrust(model)
         self._calling = None
 
@@ -219,7 +218,7 @@ class ModelSet:
             if not _recharged(model, calls):
                 self._suspended.append(model)
             self._unknown = [other for other in self._unknown if other is not model]
-        self._undo_error = None
+        self._undo_errors.clear()
 
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Put a model that is charged with all *calls* in the place of another.

@@ -37,8 +37,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 class Manager(ManagerView):
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
-    Any number of threads may call any operation at any time. Signal handlers and finalizers may not: they can interrupt
-    an operation of their own thread and would wait for it for ever. Let them leave a note for the scheduler instead.
+    Any number of threads may call any operation at any time. A call by a signal handler or finalizer raises
+    `ugm.ReentrantCallError` if it comes in the middle of an operation of the same thread. Let it leave a note for the
+    scheduler instead.
+
+    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held.
 
     Args:
         config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not
