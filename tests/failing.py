@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from admitting import BrokenError
 from ugm import Claim, Partition, Violation
+from ugm.partition.model_set import claims_of
 
 __all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
 
@@ -114,6 +115,6 @@ class ResettableFailing(Failing):
 def ledger_of(partition: Partition) -> State:
     """Return what every model has to hold."""
     copy = Failing()
-    for method, claim in partition.claims():
+    for method, claim in claims_of(partition._books):
         getattr(copy, method)(claim)
     return copy.state()
