@@ -27,7 +27,6 @@ from failing import Failing, ResettableFailing, ledger_of
 from interrupting import Injector, points_of
 from test_interruptions import CONFIG, OPERATIONS, Followed, Journaled, Modelled, Scene
 from ugm import Event, Partition, ReentrantCallError, RequestError, Resource
-from ugm.decision import SUSPENDED
 from ugm.journal import open_partition
 from ugm.partition.redo import redo
 
@@ -140,19 +139,15 @@ class History:
             model.calls.clear()
             if not suspended:
                 assert model.state() == expected
-        self.seen["suspended"] += bool(suspended)
+        self.seen["suspended"] += suspended
         if suspended and self.random.random() < 0.3:
             for position in range(3):
                 self._replace(position)
             assert not self._suspended()
         assert not self.partition._lock.locked()
 
-    def _suspended(self) -> list[str]:
-        for told in self.partition.applications():
-            with suppress(RequestError):
-                violations = self.partition.check(told.application_id, Resource()).violations
-                return [found.name for found in violations if found.kind == SUSPENDED]
-        return []
+    def _suspended(self) -> bool:
+        return bool(self.partition._others._suspended)
 
     def end(self) -> None:
         """Compare the copy, and the journal."""
