@@ -5,7 +5,11 @@ queues are built in; anything else that limits what may run (licences, a budget,
 part by answering the three questions of a `QuotaModel`.
 
 The partition calls a model under its own lock, one call at a time, and so a model needs none of its own. A model must
-not call the partition back, and should not wait for anything.
+not call the partition back, which raises `ugm.ReentrantCallError`, and should not wait for anything.
+
+What a model raises goes to the caller of the partition, and the operation has no effect. If the call was one that
+changes the model, the model is reset and charged with the ledger (`ResettableModel`), or it is suspended until it is
+replaced.
 """
 
 from __future__ import annotations
@@ -99,7 +103,7 @@ class QuotaModel(Protocol):
         ...
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim*. Must not fail after a clean check. What is adopted, or put back, comes without one."""
+        """Count *claim*, also above the limit: what is adopted or put back comes without a check."""
         ...
 
     def refund(self, claim: Claim) -> None:
@@ -134,10 +138,11 @@ class DemandModel(QuotaModel, Protocol):
 
 @runtime_checkable
 class ResettableModel(QuotaModel, Protocol):
-    """A quota model that survives an exception in the middle of one of its calls.
+    """A quota model that can be used again after an exception in the middle of one of its calls.
 
     If a call that changes a model does not return, nobody can know whether the model has made the change. A partition
-    resets such a model and charges it with everything that is held before it asks it again. A model without this method
+    resets such a model and charges it with everything that is held, and expects everything that is pending, before it
+    uses the model again. If that raises, the model is suspended. A model without this method
     is suspended instead: every request is denied with its name until `ugm.Partition.replace_model` replaces it.
     """
 

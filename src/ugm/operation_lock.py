@@ -27,6 +27,7 @@ from _thread import RLock
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
+from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ugm.errors import ReentrantCallError, RequestError, UgmError
@@ -82,8 +83,8 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
 class Outlet(Protocol):
     """Where the changes of an engine go: to subscribers, to a journal."""
 
-    def require_owner(self) -> None:
-        """Make sure that this process may change the engine."""
+    def require_ready(self) -> None:
+        """Make sure that this process may change the engine, and that this thread is not in the middle of a call."""
         ...
 
     def prepare(self, *, grows: bool) -> None:
@@ -158,11 +159,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
             with self:
                 settled, self.settled = self.settled, CHANGING
                 return self.attempt(settled, work, *args, **kwargs)
-        except ReentrantCallError:
-            # The operation that was interrupted by this call still needs the lock.
-            raise
-        except BaseException:
-            self.let_go()
+        except BaseException as error:
+            self.let_go_after(error)
             raise
 
     def attempt(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -195,9 +193,10 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _change(self, outlet: Outlet, grows: bool, work: Callable[[], T]) -> T:  # noqa: FBT001
         written: object = None
+        # Before the lock: in a forked process it may be held by a thread that does not exist there.
+        # Before the block: a signal handler must not release what the interrupted call of its thread has locked.
+        outlet.require_ready()
         try:
-            # Before the lock: in a forked process it may be held by a thread that does not exist there.
-            outlet.require_owner()
             try:
                 result, written = self.run(self._written, outlet, grows, work)
             except RequestError:
@@ -216,6 +215,18 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         return result, outlet.write()
 
     # Interruptions
+
+    def let_go_after(self, error: BaseException) -> None:
+        """Release the lock after an exception, if the ``with`` block of the caller may not have done so.
+
+        An exception that was raised in a function of ugm, called in the block, has left the block in the usual way. If
+        the lock is still held then, it is held by an operation that was interrupted by a signal handler or finalizer,
+        which made this call.
+        """
+        traceback = error.__traceback__
+        raised_in = traceback and traceback.tb_next
+        if raised_in is None or not _is_of_engine(raised_in):
+            self.let_go()
 
     def recover(self) -> None:
         """Undo what an interrupted operation did not commit, and rebuild what follows from the ledger.
@@ -245,8 +256,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _withdraw(self, error: BaseException) -> None:
         """End an operation that has raised."""
-        # Errors of ugm are raised before anything changes. After any other, counters may be off.
-        is_clean = not (self.undo or self.unsettled) and (isinstance(error, UgmError) or error is self.harmless)
+        # Errors of the engine are raised before anything changes. After any other, counters may be off.
+        is_clean = not (self.undo or self.unsettled) and (error is self.harmless or _is_from_engine(error))
         self.harmless = None
         self._undo_uncommitted()
         if is_clean:
@@ -267,6 +278,22 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         """Take everything that was done without an operation for committed: the engine has just been built."""
         self.undo.clear()
         self.settled = self.token
+
+
+def _is_from_engine(error: BaseException) -> bool:
+    """Return whether an error was raised by ugm itself, and not by a signal handler in the middle of an operation."""
+    if not isinstance(error, UgmError) or isinstance(error, ReentrantCallError):
+        return False
+    step = error.__traceback__
+    while step is not None:
+        if not _is_of_engine(step):
+            return False
+        step = step.tb_next
+    return True
+
+
+def _is_of_engine(step: TracebackType) -> bool:
+    return str(step.tb_frame.f_globals.get("__name__")).startswith("ugm.")
 
 
 def _nothing() -> None:

@@ -60,6 +60,7 @@ class Journal:
             return
         if self._is_released:
             return
+        self._writer.require_not_writing()
         try:
             self._lock.run(self._writer.stop)
             self._writer.close()
@@ -115,6 +116,7 @@ class Journal:
             self._hold.require_in_place()
             made.append(compacted(self.path, connection, usage_since=usage_since))
 
+        self._writer.require_not_writing()
         try:
             self._writer.alone(work)
         except BaseException:

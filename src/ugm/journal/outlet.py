@@ -60,13 +60,15 @@ class JournalOutlet:
         self._deferrals: Final = local()
         self._before = 0
 
-    def require_owner(self) -> None:
-        """Make sure that this is the process that opened the journal.
+    def require_ready(self) -> None:
+        """Make sure that this is the process that opened the journal, and that this thread is not writing.
 
         Raises:
             JournalError: it was forked from that process.
+            ReentrantCallError: a signal handler or finalizer has interrupted this thread while it writes.
         """
         self.writer.require_owner()
+        self.writer.require_not_writing()
 
     def prepare(self, *, grows: bool) -> None:
         """Make sure that a change can be written.

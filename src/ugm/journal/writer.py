@@ -19,7 +19,7 @@ from contextlib import suppress
 from threading import Condition, Lock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
-from ugm.errors import RequestError
+from ugm.errors import ReentrantCallError, RequestError
 from ugm.journal.disk import Disk
 from ugm.journal.errors import JournalError
 from ugm.journal.store import ChangeRow, change_row
@@ -173,6 +173,17 @@ class Writer:
         """
         if self.is_foreign:
             raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
+
+    def require_not_writing(self) -> None:
+        """Make sure that this thread is not in the middle of a call of the writer.
+
+        Such a call would wait for the thread that commits, and that thread for a lock of the interrupted call.
+
+        Raises:
+            ReentrantCallError: it is.
+        """
+        if self._guard.is_owned() or self._writing.is_owned():
+            raise ReentrantCallError
 
     def require_sound(self) -> None:
         """Make sure that nothing is in doubt, and that a change can be noted.

@@ -126,7 +126,7 @@ class Notifier:
     def __init__(self, feed: Feed) -> None:
         self._feed: Final = feed
 
-    def require_owner(self) -> None:
+    def require_ready(self) -> None:
         """Any process may change what it has in memory."""
 
     def prepare(self, *, grows: bool) -> None:

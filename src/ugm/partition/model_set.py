@@ -72,7 +72,7 @@ class ModelSet:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_exhausted", "_lock", "_models", "_suspended", "_unknown")
+    __slots__ = ("_calling", "_exhausted", "_lock", "_models", "_suspended", "_undo_errors", "_unknown")
 
     _models: tuple[QuotaModel, ...]
     #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
@@ -83,6 +83,8 @@ class ModelSet:
     _suspended: list[QuotaModel]
     #: How many times in a row a reset found no memory or no stack.
     _exhausted: int
+    #: What models raised while their calls were undone.
+    _undo_errors: list[Exception]
 
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
         if not isinstance(models, Iterable):
@@ -96,6 +98,7 @@ class ModelSet:
         self._calling = None
         self._unknown, self._suspended = [], []
         self._exhausted = 0
+        self._undo_errors = []
 
     def __bool__(self) -> bool:
         return bool(self._models)
@@ -177,8 +180,16 @@ class ModelSet:
         self.note_interruption()
 
     def take_back(self, mark: int) -> None:
-        """Undo all changes since the undo list had *mark* steps; the operation goes on."""
+        """Undo all changes since the undo list had *mark* steps; the operation goes on, unless a model raises.
+
+        All changes are undone before the error of a model is raised.
+        """
+        self._undo_errors.clear()
         self._lock.roll_back(mark)
+        if self._undo_errors:
+            # The operation has to fail as one that changed something, so that the model is reset or suspended.
+            self._lock.undo.append((self._undo_nothing, ()))
+            raise self._undo_errors[0]
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
         """Undo one call. A model that fails here has an unknown state; all others are undone all the same."""
@@ -189,7 +200,8 @@ class ModelSet:
         self._calling = model
         try:
             getattr(model, inverse)(claim)
-        except Exception:  # noqa: BLE001 - the error that led here goes to the caller
+        except Exception as error:  # noqa: BLE001 - raised by `take_back`; otherwise the operation has failed already
+            self._undo_errors.append(error)
             self._distrust(model)
         self._calling = None
 
@@ -213,8 +225,9 @@ class ModelSet:
         for model in tuple(self._unknown):
             if not self._reset(model, calls):
                 self._suspended.append(model)
-            self._unknown.remove(model)
+            self._unknown = [other for other in self._unknown if other is not model]
         self._exhausted = 0
+        self._undo_errors.clear()
 
     def _reset(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
         """Reset a model, charge it with all calls, and return whether that worked.
@@ -233,6 +246,8 @@ class ModelSet:
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Put a model that is charged with all *calls* in the place of another.
 
+        A model in its own place is reset before, if it can be.
+
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
@@ -241,10 +256,22 @@ class ModelSet:
             raise RequestError("old", old, "expected one of the models of the partition")
         if any(model is new for model in self._models) and new is not old:
             raise RequestError("new", new, "the model is there already")
-        _charge_all(new, calls)
+        if new is old:
+            self._charge_again(new, calls)
+        else:
+            _charge_all(new, calls)
         self._models = tuple(new if model is old else model for model in self._models)
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+    def _charge_again(self, model: QuotaModel, calls: Iterable[Call]) -> None:
+        # If it raises, the state of a model in use is unknown.
+        self._lock.undo.append((self._undo_nothing, ()))
+        self._calling = model
+        if isinstance(model, ResettableModel):
+            model.reset()
+        _charge_all(model, calls)
+        self._calling = None
 
 
 def require_model(model: object) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import ReentrantCallError, RequestError
+from ugm.errors import RequestError
 from ugm.hierarchy import Row
 from ugm.model import QuotaModel
 from ugm.operation_lock import CHANGING, OperationLock
@@ -40,14 +40,18 @@ _CLUSTER: Final = "cluster"
 class Partition(Applications):
     """The queues, users and groups of one partition, its applications and their allocations.
 
-    Any number of threads may call any operation at any time. Signal handlers and finalizers may not, as with a
-    `ugm.Manager`.
+    Any number of threads may call any operation at any time. A call by a signal handler, finalizer or quota model
+    raises `ugm.ReentrantCallError` if it comes in the middle of an operation of the same thread.
+
+    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held.
 
     Args:
         config: the partition of a configuration, from `ugm.load_config`; None for a root without queues and limits.
         cluster: what the cluster offers, for a program that registers no nodes; it counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
-        models: other quota models, asked and charged in this order, after users, groups and queues.
+        models: other quota models, asked and charged in this order, after users, groups and queues. What one of them
+            raises goes to the caller, and changes neither the partition nor another model. A model that raises in a
+            call that changes it is reset, or suspended until `replace_model` replaces it.
         subscribers: functions that are called with everything that happens, after the lock has been released; see
             `ugm.partition.Subscriber`. A partition with subscribers takes longer over each allocation.
         group_limits: as for a `ugm.Manager`.
@@ -198,10 +202,8 @@ class Partition(Applications):
                             return self._start(application, allocation_id, usage, row)
                         return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
                 lock.settled = settled
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
         return lock.grow(self._admission.allocate, ask, evict=evict)
@@ -299,10 +301,8 @@ class Partition(Applications):
                             lock.settled = settled
                             return True
                 lock.settled = settled
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
         return lock.give(self._admission.release, allocation_id)
 

@@ -9,7 +9,6 @@ from typing import Final
 
 from ugm.arguments import name_of
 from ugm.decision import ALLOWED, Decision, Violation
-from ugm.errors import ReentrantCallError
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.operation_lock import CHANGING, exclusive
@@ -75,10 +74,8 @@ class PartitionView(Reports):
                             return ALLOWED
                 ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
                 return lock.attempt(settled, self._admission.check, ask)
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
 
     def explain(

@@ -17,7 +17,7 @@ from typing import Final, Literal, final
 
 from ugm.arguments import row_of
 from ugm.decision import ALLOWED, Decision, Violation, over
-from ugm.errors import NotTrackedError, ReentrantCallError, ReleaseError, RequestError
+from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import Row
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
@@ -37,8 +37,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 class Manager(ManagerView):
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
-    Any number of threads may call any operation at any time. Signal handlers and finalizers may not: they can interrupt
-    an operation of their own thread and would wait for it for ever. Let them leave a note for the scheduler instead.
+    Any number of threads may call any operation at any time. A call by a signal handler or finalizer raises
+    `ugm.ReentrantCallError` if it comes in the middle of an operation of the same thread. Let it leave a note for the
+    scheduler instead.
+
+    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held.
 
     Args:
         config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not
@@ -128,10 +131,8 @@ class Manager(ManagerView):
                         lock.settled = settled
                         return Decision(violations) if violations else ALLOWED
                 return lock.attempt(settled, self._increase_locked, queue_path, application_id, usage, user)
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
@@ -273,10 +274,8 @@ class Manager(ManagerView):
                 raise
             _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
             return None
-        except ReentrantCallError:
-            raise
-        except BaseException:
-            lock.let_go()
+        except BaseException as error:
+            lock.let_go_after(error)
             raise
 
     def _decrease_locked(
