@@ -192,6 +192,11 @@ def test_every_small_stack(name: str, kind: str, tmp_path: Path) -> None:
     assert starve_of_stack(kind, name, tmp_path, range(1, 200)) > 0
 
 
+#: CPython 3.11 crashes in the construction of a vector when memory ends there: the traceback ends in C code of `dict`.
+#: The same statements by themselves, in a loop over all points, do not crash it.
+CRASHING: Final = {("models", "give_quota")}
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("_testcapi") is None, reason="this Python cannot simulate a lack of memory"
 )
@@ -200,8 +205,7 @@ def test_every_small_stack(name: str, kind: str, tmp_path: Path) -> None:
 def test_allocations_of_memory_that_fail(kind: str, step: int, tmp_path: Path) -> None:
     """Wherever memory ends, the operation has happened or it has not, and everything goes on."""
     script = Path(__file__).with_name("interrupted.py")
-    command = [sys.executable, str(script), kind, str(step), str(tmp_path), *OPERATIONS]
+    operations = [name for name in OPERATIONS if (kind, name) not in CRASHING]
+    command = [sys.executable, str(script), kind, str(step), str(tmp_path), *operations]
     run = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - of this repository
-    if run.returncode == -signal.SIGSEGV:
-        pytest.xfail(f"CPython itself crashed without memory, after: {run.stdout.splitlines()[-1:]}")
     assert run.returncode == 0, (run.returncode, run.stdout[-300:], run.stderr[-3000:])
