@@ -53,7 +53,7 @@ class Partition(Applications):
             raises goes to the caller, and changes neither the partition nor another model. A model that raises in a
             call that changes it is reset, or suspended until `replace_model` replaces it.
         subscribers: functions that are called with everything that happens, after the lock has been released; see
-            `ugm.partition.Subscriber`. A partition with subscribers takes longer over each allocation.
+            ``ugm.partition.Subscriber``. A partition with subscribers takes longer over each allocation.
         group_limits: as for a `ugm.Manager`.
 
     Raises:

@@ -106,7 +106,7 @@ class UserTracker(NamedTracker):
             self.choices = left or None
 
     def restore_choices(self, choices: Mapping[str, QueueTracker | None] | None) -> None:
-        """Undo `forget_choice`, given the choices that there were."""
+        """Undo ``forget_choice``, given the choices that there were."""
         self.choices = choices
 
     def forget_choices_made(self) -> None:
