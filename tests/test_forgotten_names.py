@@ -172,7 +172,8 @@ def resources_of_requests() -> Operation:
 RUNS: Final = {
     "manager": (through_a_manager, 8_000),
     "partition": (through_a_partition, 4_000),
-    "history": (with_a_history, 2_000),
+    # A history keeps what was denied of up to 1,000 limits.
+    "history": (with_a_history, 12_000),
     "models": (with_other_models, 1_000),
     "elastic-groups": (elastic_groups, 2_000),
     "resources-of-allocations": (resources_of_allocations, 2_000),
