@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 
-#: Whole numbers of up to so many bits are written exactly: no setting of Python refuses their 633 digits.
+#: Integers of at most this many bits are written exactly: no setting of Python refuses their 633 digits.
 _EXACT_BITS: Final = 2100
 #: How many digits of a larger one are written.
 _DIGITS: Final = 16

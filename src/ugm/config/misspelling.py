@@ -19,7 +19,7 @@ from ugm.resources import MEMORY, VCORE
 
 __all__ = ["MAX_WARNINGS", "misspelt_resources"]
 
-#: After so many warnings no more are looked for.
+#: The search ends after this many warnings.
 MAX_WARNINGS: Final = 100
 
 _STANDARD: Final = (VCORE, MEMORY, "pods")

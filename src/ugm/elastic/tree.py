@@ -273,7 +273,7 @@ class ElasticTree:
     def forget_counts(self) -> None:
         """Count nothing as requested or used any more; the groups and the total stay as they are.
 
-        Everything that is counted is built anew, so the counts may be in any state before. Costs all groups.
+        All counts are rebuilt, whatever state they were in. Takes time in the number of groups.
         """
         for node in self.nodes.values():
             node.cells = {}

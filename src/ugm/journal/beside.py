@@ -150,10 +150,10 @@ def require_home(path: str, use: FileUse) -> int:
 
 
 def require_same_home(path: str, use: FileUse, began: int) -> None:
-    """Make sure that nobody has used a journal under another name since its session was looked up.
+    """Make sure that a journal was not used under another name since its session was looked up.
 
     Raises:
-        JournalError: somebody has.
+        JournalError: it was.
     """
     session = require_home(path, use)
     if session == began:

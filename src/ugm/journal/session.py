@@ -56,7 +56,7 @@ def begin_session(path: str, connection: sqlite3.Connection, number: int, make_r
     try:
         witness = Witness(path, number, session)
     except OSError:
-        # A log that has grown in vain is the first to make room; see `ugm.journal.compaction`.
+        # First truncate a log that a failed compaction has left; see `ugm.journal.compaction`.
         with suppress(sqlite3.Error):
             truncate_log(connection)
         make_room()

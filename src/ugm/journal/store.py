@@ -59,7 +59,7 @@ _LOG_PAGES: Final = 200
 #: The same when the disk is full: what is left is for the file then. Each commit costs more, and how many succeed does
 #: not depend on what the log had when the disk became full.
 _FULL_LOG_PAGES: Final = 1
-#: The largest log that is kept when it begins anew. One transaction may need more: compacting, a large gang.
+#: The largest log that is kept after a checkpoint. One transaction may need more: a compaction, a large gang.
 _LOG_SIZE: Final = 2**20
 
 #: How many changes one statement writes at most: every SQLite takes 999 values, and a change has four.
