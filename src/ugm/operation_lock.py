@@ -263,7 +263,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         if is_clean:
             self.settled = self.token
         elif isinstance(error, Exception):
-            # The next operation would do it. Now is better, for whoever looks into a quota model before that.
+            # The next operation would do it. Now is better: the program may look into a quota model before that.
             with suppress(Exception):
                 self._rebuild_all()
                 self.settled = self.token

@@ -110,7 +110,7 @@ class Writer:
     _noted: list[ChangeRow]
     #: Who is told, and of which change.
     _waiting: list[tuple[int, Teller]]
-    #: Who is called now, and with what.
+    #: The callbacks that are due, with their argument.
     _due: list[tuple[Teller, JournalError | None]]
     #: Why the last commit failed; None if it did not.
     _failure: JournalError | None

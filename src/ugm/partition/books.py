@@ -341,6 +341,10 @@ class Books:
             self.tell(Ended(application.application_id, state))
 
     def _relist(self, application_id: str, application: Application | None) -> None:
+        dropped = None if application else self.applications.get(application_id)
+        if dropped is not None:
+            # Another thread may have found it and wait for the lock.
+            dropped.is_plain = False
         put(self.applications, application_id, application)
 
     # After an interruption

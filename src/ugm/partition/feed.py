@@ -19,7 +19,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _Batch: TypeAlias = tuple[int, tuple[Event, ...]]
 
 
-#: A batch is delivered again so many times if memory or the stack was exhausted; then the subscriber has failed.
+#: A batch is delivered again this many times if memory or the stack was exhausted; then the subscriber has failed.
 _ATTEMPTS: Final = 8
 
 
@@ -32,7 +32,7 @@ class Feed:
     the same batch again, with the same numbers.
 
     Args:
-        subscribers: who is called with each batch.
+        subscribers: the functions that are called with each batch.
         undo: the undo list of the current operation.
     """
 
@@ -111,7 +111,7 @@ class Feed:
                 subscriber(first, events)
             except Exception as error:
                 if isinstance(error, (MemoryError, RecursionError)) and self._exhausted < _ATTEMPTS:
-                    # Perhaps it was not even called. It is not known whom this is due to, so the batch stays.
+                    # The subscriber may not even have been called, so the batch stays.
                     self._exhausted += 1
                     raise
                 _LOGGER.exception("a subscriber failed on %d events from number %d on", len(events), first)

@@ -40,10 +40,10 @@ _INVERSE: Final[dict[_Method, _Method]] = {
     "forget": "expect",
 }
 
-#: A model is suspended if it runs out of memory or of stack so many times in a row while it is reset.
+#: A model is suspended if it runs out of memory or of stack this many times in a row while it is reset.
 _ATTEMPTS: Final = 8
 
-#: What only a model with an interest in pending requests is told.
+#: The calls that only a `ugm.DemandModel` gets.
 _DEMAND: Final = ("expect", "forget")
 
 
