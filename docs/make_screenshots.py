@@ -18,8 +18,7 @@ from ugm.cli import demo
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from pages import crowd, served  # noqa: E402 - found beside the tests
-from test_page import BROWSER  # noqa: E402 - as above
+from support.page_server import BROWSER, crowd, served  # noqa: E402 - found among the tests
 
 
 class Picture(NamedTuple):

@@ -10,7 +10,7 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-import documents
+from support import doc_examples as documents
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
 settings.register_profile("dev", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])

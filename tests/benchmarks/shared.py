@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import psycopg
 
-from postgres import Server, server_here
+from support.postgres import Server, server_here
 from ugm import Resource, UserGroup, parse_config
 from ugm.shared import SharedPartition
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, Literal
 import pytest
 from hypothesis import settings
 
-from partitions import Backlog, Licences
+from support.law_partitions import Backlog, Licences
 from ugm import Partition
 from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine, PartitionSpec

@@ -1,0 +1,22 @@
+"""Every recorded trace of queue quotas in Apache YuniKorn, every field of every step."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from support.queue_replay import QuotaReplay
+from support.vectors import vectors
+
+TRACES: Final = list(vectors("yunikorn/queue_quota"))
+
+
+@pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["name"]) for trace in TRACES])
+def test_queue_quota(trace: dict[str, Any]) -> None:
+    """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
+    replay = QuotaReplay(trace)
+    for number, step in enumerate(trace["steps"]):
+        answer = replay.answer(step)
+
+        assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"

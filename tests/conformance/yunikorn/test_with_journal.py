@@ -1,0 +1,46 @@
+"""Recorded traces of user and group limits, and of queue quotas, in Apache YuniKorn, on a partition with a journal.
+
+Every trace is interrupted: in the middle, and before its last step, the journal is closed and opened again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from support.partition_replay import PartitionReplay, agreeing, traces
+from support.queue_replay import QuotaReplay
+from ugm.journal import open_partition
+
+#: One trace in so many is replayed by default, and all of them in a long run.
+SAMPLE: Final = 25
+
+Replay: TypeAlias = PartitionReplay | QuotaReplay
+
+
+def answers(trace: dict[str, Any], kind: type[Replay], path: Path) -> None:
+    """Expect the recorded answers of a partition that is closed and opened again between two of them."""
+    steps = agreeing(trace)
+    replay = kind(trace, open_partition(path, durability="group"))
+    for number, step in enumerate(trace["steps"][:steps]):
+        if number in (steps // 2, steps - 1):
+            replay.partition.journal.close()  # type: ignore[union-attr]  # it is one with a journal
+            replay.partition = open_partition(path, durability="group")
+        answer = replay.answer(step)
+
+        assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"
+    replay.partition.journal.close()  # type: ignore[union-attr]  # as above
+
+
+@pytest.mark.parametrize("trace", traces(SAMPLE, "enforcement", "enforcement_corners", "config_updates"))
+def test_users_and_groups(trace: dict[str, Any], tmp_path: Path) -> None:
+    """Limits of users and groups allow and deny what they do in the peer."""
+    answers(trace, PartitionReplay, tmp_path / "journal")
+
+
+@pytest.mark.parametrize("trace", traces(SAMPLE, "queue_quota"))
+def test_queue_quotas(trace: dict[str, Any], tmp_path: Path) -> None:
+    """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
+    answers(trace, QuotaReplay, tmp_path / "journal")

@@ -1,0 +1,40 @@
+"""The examples of elastic quotas run, and show what they say they show."""
+
+from __future__ import annotations
+
+import runpy
+
+import pytest
+
+from support.places import EXAMPLES
+
+
+def said(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines that an example prints."""
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out.splitlines()
+
+
+def test_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """The worked example gives 5, 20, 35 and 40, and says how C came to its share."""
+    lines = said("elastic_sharing.py", capsys)
+
+    assert [line.split()[:3] for line in lines[1:5]] == [
+        ["A", "10", "5"],
+        ["B", "15", "20"],
+        ["C", "20", "35"],
+        ["D", "15", "40"],
+    ]
+    assert "  round 2 deals 9 to weights of 130: 3 to it" in lines
+
+
+def test_departments(capsys: pytest.CaptureFixture[str]) -> None:
+    """GPUs are borrowed at night and given back in the morning; unlent ones stay, and what would be is told."""
+    lines = said("elastic_departments.py", capsys)
+    shown = [line.split()[:3] for line in lines]
+
+    assert [row[1:] for row in shown if row[:1] == ["language"]] == [["8", "26"], ["8", "16"], ["8", "16"]]
+    assert [row[1:] for row in shown if row[:1] == ["serving"]] == [["6", "6"]] * 3
+    assert "training-1 waits; its quota has room, but only 3 GPUs are free" in lines
+    assert "After 121 s language gives back language-4, language-5." in lines
+    assert lines[-1] == "  training: gpu 10 -> gpu 5"

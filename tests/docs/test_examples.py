@@ -1,0 +1,145 @@
+"""The examples run, and show what they say they show."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.places import EXAMPLES
+from ugm import load_config
+from ugm.identity import TrackingType
+from ugm.simulation import JobMapping, Report, read_swf, simulate
+
+
+@pytest.fixture(name="said", scope="module")
+def _said() -> list[str]:
+    """Return what the scheduler prints."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        runpy.run_path(str(EXAMPLES / "scheduler.py"), run_name="__main__")
+    return out.getvalue().splitlines()
+
+
+def test_scheduler_places(said: list[str]) -> None:
+    """Placement rules find the queue of an application, and create it where it names none."""
+    assert said[0] == "train: placed in root.batch, by placementrules[0] provided"
+    assert "notebook: placed in root.home.ann, which is created, by placementrules[1] user, parent fixed home" in [
+        line.partition(";")[0] for line in said
+    ]
+
+
+def test_scheduler_starts_gangs(said: list[str]) -> None:
+    """A gang starts as a whole, and what it waits for takes the place of its placeholders."""
+    started = said.index("build-place-1, build-place-2, build-place-3: started")
+
+    assert said[started + 1] == "build-1: takes the place of build-place-1"
+    assert "build: ends, and gives back build-place-2, build-place-3, build-1" in said
+
+
+def test_scheduler_explains(said: list[str]) -> None:
+    """A denial names the limit in the way and who holds what is missing; what can never fit is refused for good."""
+    denied = said.index("report-1: denied, waiting can help:")
+
+    assert said[denied + 1 : denied + 4] == [
+        "  queue root.batch: 4 vcore requested, 24 of 24 used, 4 too much",
+        "    held by 'build' of 'bob' in root.batch: 12",
+        "    held by 'train' of 'sue' in root.batch: 12",
+    ]
+    assert "notebook-1: refused for good; denied, waiting can never help:" in said
+
+
+def test_scheduler_reloads(said: list[str]) -> None:
+    """A bad configuration changes nothing; a good one is planned, put in force, and starts what it has room for."""
+    planned = said.index("~ queue root.batch: maximum memory 96Gi, vcore 24 -> memory 96Gi, vcore 28")
+
+    assert said.index("the new quotas are not used;") < planned
+    assert said[planned - 1 : planned + 2 : 2] == ["the new quotas are in force:", "report-1: started"]
+
+
+def test_scheduler_retries(said: list[str]) -> None:
+    """What is pending is asked for again when something has ended."""
+    ended = said.index("train: ends, and gives back train-1")
+
+    assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
+    assert said[ended + 1] == "test-place-1, test-place-2: started"
+
+
+def test_every_kind_of_limit() -> None:
+    """The commented configuration has named and wildcard limits of users and groups, at the root and below."""
+    root = load_config(str(EXAMPLES / "limits.yaml")).partition().root
+    limits = [limit for queue in (root, *root.queues) for limit in queue.limits]
+
+    names = [set(limit.users) | {f"group {group}" for group in limit.groups} for limit in limits]
+    assert {"sue", "bob"} in names
+    assert {"*"} in names
+    assert {"group development", "group test"} in names
+    assert {"group *"} in names
+    assert any(limit.max_applications for limit in limits)
+    assert any(not limit.max_applications for limit in limits)
+
+
+def test_workload_is_reproducible(tmp_path: Path) -> None:
+    """The generator makes the bundled workload, byte for byte, in a process of its own."""
+    made = tmp_path / "grid.swf.gz"
+    subprocess.run([sys.executable, EXAMPLES / "make_workload.py", made], check=True)  # noqa: S603 - ours
+
+    bundled = (EXAMPLES / "grid.swf.gz").read_bytes()
+    # How well zlib packs differs between its makes; what is packed does not, nor the header without a time.
+    assert gzip.decompress(made.read_bytes()) == gzip.decompress(bundled)
+    assert made.read_bytes()[:10] == bundled[:10]
+
+
+def test_workload_is_small() -> None:
+    """The bundled workload stays below 300 kB."""
+    assert (EXAMPLES / "grid.swf.gz").stat().st_size <= 300_000
+
+
+def test_workload_is_a_grid() -> None:
+    """A few hundred users in some dozens of groups, of whom a few send most of the jobs."""
+    records = list(read_swf(EXAMPLES / "grid.swf.gz"))
+    jobs_of = Counter(record.user for record in records)
+
+    assert len(records) == 20_000
+    assert 200 <= len(jobs_of) <= 400
+    assert 24 <= len({record.group for record in records}) <= 60
+    assert sum(count for _, count in jobs_of.most_common(30)) > len(records) / 2
+
+
+@pytest.fixture(name="report", scope="module")
+def _report() -> Report:
+    config = load_config(str(EXAMPLES / "grid.yaml"))
+    return simulate(JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz")), config.partition())
+
+
+def test_limits_bite(report: Report) -> None:
+    """Under the bundled configuration some jobs wait for long, most not at all, and none is lost."""
+    assert report.read == report.started == 20_000
+    assert 0.05 < report.waiting.delayed / report.started < 0.25
+    assert report.waiting.max > 24 * 3600
+    assert report.is_clean
+
+
+def test_limits_of_every_kind_bite(report: Report) -> None:
+    """Quotas of queues, named and created, and limits of users and groups, on resources and applications, hold jobs."""
+    holding = [limit for limit in report.limits if limit.held_jobs]
+
+    assert {limit.kind for limit in holding} == set(TrackingType)
+    assert {limit.queue_path for limit in holding if limit.kind == "queue"} == {"root.site2", "root.site7.queue2"}
+    assert {limit.limit_name == "*" for limit in holding} == {True, False}
+    assert {limit.resource for limit in holding} == {None, "memory", "vcore"}
+    assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)
+
+
+def test_most_users_do_not_wait(report: Report) -> None:
+    """Limits that bite concern few users."""
+    delayed = sum(1 for _, waiting in report.users if waiting.delayed)
+
+    assert 0 < delayed < len(report.users) / 4

@@ -1,0 +1,370 @@
+"""Laws of sharing among elastic groups: true of every tree, and of every order of events."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.elastic_reference import Naive
+from support.elastic_strategies import RESOURCES, amounts, counts, sharers, trees, valid_trees
+from ugm import Resource
+from ugm.elastic import (
+    ROOT_GROUP,
+    AdmissionRules,
+    ElasticGroup,
+    ElasticQuota,
+    ElasticTree,
+    Pod,
+    Shared,
+    Sharer,
+    share,
+    verify,
+)
+from ugm.elastic.sharing import deal, deal_once
+
+#: Who wants how much, group by group.
+Wanted = dict[str, Resource]
+
+totals = amounts(st.integers(0, 120))
+
+
+def requests(groups: list[ElasticGroup]) -> st.SearchStrategy[Wanted]:
+    """Return what is asked for in some of the groups."""
+    return st.dictionaries(st.sampled_from([group.name for group in groups]), amounts(st.integers(0, 60)))
+
+
+scenes = trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, requests(groups), st.booleans()))
+valid_scenes = valid_trees().flatmap(lambda groups: st.tuples(st.just(groups), totals, requests(groups)))
+
+
+def fill(tree: ElasticTree, wanted: Wanted) -> ElasticTree:
+    """Ask for what is wanted."""
+    for name, request in wanted.items():
+        tree.change_request(name, request)
+    return tree
+
+
+def runtimes(tree: ElasticTree) -> dict[str, Resource]:
+    """Return the runtime of every configured group."""
+    return {group.name: tree.runtime(group.name) for group in tree.groups}
+
+
+def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Fraction]:
+    """Return what exact weighted max-min fairness gives, to everybody by its weight and what it needs."""
+    gives, rest, whole = {}, Fraction(left), sum(weight for weight, _ in needs.values())
+    for name, (weight, need) in sorted(needs.items(), key=lambda one: Fraction(one[1][1], one[1][0])):
+        gives[name] = min(Fraction(need), rest * weight / whole)
+        rest, whole = rest - gives[name], whole - weight
+    return gives
+
+
+def hungry_of(shared: Shared, given: list[Sharer]) -> list[Sharer]:
+    """Return who asks for more than it has before anything is dealt, and has a weight."""
+    return [one for one in given if one.wanted > shared.floor[one.name] and one.weight > 0]
+
+
+@given(counts, sharers())
+def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
+    """Where the minimums fit into what there is, everybody gets what it asks for up to its minimum."""
+    shared = share(available, given)
+
+    if available >= sum(one.min for one in given):
+        assert all(shared.runtime[one.name] >= min(one.wanted, one.min) for one in given)
+
+
+@given(valid_scenes)
+def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource, Wanted]) -> None:
+    """In a tree that obeys the rules, in a cluster that the uppermost minimums fit, everybody has its minimum."""
+    groups, total, wanted = scene
+    first = [group for group in groups if group.parent == ROOT_GROUP]
+    enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
+    tree = fill(ElasticTree(enough, groups), wanted)
+
+    for group in groups:
+        for name, gets in tree.runtime(group.name).items():
+            assert gets >= min(tree.request(group.name).get(name, 0), group.min.get(name, 0))
+
+
+@given(counts, sharers())
+def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) -> None:
+    """A runtime is at most the request, at least nothing; who does not lend asks for at least its minimum."""
+    shared = share(available, given)
+
+    assert all(0 <= shared.runtime[one.name] <= one.wanted for one in given)
+
+
+@given(counts, sharers())
+def test_nothing_is_left_while_somebody_is_hungry(available: int, given: list[Sharer]) -> None:
+    """If something is left over, everybody with a weight has all that it asks for."""
+    shared = share(available, given)
+
+    if shared.unused > 0:
+        assert all(shared.runtime[one.name] >= one.wanted for one in given if one.weight > 0)
+
+
+@given(counts, sharers())
+def test_no_more_than_there_is(available: int, given: list[Sharer]) -> None:
+    """With scaling, what everybody gets never adds up to more than there is."""
+    assert share(available, given).unused >= 0
+
+
+@given(counts, sharers())
+def test_only_minimums_exceed_what_there_is(available: int, given: list[Sharer]) -> None:
+    """Without scaling, runtimes exceed what there is only if granted minimums alone do, and nobody borrows."""
+    shared = share(available, given, scale=False)
+
+    if shared.unused < 0:
+        assert sum(shared.floor.values()) > available
+        assert shared.runtime == shared.floor
+
+
+@given(counts, sharers())
+def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -> None:
+    """Everybody hungry gets what exact weighted max-min fairness gives it, up to one unit for each round."""
+    shared = share(available, given)
+    needs = {one.name: (one.weight, one.wanted - shared.floor[one.name]) for one in hungry_of(shared, given)}
+    left = max(available - sum(shared.floor.values()), 0)
+
+    for name, exact in exactly_fair(left, needs).items():
+        assert abs(shared.runtime[name] - shared.floor[name] - exact) <= len(shared.rounds)
+
+
+@given(st.randoms(use_true_random=False))
+def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
+    """A group that requests more gets no less, whatever its weight, and whether minimums begin to be scaled or not."""
+    for _ in range(60):
+        given = [
+            Sharer(name, draw.randint(0, 9), draw.randint(0, 9), draw.choice([0, 0, 1, 3]), lends=draw.random() < 0.8)
+            for name in "abcd"[: draw.randint(2, 4)]
+        ]
+        available, one, *others = draw.randint(0, 30), *given
+        for scale in (True, False):
+            larger = [one._replace(wanted=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
+            gets = [share(available, [each, *others], scale=scale).runtime["a"] for each in larger]
+            assert gets == sorted(gets)
+
+
+@given(counts, st.integers(0, 50), sharers())
+def test_more_to_share_is_more_for_everybody(available: int, more: int, given: list[Sharer]) -> None:
+    """With more to share nobody gets less, up to a unit for each round of either."""
+    one, other = share(available, given), share(available + more, given)
+    slack = len(one.rounds) + len(other.rounds)
+
+    if one.least == other.least:
+        assert all(other.runtime[name] >= gets - slack for name, gets in one.runtime.items())
+
+
+@given(counts, sharers(), st.randoms(use_true_random=False))
+def test_order_does_not_matter(available: int, given: list[Sharer], draw: random.Random) -> None:
+    """Who is named first makes no difference."""
+    shuffled = list(given)
+    draw.shuffle(shuffled)
+
+    assert share(available, shuffled) == share(available, given)
+
+
+@given(counts, sharers())
+def test_names_matter_in_ties_only(available: int, given: list[Sharer]) -> None:
+    """With all names changed everybody gets the same, up to the units that equal remainders leave to the names."""
+    renamed = [one._replace(name=chr(ord("z") - ord(one.name) + ord("a"))) for one in given]
+    one, other = share(available, given), share(available, renamed)
+    gets, gets_renamed = list(one.runtime.values()), list(reversed(other.runtime.values()))
+
+    distinct = len({(sharer.weight, sharer.wanted, sharer.min, sharer.lends) for sharer in given}) == len(given)
+    assert sum(gets) == sum(gets_renamed)
+    if distinct and all(len(set(_remainders(each.left, each.weight, given))) == len(given) for each in one.rounds):
+        assert gets == gets_renamed
+
+
+def _remainders(left: int, whole: int, given: list[Sharer]) -> list[int]:
+    return [left * one.weight % whole for one in given]
+
+
+@given(counts, sharers())
+def test_deal_is_share_without_the_account(available: int, given: list[Sharer]) -> None:
+    """What the hungry miss after the fast rounds is what they miss after those that are told."""
+    shared = share(available, given)
+    hungry = sorted(hungry_of(shared, given))
+    left = available - sum(shared.floor.values())
+    if left > 0 and hungry:
+        column = [one.weight for one in hungry]
+        needs = [one.wanted - shared.floor[one.name] for one in hungry]
+        missing = deal(deal_once(left, column), [one.name for one in hungry], column, needs)
+
+        unmet = {one.name: one.wanted - shared.runtime[one.name] for one in hungry}
+        assert missing == {name: amount for name, amount in unmet.items() if amount}
+
+
+@given(scenes)
+def test_tree_follows_from_scratch(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
+    """A tree gives every group what the naive model does, whatever rules its groups break."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    model = Naive(groups, total, scale, ())
+    for name, request in wanted.items():
+        model.change(model.asked, name, request)
+
+    verify(tree)
+    for group in groups:
+        for name, gets in tree.runtime(group.name).items():
+            assert gets == model.runtime(group.name, name)
+
+
+@given(scenes, st.randoms(use_true_random=False))
+def test_order_of_events_does_not_matter(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], draw: random.Random
+) -> None:
+    """Requests, groups and the total lead to the same runtimes in any order in which they can come."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    other = ElasticTree(scale_min=scale)
+    for group in groups:
+        other.put(group._replace(parent=ROOT_GROUP, min=Resource(), max=Resource(cpu=1)))
+    events: list[Callable[[], None]] = [partial(other.set_total, total)]
+    events += [partial(other.put, group) for group in groups]
+    events += [partial(other.change_request, name, request) for name, request in wanted.items()]
+    draw.shuffle(events)
+    for event in events:
+        event()
+        runtimes(other)
+
+    assert runtimes(other) == runtimes(tree)
+
+
+@given(scenes, scenes)
+def test_changes_can_be_undone(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], after: tuple[list[ElasticGroup], Resource, Wanted, bool]
+) -> None:
+    """Changed and changed back, a tree gives what it gave."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    before = runtimes(tree)
+    names = {group.name for group in groups}
+    for name, request in after[2].items():
+        if name in names:
+            tree.change_request(name, request)
+            tree.set_total(after[1])
+            runtimes(tree)
+            tree.change_request(name, Resource({each: -amount for each, amount in request.items()}))
+    tree.set_total(total)
+
+    assert runtimes(tree) == before
+    verify(tree)
+
+
+@given(scenes, st.lists(totals, min_size=1, max_size=4), st.data())
+def test_total_up_and_down(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], others: list[Resource], data: st.DataObject
+) -> None:
+    """After other totals, and a few reads in between, a tree gives what it gave."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    before = runtimes(tree)
+    for other in others:
+        tree.set_total(other)
+        for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), max_size=2)):
+            tree.runtime(name)
+    tree.set_total(total)
+
+    assert runtimes(tree) == before
+
+
+@given(scenes, st.data())
+def test_more_requested_is_never_less_granted(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], data: st.DataObject
+) -> None:
+    """A group that requests more gets no less of any resource, whatever its weight, and whatever is scaled."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), min_size=1, max_size=6)):
+        before = tree.runtime(name)
+        tree.change_request(name, data.draw(amounts(st.integers(0, 3) | st.integers(0, 60))))
+        after = tree.runtime(name)
+
+        assert all(after[resource] >= gets for resource, gets in before.items())
+
+
+@given(scenes, st.booleans(), st.booleans(), st.data())
+def test_never_means_never(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool],
+    check_parents: bool,  # noqa: FBT001 - drawn
+    by_runtime: bool,  # noqa: FBT001 - drawn
+    data: st.DataObject,
+) -> None:
+    """A request that can never be granted is denied whatever is released, and so is every larger one."""
+    groups, total, _, scale = scene
+    names = st.sampled_from([group.name for group in groups])
+    held = data.draw(st.lists(st.builds(Pod, st.uuids().map(str), amounts(st.integers(0, 30)), names), max_size=4))
+    rules = AdmissionRules(by_runtime=by_runtime, check_parents=check_parents)
+    asked = Pod("asked", data.draw(amounts(st.integers(0, 60))), data.draw(names))
+    for released in range(1 << len(held)):
+        quota = ElasticQuota(ElasticTree(total, groups, scale_min=scale), rules=rules)
+        for number, pod in enumerate(held):
+            if not released >> number & 1:
+                quota.adopt(pod)
+        quota.expect(asked)
+        decision = quota.check(asked)
+        if released == 0:
+            first = decision
+        if not first.can_wait:
+            assert not decision
+
+
+pods = st.builds(
+    Pod,
+    st.uuids().map(str),
+    amounts(st.integers(0, 9)),
+    st.sampled_from(["g0", "g1", "g2", "g3"]),
+    priority=st.integers(0, 3),
+    preemptible=st.sampled_from([True, True, False]),
+    started=st.none() | st.integers(0, 5),
+)
+
+
+@given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
+def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]) -> None:
+    """Carried out, a plan leaves nothing above the runtime, unless only what must not be taken back is left."""
+    groups, total, _ = scene
+    quota = ElasticQuota(ElasticTree(total, groups))
+    for pod in running:
+        quota.adopt(pod)
+    for name in [group.name for group in reversed(groups)]:
+        quota.carry_out(quota.plan_revoke(name))
+        again = quota.plan_revoke(name)
+
+        # A group that frees a part of what it is over may request less, and so be over again by firm pods below it.
+        assert again.victims == () or not again.remaining or quota.tree.node(name).children
+        if not any(not pod.preemptible for pod in quota.pods_in(name)) and not quota.tree.node(name).children:
+            assert quota.plan_revoke(name).excess == Resource()
+
+
+@given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
+def test_nobody_is_driven_below_its_minimum(
+    scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]
+) -> None:
+    """Where the minimums fit, nothing is taken from a group that uses no more than its minimum.
+
+    What a group uses beyond its own maximum is asked for nowhere above it, so it may be too much there.
+    """
+    groups, total, _ = scene
+    first = [group for group in groups if group.parent == ROOT_GROUP]
+    enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
+    quota = ElasticQuota(ElasticTree(enough, groups))
+    for pod in running:
+        # What the default group uses is no longer there for minimums.
+        if pod.group in quota.tree.nodes:
+            quota.adopt(pod)
+
+    # Children first: a group is beyond its maximum somewhere if it is itself, or a group below is.
+    beyond: set[str] = set()
+    for group in reversed(groups):
+        used = quota.tree.used(group.name)
+        if group.name in beyond or any(amount > group.max.get(name, 0) for name, amount in used.items()):
+            beyond |= {group.name, group.parent}
+        elif all(amount <= group.min.get(name, 0) for name, amount in used.items()):
+            assert quota.plan_revoke(group.name).victims == ()

@@ -1,0 +1,303 @@
+"""Laws of a partition: true of every configuration, every stream of allocations, and every model beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from support.law_partitions import (
+    Backlog,
+    Fault,
+    Faulty,
+    Licences,
+    Scene,
+    Seats,
+    beside,
+    everything,
+    grant_all,
+    scenes,
+    traits_of,
+)
+from ugm import Ask, Partition, RequestError, Resource, Running
+from ugm.model import QuotaModel
+from ugm.partition import AllocationState
+from ugm.testing import PartitionSpec, asks, exposed_partition, full_partitions, resources
+from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
+
+#: Each example makes a whole partition, or two: fewer do.
+laws: Final = settings(max_examples=settings().max_examples * 2 // 5)
+
+MODES: Final = st.sampled_from(["always", "unless-user-limited"])
+
+
+def allocated(partition: Partition, ask: Ask) -> bool:
+    """Allocate something that no id stands for yet."""
+    assume(partition.allocation(ask.allocation_id) is None)
+    return partition.allocate(*ask[:3]).allowed
+
+
+def running(partition: Partition) -> list[Running]:
+    """Return what the ledger believes to run."""
+    return [Running(*one[:3]) for one in partition.allocations() if one.state is not AllocationState.PENDING]
+
+
+def without_past(shown: dict[str, Any]) -> dict[str, Any]:
+    """Leave out whether applications have run before, and the group that was chosen then."""
+    states = {"completing": "new", "new": "new"}
+    idle = [one._replace(state=states.get(one.state, one.state)) for one in shown["applications"]]
+    return {**shown, "applications": [one._replace(group=None) if one.state == "new" else one for one in idle]}
+
+
+@laws
+@given(scenes(), MODES)
+def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
+    """Releasing what was allocated leaves everything as it was, but that the application has run."""
+    models = beside()
+    partition = scene.partition(models, group_limits=mode)
+    # What is still pending keeps an application running that has started.
+    assume(all(told.state != "accepted" for told in partition.applications()))
+    before, (*_, known) = without_past(exposed_partition(partition)), everything(partition, models)
+    if allocated(partition, scene.ask):
+        assert partition.release(scene.ask.allocation_id)
+
+    assert without_past(exposed_partition(partition)) == before
+    assert everything(partition, models)[-1] == known
+
+
+@laws
+@given(scenes(), MODES)
+def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
+    """What is asked about and then done is told the same, and asking changes nothing."""
+    models = beside()
+    partition = scene.partition(models, group_limits=mode)
+    assume(partition.allocation(scene.ask.allocation_id) is None)
+    before = everything(partition, models)
+    told = partition.check(*scene.ask[1:3])
+
+    assert everything(partition, models) == before
+    assert partition.allocate(*scene.ask[:3]) == told
+    assert told.allowed or everything(partition, models) == before
+
+
+@laws
+@given(scenes())
+def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
+    """A retry of anything that is held is allowed, and changes nothing, however full everything is."""
+    models = beside()
+    partition = scene.partition(models)
+    before = everything(partition, models)
+    for one in partition.allocations():
+        if one.state is not AllocationState.PENDING:
+            ask = Ask(*one[:3], *one[4:])
+            assert partition.allocate_all([ask])
+            partition.adopt(*ask[:3], **traits_of(ask))
+            with pytest.raises(RequestError):
+                partition.allocate_all([ask._replace(usage=ask.usage + Resource(memory=1))])
+
+    assert everything(partition, models) == before
+
+
+@laws
+@given(scenes(), st.randoms(use_true_random=False))
+def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) -> None:
+    """Allocations of different ids add up to the same in any order."""
+    first = list({ask.allocation_id: ask for ask in scene.stream}.values())
+    shuffled = random.sample(first, len(first))
+    shown = []
+    for stream in (first, shuffled):
+        partition = scene._replace(stream=[]).partition()
+        for ask in stream:
+            partition.adopt(*ask[:3])
+        shown.append(everything(partition))
+
+    assert shown[0] == shown[1]
+
+
+@laws
+@given(scenes(), st.lists(asks(), max_size=5, unique_by=lambda ask: ask.allocation_id), MODES)
+def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: Any) -> None:  # noqa: ANN401 - one of two texts
+    """A gang is granted exactly if its requests are, one after the other, and then with the same outcome."""
+    models, apart = [Licences(6)], [Licences(6)]
+    one, other = scene.partition(models, group_limits=mode), scene.partition(apart, group_limits=mode)
+    assume(not any(one.allocation(ask.allocation_id) for ask in gang))
+    before = everything(one, models)
+    together = one.allocate_all(gang).allowed
+    granted = grant_all(other, gang)
+
+    assert together is (len(granted) == len(gang))
+    assert everything(one, models) == (everything(other, apart) if together else before)
+
+
+@laws
+@given(scenes(), full_partitions() | st.none(), MODES)
+def test_what_is_planned_happens(scene: Scene, config: PartitionSpec | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
+    """A plan changes nothing; applied, exactly those are over, and exactly those queues drain, that it named."""
+    partition = scene.partition(group_limits=mode)
+    before = everything(partition)
+    plan = partition.plan(config)
+    assert everything(partition) == before
+
+    partition.apply(plan)
+    partition.verify()
+    assert partition.over_limit() == plan.over
+    queues = [queue for top in [partition.queue()] if top for queue in top.walk() if queue.applications]
+    leaving = sorted((queue[0], queue.applications) for queue in queues if queue.is_draining or not queue.is_leaf)
+    assert [tuple(one) for one in plan.leaving] == leaving
+
+
+@laws
+@given(scenes(), full_partitions())
+def test_a_configuration_and_back(scene: Scene, config: PartitionSpec) -> None:
+    """Usage, groups and allocations survive any configuration; what it lifts holds again when it is taken back."""
+    partition = scene.partition()
+    before = exposed_partition(partition)
+    partition.configure(config)
+    partition.configure(scene.config)
+    after = exposed_partition(partition)
+
+    kept = ("users", "groups", "applications", "allocations", "nodes")
+    assert {part: after[part] for part in kept} == {part: before[part] for part in kept}
+
+
+@laws
+@given(scenes())
+def test_own_ledger_has_no_differences(scene: Scene) -> None:
+    """Compared with itself, the ledger agrees."""
+    partition = scene.partition()
+
+    assert not partition.audit(running(partition))
+
+
+@laws
+@given(scenes(), st.data())
+def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
+    """After a repair nothing differs but what runs for unknown applications, and repairing again does nothing."""
+    models = beside()
+    partition = scene.partition(models)
+    partition.fail(data.draw(st.sampled_from(SUBMITTED)))
+    truth = st.builds(Running, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources())
+    runs = data.draw(st.lists(truth, unique_by=lambda one: one.allocation_id))
+    report = partition.audit(runs)
+    partition.reconcile(report)
+    left = partition.audit(runs)
+
+    assert [one for one in left.differences if one.is_known] == []
+    after = everything(partition, models)
+    assert not partition.reconcile(left)
+    assert everything(partition, models) == after
+
+
+@laws
+@given(scenes())
+def test_everything_removed_leaves_nothing(scene: Scene) -> None:
+    """When every application has gone, nothing is left but the queues of the configuration."""
+    licences, backlog = Licences(6), Backlog()
+    partition = scene.partition([licences, backlog])
+    for application_id in SUBMITTED:
+        partition.remove(application_id)
+    empty = scene._replace(stream=[])
+    other = empty.partition()
+    for application_id in SUBMITTED:
+        other.complete(application_id)
+
+    assert everything(partition) == everything(other)
+    assert (licences.taken, backlog.charged, backlog.waiting) == (0, {}, {})
+
+
+@laws
+@given(scenes(), resources())
+def test_resizing_there_and_back(scene: Scene, usage: Resource) -> None:
+    """What was resized can always be what it was before, unless a limit is exceeded."""
+    partition = scene.partition()
+    before = everything(partition)
+    for one in partition.allocations():
+        if one.state is not AllocationState.PENDING and partition.resize(one.allocation_id, usage):
+            assert partition.resize(one.allocation_id, one.usage)
+
+    assert everything(partition) == before
+
+
+#: Every operation that asks or charges other models.
+Operation = Callable[[Partition, Scene], object]
+
+
+def _first(partition: Partition, *, placeholder: bool = False) -> str:
+    found = [one for one in partition.allocations() if one.state is not AllocationState.PENDING]
+    return next((one.allocation_id for one in found if one.placeholder or not placeholder), "none")
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "ask": lambda partition, scene: partition.ask(*scene.ask[:3]),
+    "allocate": lambda partition, scene: partition.allocate(*scene.ask[:3]),
+    "allocate_all": lambda partition, scene: partition.allocate_all(
+        [scene.ask, *(Ask(f"y-{number}", name, Resource(memory=1)) for number, name in enumerate(SUBMITTED))]
+    ),
+    "check": lambda partition, scene: partition.check(*scene.ask[1:3]),
+    "resize": lambda partition, scene: partition.resize(_first(partition), scene.ask.usage),
+    "replace": lambda partition, scene: partition.replace(_first(partition, placeholder=True), "y-0", scene.ask.usage),
+    "adopt": lambda partition, scene: partition.adopt(*scene.ask[:3]),
+    "repair of what is missing": lambda partition, scene: partition.reconcile(
+        partition.audit([*running(partition), Running("y-0", SUBMITTED[0], scene.ask.usage)])
+    ),
+    "repair of a size": lambda partition, scene: partition.reconcile(
+        partition.audit(
+            [one._replace(usage=scene.ask.usage) for one in running(partition)[:1]] + running(partition)[1:]
+        )
+    ),
+    "evict": lambda partition, scene: partition.allocate(*scene.ask[:3], evict=True),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@laws
+@given(scene=scenes(), method=st.sampled_from(["check", "charge", "expect"]), nth=st.integers(1, 4), mode=MODES)
+def test_a_model_that_raises_leaves_nothing_behind(
+    operation: str,
+    scene: Scene,
+    method: str,
+    nth: int,
+    mode: Any,  # noqa: ANN401 - one of two texts
+) -> None:
+    """Whichever model raises, wherever and in whatever operation, every counter of every model is as it was."""
+    faulty = Faulty()
+    models: list[Any] = [Seats(3), faulty, Backlog()]
+    partition = scene.partition(models, group_limits=mode)
+    before = everything(partition, [models[0], models[2]])
+    faulty.method, faulty.left = method, nth
+    try:
+        OPERATIONS[operation](partition, scene)
+    except (Fault, RequestError):
+        assert everything(partition, [models[0], models[2]]) == before
+    faulty.method = ""
+    waiting = {one.allocation_id for one in partition.allocations() if one.state is AllocationState.PENDING}
+    assert set(models[2].waiting) == waiting
+    assert set(models[2].charged) == {one.allocation_id for one in running(partition)}
+    partition.verify()
+
+
+@pytest.mark.parametrize("operation", ["allocate", "allocate_all", "resize", "replace"])
+@laws
+@given(scene=scenes(), most=st.integers(0, 3), position=st.integers(0, 1), mode=MODES)
+def test_a_denial_by_any_model_changes_nothing(
+    operation: str,
+    scene: Scene,
+    most: int,
+    position: int,
+    mode: Any,  # noqa: ANN401 - one of two texts
+) -> None:
+    """Whoever denies, every counter of every model is as it was before."""
+    models: list[QuotaModel] = [Backlog()]
+    models.insert(position, Licences(most))
+    partition = scene.partition(models, group_limits=mode)
+    before = everything(partition, models)
+    try:
+        told = OPERATIONS[operation](partition, scene)
+    except RequestError:
+        told = None
+
+    assert told or everything(partition, models) == before

@@ -1,0 +1,292 @@
+"""Laws of quota trees and forests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.quotatree_reference import Asked
+from support.quotatree_strategies import TREE, documents, info_of, requests
+from ugm import RequestError
+from ugm.quotatree import (
+    AllocationPlan,
+    ConsumerInfo,
+    Mode,
+    QuotaManager,
+    Reason,
+    TreeView,
+    VictimPolicy,
+    consumer_from_struct,
+    fewest,
+    first_found,
+    parse_consumer,
+)
+
+FOREST = "F"
+TREES = ("T", "U")
+policies = st.sampled_from([first_found, fewest])
+
+
+@st.composite
+def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[Asked | str]:
+    """Draw arrivals, and departures of those who arrived."""
+    groups = tuple(document["spec"]["nodes"])
+    stream: list[Asked | str] = []
+    for number in range(draw(st.integers(least, 14))):
+        if stream and draw(st.integers(0, 3)) == 0:
+            stream.append(f"c{draw(st.integers(0, number - 1))}")
+        else:
+            stream.append(draw(requests(f"c{number}", groups)))
+    return stream
+
+
+def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, habits: bool = False) -> QuotaManager:
+    """Return a manager in normal mode with some trees, in one forest."""
+    manager = QuotaManager(policy=policy, requeue_rejected=habits, check_unrequested=habits)
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest(FOREST)
+    for tree in trees:
+        manager.add_tree_to_forest(FOREST, manager.add_tree_from_struct(tree))
+    return manager
+
+
+def feed(manager: QuotaManager, stream: list[Asked | str]) -> None:
+    """Put a stream through the first tree."""
+    for step in stream:
+        if isinstance(step, str):
+            manager.deallocate(TREE, step)
+        else:
+            manager.add_consumer(info_of(step))
+            manager.allocate(TREE, step.id)
+
+
+def views(manager: QuotaManager) -> list[TreeView]:
+    """Return everything that can be seen of all trees."""
+    return [manager.view(name) for name in manager.get_tree_names()]
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[QuotaManager, Asked]:
+    """Draw a manager after a stream, and one more consumer, who is known to it."""
+    document = draw(documents())
+    stream = draw(streams(document, 3))
+    manager = manager_of(document, policy=draw(policies))
+    feed(manager, stream[:-1])
+    last = draw(requests("last", tuple(document["spec"]["nodes"])))
+    manager.add_consumer(info_of(last))
+    return manager, last
+
+
+@given(scenes())
+def test_amounts_are_sums(scene: tuple[QuotaManager, Asked]) -> None:
+    """A node's amount is the sum of what is held at it and below, and below no quota is exceeded in normal mode."""
+    manager, _ = scene
+    (view,) = views(manager)
+    for node in view.nodes:
+        below = {node.name}
+        for other in view.nodes:
+            below |= {other.name} if other.parent in below else set()
+        held = [c for c in view.consumers.values() if c.node in below]
+        for name, amount in node.allocated.items():
+            assert amount == sum(c.request.get(name, 0) for c in held)
+            assert amount <= node.quota[name]
+
+
+@given(scenes())
+def test_rejected_means_unchanged(scene: tuple[QuotaManager, Asked]) -> None:
+    """A rejected request has changed nothing, order included, and says why."""
+    manager, last = scene
+    before = views(manager)
+    response = manager.allocate(TREE, last.id)
+    if not response:
+        assert views(manager) == before
+        assert response.rejection is not None
+        assert response.rejection.violations or response.rejection.reason != "no room"
+
+
+@given(scenes())
+def test_undo_is_the_inverse(scene: tuple[QuotaManager, Asked]) -> None:
+    """What is undone has not happened: everybody is where they were, in order, and later answers are the same."""
+    manager, last = scene
+    before = views(manager)
+    first = manager.try_allocate(TREE, last.id)
+    after = views(manager)
+    if first.rejection is not None and first.rejection.reason is not Reason.NO_ROOM:
+        with pytest.raises(RequestError):
+            manager.undo_allocate(TREE, last.id)
+    else:
+        manager.undo_allocate(TREE, last.id)
+
+    assert views(manager) == before
+    manager.verify()
+    assert manager.allocate(TREE, last.id).preempted == first.preempted
+    assert views(manager) == after
+
+
+def moved(before: TreeView, after: TreeView, newcomer: str) -> dict[str, tuple[str, str | None]]:
+    """Return who is held elsewhere."""
+    then, now = before.consumers, after.consumers
+    homes = {i: (c.node, now[i].node if i in now else None) for i, c in then.items() if i != newcomer}
+    return {consumer_id: (source, target) for consumer_id, (source, target) in homes.items() if source != target}
+
+
+def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeView], newcomer: str) -> None:
+    """Make sure that what happened between two views is what a plan says."""
+    planned = {tree.tree_name: tree for tree in plan.trees}
+    for then, now in zip(before, after, strict=True):
+        tree = planned.get(then.name)
+        moves = {move.consumer_id: (move.source, move.target) for move in tree.moves} if tree else {}
+        home = now.consumers[newcomer].node if newcomer in now.consumers else None
+        assert moves == moved(then, now, newcomer)
+        assert (tree.node if tree else None) == home
+
+
+@given(scenes())
+def test_allocate_equals_its_plan(scene: tuple[QuotaManager, Asked]) -> None:
+    """A plan changes nothing, and allocating then does exactly what it says."""
+    manager, last = scene
+    before = views(manager)
+    plan = manager.plan_allocate(TREE, last.id)
+    assert views(manager) == before
+    response = manager.allocate(TREE, last.id)
+
+    assert (bool(plan), plan.preempted) == (bool(response), response.preempted)
+    assert str(plan.rejection) == str(response.rejection)
+    check_plan(plan, before, views(manager), last.id)
+
+
+@st.composite
+def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManager, str]:
+    """Draw a forest of two trees after some requests, and one more consumer, who is known to it."""
+    trees = [draw(documents(name)) for name in TREES]
+    manager = manager_of(*trees, habits=habits)
+    for number in range(draw(st.integers(1, 9))):
+        entries = [draw(requests(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
+        named = [info_of(asked, name).trees[0] for asked, name in zip(entries, TREES, strict=True)]
+        kept = draw(st.sampled_from([named, named, named[:1], named[1:]]))
+        manager.add_consumer(ConsumerInfo(f"c{number}", kept))
+        if draw(st.integers(0, 4)) == 0:
+            manager.deallocate_forest(FOREST, f"c{number - 1}")
+        last = f"c{number}"
+        if number < 8:
+            manager.allocate_forest(FOREST, last)
+    manager.deallocate_forest(FOREST, last)
+    return manager, last
+
+
+@given(forest_scenes())
+def test_forests_grant_all_or_nothing(scene: tuple[QuotaManager, str]) -> None:
+    """A consumer is held on every tree of the forest that it names, or on none; rejected means unchanged."""
+    manager, last = scene
+    before = views(manager)
+    response = manager.allocate_forest(FOREST, last)
+    after = views(manager)
+    if not response:
+        assert after == before
+    assert manager.is_allocated_forest(FOREST, last) == bool(response)
+    for victim in response.preempted:
+        assert not any(victim in view.consumers for view in after)
+    manager.verify()
+
+
+@given(forest_scenes(habits=True))
+def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
+    """Where a rejected request may change the order, everybody stays at the node where they were."""
+    manager, last = scene
+    before = views(manager)
+    response = manager.allocate_forest(FOREST, last)
+    if not response:
+        for now, then in zip(views(manager), before, strict=True):
+            assert now.consumers == then.consumers
+            assert [node.allocated for node in now.nodes] == [node.allocated for node in then.nodes]
+    manager.verify()
+
+
+@given(st.booleans().flatmap(lambda habits: forest_scenes(habits=habits)))
+def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
+    """On a forest, too, a plan is what happens, and undoing is the inverse."""
+    manager, last = scene
+    before = views(manager)
+    plan = manager.plan_allocate_forest(FOREST, last)
+    assert views(manager) == before
+    response = manager.try_allocate_forest(FOREST, last)
+
+    assert (bool(plan), sorted(plan.preempted)) == (bool(response), sorted(response.preempted))
+    if response:
+        check_plan(plan, before, views(manager), last)
+    if response.rejection is not None and response.rejection.reason is not Reason.NO_ROOM:
+        with pytest.raises(RequestError):
+            manager.undo_allocate_forest(FOREST, last)
+    else:
+        manager.undo_allocate_forest(FOREST, last)
+    assert views(manager) == before
+    assert not manager.is_allocated_forest(FOREST, last)
+    manager.verify()
+
+
+@given(scenes())
+def test_never_means_never(scene: tuple[QuotaManager, Asked]) -> None:
+    """Waiting can never help exactly if the request does not fit the tree when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate(TREE, last.id)
+    if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
+        return
+    can_wait = all(violation.can_wait for violation in response.rejection.violations)
+    for consumer_id in manager.view(TREE).consumers:
+        manager.deallocate(TREE, consumer_id)
+
+    assert bool(manager.allocate(TREE, last.id)) == can_wait
+
+
+@given(forest_scenes())
+def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
+    """A request that waiting can never help does not fit the forest when everybody else has left."""
+    manager, last = scene
+    response = manager.allocate_forest(FOREST, last)
+    if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):
+        return
+    for consumer_id in [name for view in views(manager) for name in view.consumers]:
+        manager.deallocate_forest(FOREST, consumer_id)
+
+    assert not manager.allocate_forest(FOREST, last)
+
+
+@given(documents())
+def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
+    """What a cache writes it reads again, as JSON and parsed."""
+    manager, again = manager_of(document), QuotaManager()
+    written = manager.get_tree_cache(TREE).to_struct()
+    again.add_tree_from_string(json.dumps(written))
+
+    assert again.get_tree_cache(TREE).to_struct() == written
+    assert again.view(TREE) == manager.view(TREE)
+
+
+@given(requests("c", ("a", "b")))
+def test_consumer_documents_survive_a_round_trip(asked: Asked) -> None:
+    """What a consumer writes is read again, as JSON and parsed."""
+    info = info_of(asked, *TREES)
+
+    assert parse_consumer(json.dumps(info.to_dict())).trees == info.trees
+    assert consumer_from_struct(info.to_dict()).trees == info.trees
+
+
+@given(st.data())
+def test_nobody_preempts_each_other_for_ever(data: st.DataObject) -> None:
+    """However often all who are out ask again, at some time nobody is preempted any more."""
+    document = data.draw(documents())
+    manager = manager_of(document, policy=data.draw(policies))
+    groups = tuple(document["spec"]["nodes"])
+    everybody = [data.draw(requests(f"c{number}", groups)) for number in range(data.draw(st.integers(2, 6)))]
+    for asked in everybody:
+        manager.add_consumer(info_of(asked))
+    # Each pair of consumers can see one preemption at most in each direction, and in fact in one direction only.
+    for _ in range(len(everybody) ** 2 + 1):
+        answers = [manager.allocate(TREE, c.id) for c in everybody if not manager.is_allocated(TREE, c.id)]
+        if not any(answer.preempted for answer in answers):
+            return
+    raise AssertionError

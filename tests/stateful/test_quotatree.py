@@ -1,0 +1,134 @@
+"""A quota tree against the naive model, step by step, with edits and updates."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from support.quotatree_reference import Asked, Model
+from support.quotatree_strategies import RESOURCES, TREE, documents, info_of, quotas, requests
+from ugm import RequestError
+from ugm.quotatree import Mode, QuotaManager
+
+SMALL = settings(max_examples=60, stateful_step_count=30)
+DEEP = settings(max_examples=3000, stateful_step_count=60)
+
+
+class TreeMachine(RuleBasedStateMachine):
+    """Whatever is done, the tree and the model answer alike and hold the same, in the same order."""
+
+    document: dict[str, Any]
+    model: Model
+    manager: QuotaManager
+    asked: dict[str, Asked]
+
+    @initialize(document=documents())
+    def start(self, document: dict[str, Any]) -> None:
+        """Begin with an empty tree."""
+        self.document = document
+        self.model = Model(document)
+        self.asked = {}
+        self.manager = QuotaManager()
+        self.manager.add_tree_from_struct(document)
+        self.manager.set_mode(Mode.NORMAL)
+
+    def draw_known(self, data: st.DataObject) -> Asked:
+        """Draw a consumer that has asked before."""
+        return self.asked[data.draw(st.sampled_from(sorted(self.asked)))]
+
+    def ask(self, asked: Asked) -> None:
+        """Have both answer a request."""
+        if self.model.home(asked.id) is None:
+            due = self.model.allocate(asked)
+            plan = self.manager.plan_allocate(TREE, asked.id)
+            response = self.manager.allocate(TREE, asked.id)
+
+            assert (list(response.preempted) if response else None) == due
+            assert (plan.preempted, bool(plan)) == (response.preempted, bool(response))
+
+    @rule(data=st.data())
+    def arrive(self, data: st.DataObject) -> None:
+        """Somebody new asks."""
+        groups = (*self.model.parents, "nowhere")
+        asked = data.draw(requests(f"c{len(self.asked)}", groups))
+        self.asked[asked.id] = asked
+        self.manager.add_consumer(info_of(asked))
+        self.ask(asked)
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def ask_again(self, data: st.DataObject) -> None:
+        """Somebody who was rejected, preempted or has left asks again."""
+        self.ask(self.draw_known(data))
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        """Somebody leaves."""
+        asked = self.draw_known(data)
+
+        assert self.manager.deallocate(TREE, asked.id) == self.model.deallocate(asked.id)
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def try_and_undo(self, data: st.DataObject) -> None:
+        """What is tried and undone has not happened."""
+        asked = self.draw_known(data)
+        if self.model.home(asked.id) is None:
+            self.manager.try_allocate(TREE, asked.id)
+            if self.model.is_leaf(asked.group):
+                self.manager.undo_allocate(TREE, asked.id)
+            else:
+                with pytest.raises(RequestError, match="was not a try of this consumer"):
+                    self.manager.undo_allocate(TREE, asked.id)
+
+    @rule(data=st.data())
+    def update(self, data: st.DataObject) -> None:
+        """A node gets another quota, is added, renamed or, as a leaf, deleted, and the tree is updated."""
+        nodes = self.document["spec"]["nodes"] = copy.deepcopy(self.document["spec"]["nodes"])
+        cache = self.manager.get_tree_cache(TREE)
+        name = data.draw(st.sampled_from(sorted(nodes)))
+        edit = data.draw(st.sampled_from(["quota", "add", "rename", "delete"]))
+        renamed = {}
+        if edit == "quota":
+            nodes[name] = nodes[name] | {"quota": data.draw(quotas)}
+            cache.add_node_spec(name, nodes[name])
+        elif edit == "add":
+            nodes[f"{name}+"] = {"parent": name, "hard": "false", "quota": data.draw(quotas)}
+            cache.add_node_spec(f"{name}+", nodes[f"{name}+"])
+        elif edit == "rename":
+            renamed = {name: f"{name}'"}
+            cache.rename_node(name, f"{name}'")
+            nodes[f"{name}'"] = nodes.pop(name)
+            for node in nodes.values():
+                node["parent"] = renamed.get(node["parent"], node["parent"])
+        elif self.model.is_leaf(name) and len(nodes) > 1:
+            cache.delete_node(name)
+            del nodes[name]
+        self.manager.update_tree(TREE)
+        self.model.update(self.document, renamed)
+
+    @invariant()
+    def holds_the_same(self) -> None:
+        """Every node holds the same consumers in the same order, and counts what they hold."""
+        view = self.manager.view(TREE)
+        for node in view.nodes:
+            assert [consumer.consumer_id for consumer in node.consumers] == [c.id for c in self.model.held[node.name]]
+            for name in RESOURCES:
+                assert node.allocated[name] == self.model.allocated(node.name, name)
+        self.manager.verify()
+
+
+class DeepMachine(TreeMachine):
+    """The same for much longer."""
+
+
+TestTree = TreeMachine.TestCase
+TestTree.settings = SMALL
+TestDeepTree = pytest.mark.deep(DeepMachine.TestCase)
+TestDeepTree.settings = DEEP

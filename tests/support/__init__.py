@@ -1,0 +1,1 @@
+"""Code that several tests share: fixtures, reference models, replays of recordings, processes."""

@@ -1,0 +1,90 @@
+"""Partitions worth looking at, and a server in a thread that shows them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.config import PartitionConfig
+from ugm.server import History, create_app
+
+__all__ = ["BROWSER", "MARKUP", "crowd", "served"]
+
+#: The browser: the one of this variable, or what the system calls it.
+BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+
+#: A name that would do something if anybody took it for markup.
+MARKUP = "<img/src=x/onerror=document.title=1>"
+#: Leaves below each team of a crowd.
+_LEAVES = 59
+
+
+def crowd(queues: int, users: int) -> tuple[Partition, History]:
+    """Return a partition with so many queues below the root, and so many users with one application each."""
+    history = History()
+    partition = Partition(_config(queues), subscribers=[history])
+    partition.add_node("node-1", Resource.parse(vcore="60000", memory="120Ti"))
+    leaves = [path for path in partition.queue_paths() if partition.queue(path).is_leaf]  # type: ignore[union-attr]  # it is there
+    random = Random(7)
+    for number in range(users):
+        user = UserGroup(MARKUP if number == 1 else f"user{number}", (f"group{number % 40}",))
+        _work(partition, f"app-{number:05}", user, random.choice(leaves), random)
+    return partition, history
+
+
+def _config(queues: int) -> PartitionConfig:
+    teams = max(1, queues // (_LEAVES + 1))
+    below = min(_LEAVES, queues - 1)
+    text = "\n".join(_team(f"team{number}", below) for number in range(teams))
+    limits = (
+        "limits: [{users: ['*'], maxresources: {vcore: 40, memory: 200Gi}, maxapplications: 9}, "
+        "{groups: [group1, group2], maxresources: {vcore: 1500}}, {groups: ['*'], maxresources: {vcore: 40000}}]"
+    )
+    return parse_config(
+        f"partitions:\n- name: default\n  queues:\n  - name: root\n    {limits}\n    queues:\n{text}"
+    ).partition()
+
+
+def _team(name: str, leaves: int) -> str:
+    quota = "resources: {guaranteed: {vcore: 1}, max: {vcore: 64, memory: 256Gi}}"
+    below = "\n".join(f"      - {{name: leaf{number}, {quota}}}" for number in range(leaves))
+    return (
+        f"    - name: {name}\n      resources: {{guaranteed: {{vcore: 100}}, max: {{vcore: 1200, memory: 4Ti}}}}\n"
+        f"      limits: [{{users: ['*'], maxresources: {{vcore: 30}}, maxapplications: 5}}]\n      queues:\n{below}"
+    )
+
+
+def _work(partition: Partition, application_id: str, user: UserGroup, queue: str, random: Random) -> None:
+    partition.submit(application_id, user, queue)
+    usage = Resource.parse(vcore=f"{random.choice((500, 1500, 4000))}m", memory=f"{random.randint(1, 9000)}Mi")
+    partition.allocate(f"{application_id}-a", application_id, usage)
+    if random.random() < 0.1:
+        partition.allocate(f"{application_id}-b", application_id, Resource.parse(vcore="28", memory="63Gi"))
+        partition.ask(f"{application_id}-c", application_id, Resource.parse(vcore="2", memory="3Gi"))
+
+
+@contextmanager
+def served(partition: Partition, history: History | None = None, **others: Partition) -> Iterator[str]:
+    """Serve partitions in a thread while the block runs, below a path as in another program; yield the address."""
+    shown = create_app({"default": partition, **others}, history={"default": history} if history else None)
+    app = Starlette(routes=[Mount("/quotas", shown)])
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/quotas/"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()

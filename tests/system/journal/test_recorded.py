@@ -1,0 +1,120 @@
+"""Journals that earlier versions wrote are opened, read and continued."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.recorded_journals import JOURNALS, NOW, described, usage_described
+from ugm import Resource, UserGroup
+from ugm.cli import commands
+from ugm.journal import compact, exported, inspect, open_partition
+from ugm.journal.store import FORMAT, format_of
+
+#: What each of them is called, with the folder: the version, and how it was left.
+NAMES = sorted(f"{folder.name}/{name}" for folder in JOURNALS.iterdir() for name in ("closed", "killed"))
+
+
+@pytest.fixture(name="journal", params=NAMES)
+def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A copy of a recorded journal, and what it means."""
+    original = JOURNALS / request.param
+    for file in original.parent.glob(f"{original.name}*"):
+        shutil.copy(file, tmp_path)
+    return tmp_path / original.name, json.loads((original.parent / "meaning.json").read_text("utf-8"))
+
+
+def expect(path: Path, meaning: dict[str, Any]) -> None:
+    """Expect that a journal means this; opening it verifies it, too."""
+    with open_partition(path, clock=lambda: NOW) as partition:
+        assert described(partition) == meaning["state"]
+    assert usage_described(path) == meaning["usage"]
+
+
+def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
+    """Allocations, usage, applications, queues, limits and usage over time are as they were, twice."""
+    path, meaning = journal
+    with open_partition(path, clock=lambda: NOW) as partition:
+        assert partition.journal.number == meaning["number"]
+    expect(path, meaning)
+    expect(path, meaning)
+    assert format_of(str(path)) == FORMAT
+
+
+def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:
+    """It can be read without being opened, and stays as it is."""
+    path, meaning = journal
+    before = path.read_bytes()
+    summary = inspect(path)
+
+    assert summary.number == meaning["number"]
+    assert summary.allocations == len(meaning["state"]["allocations"])
+    assert summary.applications == len(meaning["state"]["applications"])
+    assert usage_described(path) == meaning["usage"]
+    assert len(list(exported(path))) > summary.number - summary.compacted
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [["journal", "verify"], ["journal", "show", "--last", "9"], ["journal", "export"]]
+)
+def test_the_command_reads_it(journal: tuple[Path, dict[str, Any]], arguments: list[str]) -> None:
+    """The commands work on it."""
+    path, meaning = journal
+    result = CliRunner().invoke(commands.ugm, [*arguments, str(path)])
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert str(meaning["number"]) in result.stdout
+
+
+def test_the_command_shows_usage(journal: tuple[Path, dict[str, Any]]) -> None:
+    """So does the one for usage over time."""
+    path, _ = journal
+    result = CliRunner().invoke(commands.ugm, ["usage", str(path), "--by", "queue", "--format", "json"])
+
+    assert result.exit_code == 0
+    assert "root.batch" in result.stdout
+
+
+def test_it_is_compacted(journal: tuple[Path, dict[str, Any]]) -> None:
+    """Compacting it, by itself and while it is open, changes nothing that it means."""
+    path, meaning = journal
+    assert compact(path).changes > 0
+    expect(path, meaning)
+    with open_partition(path, clock=lambda: NOW) as partition:
+        partition.journal.compact()
+        partition.journal.backup(f"{path}-copy")
+    expect(path, meaning)
+    expect(Path(f"{path}-copy"), meaning)
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_it_is_continued(journal: tuple[Path, dict[str, Any]], *, is_compacted: bool) -> None:
+    """Everything that is in it can go on and end, and something else can begin."""
+    path, meaning = journal
+    with open_partition(path, clock=lambda: NOW) as partition:
+        number = partition.journal.number
+        assert not partition.allocate("more", "batch-1", Resource(memory=1))
+        assert partition.resize("late", Resource(memory=60))
+        assert partition.allocate("pending-1", "batch-1", Resource(memory=33), priority=7)
+        assert partition.submit("new", UserGroup("sue", ("dev",)), "root.batch")
+        assert partition.journal.number == number + 3
+    if is_compacted:
+        compact(path)
+    with open_partition(path, clock=lambda: NOW + 1) as partition:
+        assert "pending-1" in [told.allocation_id for told in partition.allocations() if told.state == "held"]
+        for allocation in meaning["state"]["allocations"]:
+            assert partition.release(allocation["id"])
+        for application in meaning["state"]["applications"]:
+            if application["id"] in partition.application_ids():
+                partition.remove(application["id"])
+        partition.verify()
+        assert partition.application_ids() == ("new",)
+        assert partition.users() == ()
+    with open_partition(path) as partition:
+        assert partition.application_ids() == ("new",)

@@ -1,0 +1,165 @@
+"""The description of the interface: it says what the server does, and a property-based tester finds no difference."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema_rs
+import pytest
+import schemathesis
+from hypothesis import settings
+from schemathesis.config import SchemathesisConfig
+
+from support.server_fixtures import CONFIG, PREFIX, TOKEN, client, served
+from ugm.server.openapi import description
+from ugm.server.routes import ROUTES
+from ugm.server.schema import NAME, QUANTITIES, listing, record, wrong
+
+#: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
+_RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
+_NAMES = {"partition": "default"}
+
+API = schemathesis.openapi.from_asgi(
+    "/openapi.json",
+    served(),
+    config=SchemathesisConfig.from_dict({"checks": _RULES, "parameters": _NAMES}),
+)
+
+
+@API.parametrize()
+@settings(max_examples=10)
+def test_with_whatever_the_description_allows(case: schemathesis.Case[Any]) -> None:
+    """Whatever the description allows is answered as described, and whatever it does not is refused."""
+    case.call_and_validate(headers=TOKEN)
+
+
+@pytest.mark.deep
+@API.parametrize()
+@settings(max_examples=300)
+def test_with_much_more(case: schemathesis.Case[Any]) -> None:
+    """The same, with many more requests."""
+    case.call_and_validate(headers=TOKEN)
+
+
+def test_every_route_is_described_and_every_description_is_a_route() -> None:
+    """The description has exactly the methods and paths that the server routes."""
+    app, found = served(), set()
+    for route in app.routes:
+        for path in getattr(route, "routes", ()):
+            plain = path.path.replace(":path", "")
+            found |= {(method, route.path + plain) for method in path.methods - {"HEAD"}}  # type: ignore[attr-defined] # a mount
+    told = description("")["paths"]
+
+    assert found == {(method.upper(), path) for path, methods in told.items() for method in methods}
+    assert len(found) == len(ROUTES)
+
+
+#: A request for each route that is answered with 200.
+REQUESTS: dict[str, tuple[str, Any]] = {
+    "/partition/{partition}/usage/user/{name}": ("sue", None),
+    "/partition/{partition}/usage/group/{name}": ("dev", None),
+    "/partition/{partition}/queue/{queue_path}": ("root.a", None),
+    "/partition/{partition}/application/{name}": ("app", None),
+    "/partition/{partition}/allocation/{name}": ("held", None),
+    "/partition/{partition}/limits": ("?user=sue&queue=root.a", None),
+    "/partition/{partition}/check": ("", {"application_id": "app", "usage": {"memory": 9}}),
+    "/partition/{partition}/explain": ("", {"application_id": "app", "usage": {"memory": 9}}),
+    "/partition/{partition}/plan": ("", CONFIG),
+    "/validate-conf": ("", CONFIG.replace("[dev]", "[]")),
+    "/config": ("", CONFIG),
+    "/state/{name}": ("forest", None),
+}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # noqa: ANN401 - a route, a path
+    """An answer of a partition with something in it fits its schema, which allows no other fields."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    end, body = REQUESTS.get(route.path, ("", None))
+    path = "/ws/v1" + route.path.replace("{partition}", "default").partition("{")[0] + end
+    content = None if body is None or route.method == "GET" else body if isinstance(body, str) else json.dumps(body)
+    headers = {**TOKEN, "content-type": "application/yaml" if isinstance(body, str) else "application/json"}
+    answer = client(config_path=file).request(route.method, path, content=content, headers=headers)
+    told = description("")
+    operation = told["paths"]["/ws/v1" + route.path][route.method.lower()]
+    (kind, content_schema), *_ = operation["responses"]["200"]["content"].items()
+
+    assert answer.status_code == 200, answer.text
+    if kind == "application/json":
+        schema = {**content_schema["schema"], "components": told["components"]}
+        jsonschema_rs.validate(schema, answer.json())
+
+
+def test_description_is_served() -> None:
+    """The description is served, for the path that the application is mounted at."""
+    assert client().get("/openapi.json").json() == description("")
+    assert description("/quota")["servers"] == [{"url": "/quota"}]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/ws/v1/partition/none/queues", 404, "partition-unknown"),
+        ("GET", "/ws/v1/partition/none/history", 404, "partition-unknown"),
+        ("GET", "/ws/v1/nothing", 404, "path-unknown"),
+        ("GET", "/nothing.html", 404, "path-unknown"),
+        ("DELETE", "/ws/v1/config", 405, "method-unknown"),
+        ("POST", "/", 405, "method-unknown"),
+        ("GET", f"{PREFIX}/standing/users?most=0", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/standing/users?most=x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/standing/users?most=1&most=2", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
+        ("POST", f"{PREFIX}/check", 415, "media-type"),
+        ("POST", f"{PREFIX}/plan", 415, "media-type"),
+        ("GET", f"{PREFIX}/queues?most=3", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/standing/users?limit=3", 400, "query-invalid"),
+        ("GET", "/ws/v1/health?x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/applications?user={'a' * 257}", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/usage/user/{'a' * 257}", 400, "path-invalid"),
+        ("GET", f"{PREFIX}/queue/root.{'a' * 257}", 400, "path-invalid"),
+    ],
+)
+def test_refusals(method: str, path: str, status: int, code: str) -> None:
+    """A refusal is JSON with a code and a sentence."""
+    answer = client().request(method, path)
+
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["message"]
+
+
+def test_all_methods_of_a_path_are_told() -> None:
+    """Who uses a method that a path does not have is told those that it has."""
+    assert set(client().delete("/ws/v1/config").headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "reason"),
+    [
+        (listing(NAME, maxItems=1), ["a", "b"], "x: expected at most 1 elements"),
+        (NAME, "", "x: expected 1 to 256 characters"),
+        (record(a=NAME), {"a": "b", "c": 1}, "x: there is no field 'c'; known here: a"),
+        (QUANTITIES, {"": 1}, "x, a name: expected 1 to 256 characters"),
+        (QUANTITIES, {f"r{n}": 1 for n in range(101)}, "x: expected at most 100 fields"),
+        (QUANTITIES, {"vcore": "250m", "memory": "4Gi"}, None),
+        (NAME, None, "x: expected a string"),
+    ],
+)
+def test_schema(schema: Any, value: object, reason: str | None) -> None:  # noqa: ANN401 - JSON
+    """The check of what a client sends says what is wrong, and where."""
+    assert wrong(schema, value, "x") == reason
+
+
+def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:
+    """What fails in the server is logged, and told without its inside."""
+
+    def fail() -> None:
+        raise KeyError("inside")
+
+    answer = client(extra_states={"forest": fail}).get("/ws/v1/state/forest")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert "inside" not in answer.text
+    assert "KeyError" in caplog.text

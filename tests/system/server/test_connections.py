@@ -1,0 +1,162 @@
+"""Clients that keep the server waiting: with half a request, a trickling body, or an answer that they do not read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from typing import Final
+from urllib.request import urlopen
+
+import pytest
+
+from support import page_server as pages
+from support.server_fixtures import busy, running, served
+from ugm.server.connections import Patience, WaitingConnections
+from ugm.server.serving import configured
+
+QUICK: Final = Patience(head=0.5, body=0.5, answer=0.5)
+HEAD: Final = b"GET /ws/v1/health HTTP/1.1\r\nHost: localhost\r\n"
+BODY: Final = (
+    b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
+    b"Content-Length: 100000\r\n\r\n"
+)
+
+
+@contextmanager
+def clients(port: int, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
+    """Connect many clients that send the same and then wait."""
+    found: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            found.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            found[-1].sendall(sent)
+        yield found
+    finally:
+        for one in found:
+            one.close()
+
+
+def served_at(port: int, path: str = "/ws/v1/health") -> float:
+    """Return how long a usual client waits for its answer, in seconds."""
+    started = time.perf_counter()
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        assert json.load(answer)
+    return time.perf_counter() - started
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /", HEAD, BODY, BODY + b"x"], ids=["nothing", "line", "head", "body", "part"]
+)
+def test_many_who_keep_the_server_waiting(sent: bytes) -> None:
+    """With 1,200 connections that wait for their clients, and others coming in, everybody else is served."""
+    with running(served()) as port, clients(port, 1200, sent):
+        for _ in range(3):
+            assert served_at(port) < 10
+            with clients(port, 100, sent):
+                assert served_at(port, "/ws/v1/partition/default/queues") < 10
+
+
+def closed_after(connection: socket.socket) -> tuple[float, bytes]:
+    """Return after how many seconds a connection is closed, and what was received."""
+    started, answer = time.perf_counter(), b""
+    try:
+        while part := connection.recv(1 << 16):
+            answer += part
+    except ConnectionResetError:
+        pass
+    return time.perf_counter() - started, answer
+
+
+def test_half_a_request_ends() -> None:
+    """A request whose headers do not end in time is answered so, and the connection closed."""
+    with running(served(), QUICK) as port, clients(port, 1, HEAD) as (connection,):
+        seconds, answer = closed_after(connection)
+
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert 0.3 < seconds < 20
+
+
+def test_silence_ends() -> None:
+    """A connection on which nothing is sent is closed."""
+    with running(served(), QUICK) as port, clients(port, 1, b"") as (connection,):
+        assert closed_after(connection)[1] == b""
+
+
+@pytest.mark.parametrize("sent", [HEAD + b"X: ", BODY], ids=["head", "body"])
+def test_trickling_does_not_extend_the_time(sent: bytes) -> None:
+    """A byte now and then does not keep a connection open."""
+    with running(served(), QUICK) as port, clients(port, 1, sent) as (connection,):
+        started = time.perf_counter()
+        with suppress(OSError):
+            while time.perf_counter() - started < 30:
+                connection.sendall(b"x")
+                time.sleep(0.05)
+
+    assert time.perf_counter() - started < 20
+
+
+def test_second_request_has_its_own_time() -> None:
+    """The second request of a connection has as much time as the first, and no more."""
+    with running(served(), Patience(head=1.5)) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        for _ in range(3):
+            connection.request("GET", "/ws/v1/health")
+            assert connection.getresponse().read()
+            time.sleep(0.7)
+        connection.sock.sendall(HEAD)
+
+        assert closed_after(connection.sock)[1].startswith(b"HTTP/1.1 408 ")
+        connection.close()
+
+
+def test_an_answer_that_nobody_reads() -> None:
+    """A client that asks for much and reads nothing loses its connection, and the others are served."""
+    partition, _ = pages.crowd(1500, 10)
+    request = HEAD.replace(b"health", b"partition/default/queues") + b"\r\n"
+    with running(served(partition), QUICK) as port, clients(port, 30, request * 20) as connections:
+        started = time.perf_counter()
+        assert served_at(port) < 30
+        while time.perf_counter() - started < 60:
+            time.sleep(0.2)
+            try:
+                connections[0].sendall(request)
+            except OSError:
+                break
+        else:
+            pytest.fail("the connection is still open")
+
+
+class _Fake:
+    """A connection that only knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    def abort(self) -> None:
+        """Close it."""
+        self.is_open = False
+
+
+def test_who_loses_a_connection() -> None:
+    """Beyond the bound, the client with the most connections loses the one that has waited longest."""
+    waiting = WaitingConnections(3)
+    quiet, *many = [_Fake() for _ in range(5)]
+    waiting.add("10.0.0.1", quiet)  # type: ignore[arg-type]  # all that is used of a connection
+    for one in many:
+        waiting.add("10.0.0.2", one)  # type: ignore[arg-type]  # as above
+
+    assert quiet.is_open
+    assert [one.is_open for one in many] == [False, False, True, True]
+    assert len(waiting) == 3
+    waiting.remove("10.0.0.1", quiet)  # type: ignore[arg-type]  # as above
+    waiting.remove("10.0.0.1", quiet)  # type: ignore[arg-type]  # as above
+    assert len(waiting) == 2
+
+
+def test_no_websockets() -> None:
+    """There is no way around the limits through another protocol."""
+    assert configured(served(busy())).ws == "none"

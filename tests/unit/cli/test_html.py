@@ -1,0 +1,266 @@
+"""The report as a page: one file that needs nothing else, fetches nothing, and shows names as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.places import EXAMPLES
+from ugm import Resource, UserGroup, load_config, parse_config
+from ugm.cli import commands
+from ugm.cli.html import page
+from ugm.cli.html.marks import Markup, element
+from ugm.cli.html.plots import Layer, Mark, layers, usage
+from ugm.simulation import Envelope, Job, JobMapping, Recorder, Report, read_swf, simulate
+
+#: What a page may not hold: whatever makes a browser fetch or run something.
+FORBIDDEN = re.compile(r"<(script|link|img|iframe|object|base|form)\b|\b(src|srcset|xlink:href)=|@import|url\(|https?:")
+
+
+def replayed(config: str, jobs: list[Job], *, cluster: Resource | None = None) -> str:
+    """Return the page of a replay."""
+    recorder = Recorder()
+    report = simulate(jobs, parse_config(config).partition(), cluster=cluster, recorder=recorder)
+    return page(report, recorder, title="jobs under limits")
+
+
+def small(names: tuple[str, ...] = ("sue",), queue: str = "root.a") -> str:
+    """Return the page of two jobs of each user in a queue in which one may run, and of one that asks for too much."""
+    config = "partitions: [{name: default, queues: [{name: a, maxapplications: 1, resources: {max: {vcore: 2}}}]}]"
+    sizes = (1000, 1000, 3000)
+    jobs = [
+        Job(number, number, 60, queue, UserGroup(name), Resource(vcore=size))
+        for number, (name, size) in enumerate((name, size) for name in names for size in sizes)
+    ]
+    return replayed(config, jobs)
+
+
+def tree(text: str) -> ET.Element:
+    """Return the elements of a page, which is well-formed XML after its first line."""
+    return ET.fromstring(text.partition("\n")[2])  # noqa: S314 - ours
+
+
+def text_of(node: ET.Element) -> str:
+    """Return the text in an element."""
+    return " ".join("".join(node.itertext()).split())
+
+
+@pytest.fixture(name="grid", scope="module")
+def _grid() -> tuple[Report, Recorder]:
+    recorder = Recorder()
+    config = load_config(str(EXAMPLES / "grid.yaml")).partition()
+    jobs = JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz"))
+    return simulate(jobs, config, recorder=recorder), recorder
+
+
+def test_self_contained(grid: tuple[Report, Recorder]) -> None:
+    """Nothing in the page is fetched or run, and its own policy forbids it besides."""
+    text = page(*grid, title="grid")
+
+    assert FORBIDDEN.search(text) is None
+    assert "default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;" in text
+    assert len(text) < 500_000
+
+
+def test_same_every_time(grid: tuple[Report, Recorder]) -> None:
+    """The page depends on the replay alone, not on when or how fast it ran."""
+    assert page(*grid, title="grid") == page(*grid, title="grid")
+
+
+def test_sections(grid: tuple[Report, Recorder]) -> None:
+    """Every section is linked to, and has a heading that names it."""
+    root = tree(page(*grid, title="grid"))
+    sections = {section.get("id"): section for section in root.iter("section")}
+
+    assert list(sections) == ["summary", "time", "holding", "usage", "users", "groups", "limits"]
+    assert [f"#{name}" for name in sections] == [link.get("href") for link in root.iterfind(".//nav//a")]
+    for name, section in sections.items():
+        heading = section.find("h2")
+        assert heading is not None
+        assert section.get("aria-labelledby") == heading.get("id") == f"{name}-heading"
+
+
+def test_plots_say_what_they_show(grid: tuple[Report, Recorder]) -> None:
+    """Every plot has a description for those who do not see it, and its numbers as a table."""
+    figures = list(tree(page(*grid, title="grid")).iter("figure"))
+
+    assert len(figures) > 20
+    for figure in figures:
+        svg = figure.find(".//svg[@role='img']")
+        assert svg is not None
+        assert "mean" in svg.get("aria-label", "")
+        rows = figure.findall("details/table/tbody/tr")
+        assert 8 <= len(rows) <= 16
+
+
+def test_limit_plot(grid: tuple[Report, Recorder]) -> None:
+    """The plot of a limit says whose usage it shows, how close it came, and what the limit did."""
+    labels = [svg.get("aria-label") for svg in tree(page(*grid, title="grid")).iterfind(".//svg[@role='img']")]
+
+    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; held 443 jobs for 165d" in labels
+
+
+def test_every_limit_is_listed(grid: tuple[Report, Recorder]) -> None:
+    """All limits stand beside their peaks, however many there are."""
+    section = tree(page(*grid, title="grid")).find(".//section[@id='limits']")
+
+    assert section is not None
+    assert len(section.findall(".//tbody/tr")) == len(grid[0].limits)
+
+
+def test_whom_limits_held(grid: tuple[Report, Recorder]) -> None:
+    """Each limit that held jobs names whom it held, and for how long."""
+    section = tree(page(*grid, title="grid")).find(".//section[@id='holding']")
+
+    assert section is not None
+    rows = [text_of(row) for row in section.iterfind(".//tbody/tr")]
+    assert rows[0].startswith("rootuser user1240 vcore44328%165d")
+    assert rows[0].endswith("user1 165d")
+
+
+def test_rejections() -> None:
+    """Jobs that can never start are listed with the reason."""
+    section = tree(small()).find(".//section[@id='rejected']")
+
+    assert section is not None
+    assert text_of(section).endswith("12queue root.a: 3 vcore requested, never more than 2 allowed")
+
+
+def test_names_are_shown_as_they_are() -> None:
+    """A name that looks like markup is text on the page."""
+    name = "<script>alert(1)</script>&amp;\"'"
+    text = small((name,))
+
+    assert FORBIDDEN.search(text) is None
+    section = tree(text).find(".//section[@id='users']")
+    assert section is not None
+    assert name in text_of(section)
+
+
+def test_many_users() -> None:
+    """A page lists a thousand users, and says how many are left to the JSON."""
+    text = small(tuple(f"u{number}" for number in range(1200)))
+    section = tree(text).find(".//section[@id='users']")
+
+    assert section is not None
+    assert len(section.findall(".//tbody/tr")) == 1000
+    assert "200 users beyond these are left to --json." in text_of(section)
+    assert len(text) < 1_000_000
+
+
+def test_no_jobs() -> None:
+    """A replay of nothing makes a page that says so."""
+    root = tree(replayed("partitions: [{name: default, queues: [{name: a}]}]", []))
+
+    assert "0 read: 0 started" in text_of(root)
+    assert root.find(".//section[@id='holding']/p") is not None
+
+
+def test_cluster_comes_first() -> None:
+    """The size of the cluster is drawn before the quotas of queues, however close these were come to."""
+    config = "partitions: [{name: default, queues: [{name: a, maxapplications: 1}]}]"
+    jobs = [Job(1, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000))]
+    root = tree(replayed(config, jobs, cluster=Resource(vcore=9000)))
+
+    first = root.find(".//section[@id='usage']//figcaption")
+    assert first is not None
+    assert text_of(first) == "root the clusterpeak 1, 11% of the limit; mean 11%"
+
+
+def test_drawing() -> None:
+    """A plot of usage is a band, a line of means and the mark, in steps; what is level is one step."""
+    course = Envelope(10, 40, (0, 0, 46, 46), (92, 0, 46, 46), (460, 0, 460, 460))
+    root = ET.fromstring(usage(course, mark=Mark(92, "92", "limit"), origin=0, label="a"))  # noqa: S314 - ours
+
+    paths = {path.get("class"): path.get("d") for path in root.iter("path")}
+    assert paths == {
+        "band": "M0,32h2v368h2v-184h4L8,216h-4v184h-4z",
+        "mean": "M0,216h2v184h2v-184h4",
+    }
+    marks = [line.get("y1") for line in root.iter("line") if line.get("class") == "limit"]
+    assert marks == ["32"]
+
+
+def test_layers() -> None:
+    """Layers stand on top of each other."""
+    course = Envelope(10, 20, (0, 0), (0, 0), (0, 0))
+    stack = [Layer("a", (23, 46)), Layer("b", (23, 0))]
+    drawn = layers(course, stack, mark=Mark(92, "92", "peak"), origin=0, label="a")
+
+    assert 'class="layer0" d="M0,308h2v-92h2L4,400h-4z"' in drawn
+    assert 'class="layer1" d="M0,216h4L4,216h-2v92h-2z"' in drawn
+
+
+@pytest.mark.parametrize(
+    ("origin", "width", "columns", "texts"),
+    [
+        (0, 1, 30, ["0 s", "5 s", "10 s", "15 s", "20 s", "25 s"]),
+        (50, 1, 120, ["1 min", "2 min"]),
+        (0, 1800, 48, ["0 h", "6 h", "12 h", "18 h"]),
+        (0, 86400, 600, ["day 0", "day 100", "day 200", "day 300", "day 400", "day 500"]),
+    ],
+)
+def test_time_axis(origin: int, width: int, columns: int, texts: list[str]) -> None:
+    """The marks of the time are at round times of the log, six at most."""
+    course = Envelope(width, width * columns, (0,) * columns, (0,) * columns, (0,) * columns)
+    root = ET.fromstring(usage(course, mark=Mark(1, "1", "peak"), origin=origin, label="a"))  # noqa: S314 - ours
+
+    assert [span.text for span in root.iterfind(".//div[@class='time']/span")] == texts
+
+
+def test_element() -> None:
+    """Text and attributes are escaped, markup is not, and control characters are made visible."""
+    assert element("p", "<", Markup("<br/>"), "\x1b", title='"') == '<p title="&quot;">&lt;<br/>\\x1b</p>'
+    assert element("rect", width=3, x=None) == '<rect width="3"/>'
+
+
+@pytest.fixture(name="command")
+def _command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    Path("limits.yaml").write_text("partitions: [{name: default, queues: [{name: site3, maxapplications: 1}]}]")
+    Path("jobs.swf").write_text("1 0 -1 100 1 -1 -1 1 100 -1 1 1 2 -1 -1 3 -1 -1\n")
+    arguments = ["simulate", "jobs.swf", "--config", "limits.yaml"]
+    return lambda *options: CliRunner().invoke(commands.ugm, [*arguments, *options])
+
+
+def test_command(command: Callable[..., Result]) -> None:
+    """The page is written besides what is printed, over one that is there."""
+    Path("report.html").write_text("old")
+    result = command("--html", "report.html")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("\njobs.swf under limits.yaml\n")
+    assert Path("report.html").read_bytes().startswith(b"<!doctype html>\n<html lang=")
+
+
+def test_command_with_json(command: Callable[..., Result]) -> None:
+    """The JSON is the same with a page and without."""
+    plain, with_page = (
+        re.sub(r'"timing".*', "", command("--json", *options).stdout, flags=re.DOTALL)
+        for options in ((), ("--html", "a.html"))
+    )
+
+    assert plain == with_page
+
+
+def test_command_without_the_folder(command: Callable[..., Result]) -> None:
+    """A folder that is not there is wrong usage, found before anything is replayed."""
+    result = command("--html", "reports/june.html")
+
+    assert result.exit_code == 2
+    assert "Invalid value for '--html': there is no folder 'reports'" in result.stderr
+    assert result.stdout == ""
+
+
+def test_command_that_cannot_write(command: Callable[..., Result]) -> None:
+    """A page that cannot be written is a problem, said with the name of the file."""
+    name = "x" * 300
+    result = command("--html", name)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"{name}: cannot be written: File name too long\n"

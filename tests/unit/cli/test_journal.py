@@ -1,0 +1,228 @@
+"""The commands that look after a journal."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.partition_fixtures import BOB, SUE, config, memory
+from ugm import Resource
+from ugm.cli import commands
+from ugm.journal import inspect, open_partition
+from ugm.journal.store import connect
+
+#: 2026-10-31T22:00 in UTC.
+START = 1_793_484_000_000
+HOUR = 3_600_000
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journal: sue holds a core and 2 GiB for four hours, over the turn of a month, and bob something else."""
+    now = [START]
+    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0]) as partition:
+        partition.submit("app", SUE, "root.a")
+        partition.submit("bob", BOB, "root.a")
+        partition.allocate("x", "app", Resource(vcore=1000, memory=2 * 2**30))
+        now[0] += 4 * HOUR
+        partition.release("x")
+        partition.allocate("y", "bob", Resource(gpu=1))
+        now[0] += HOUR // 2
+        partition.release("y")
+        partition.ask("z", "app", memory(1))
+    monkeypatch.chdir(tmp_path)
+    return Path("quota")
+
+
+def run(*arguments: object) -> Result:
+    """Run the command as a user would."""
+    return CliRunner().invoke(commands.ugm, list(map(str, arguments)))
+
+
+def test_verify(file: Path) -> None:
+    """A journal that is well is said to be."""
+    result = run("journal", "verify", file)
+
+    assert (result.stdout, result.exit_code) == ("quota: 8 changes, everything adds up\n", 0)
+
+
+def test_verify_while_it_is_used(file: Path) -> None:
+    """Whoever only looks disturbs nobody."""
+    with open_partition(file) as partition:
+        partition.allocate("more", "app", memory(1))
+
+        assert run("journal", "verify", file).stdout == "quota: 9 changes, everything adds up\n"
+
+
+def test_verify_damage(file: Path) -> None:
+    """Damage is told with what is readable, and ends with status 1."""
+    with closing(connect(str(file))) as connection:
+        connection.execute("UPDATE changes SET data = x'5b5d' WHERE number = 5")
+    result = run("journal", "verify", file)
+
+    assert result.stderr == f"journal {file.absolute()}: change 5 is damaged; changes up to number 4 are readable\n"
+    assert result.exit_code == 1
+
+
+def test_show(file: Path) -> None:
+    """A summary, and the last changes."""
+    assert run("journal", "show", file, "--last", "2").stdout.splitlines() == [
+        "last change 8 at 2026-11-01T02:30:00.000Z, compacted up to 0",
+        "2 applications with 1 allocations in 2 queues",
+        "7 2026-11-01T02:30:00.000Z released y",
+        "8 2026-11-01T02:30:00.000Z asked z",
+    ]
+
+
+def test_show_json(file: Path) -> None:
+    """The same for programs."""
+    told = json.loads(run("journal", "show", file, "--last", "1", "--json").stdout)
+
+    assert (told["number"], told["at"], told["applications"]) == (8, "2026-11-01T02:30:00.000Z", 2)
+    assert told["changes"][0]["at"] == told["at"]
+    assert [event["event"] for event in told["changes"][0]["events"]] == ["asked"]
+
+
+def test_compact(file: Path) -> None:
+    """The state takes the place of the changes."""
+    before = inspect(file)
+    result = run("journal", "compact", file)
+
+    assert (result.stdout, result.exit_code) == ("quota: 8 changes in 8 rows\n", 0)
+    assert inspect(file) == before._replace(compacted=8)
+
+
+def test_compact_while_it_is_used(file: Path) -> None:
+    """A journal that is in use is left to who uses it."""
+    with open_partition(file):
+        result = run("journal", "compact", file)
+
+    assert result.exit_code == 1
+    assert "has it open for writing" in result.stderr
+
+
+def test_export(file: Path) -> None:
+    """Everything is one JSON object a line: the state at the beginning, then the changes."""
+    lines = [json.loads(line) for line in run("journal", "export", file).stdout.splitlines()]
+    assert [line["number"] for line in lines] == list(range(9))
+    run("journal", "compact", file)
+    lines = [json.loads(line) for line in run("journal", "export", file).stdout.splitlines()]
+
+    assert [line.get("number") for line in lines] == [8, None, None, None]
+    assert lines[1]["submission"]["user"] == {"name": "sue", "groups": ["dev"]}
+    assert lines[3]["allocation_id"] == "z"
+
+
+def test_export_of_a_damaged_journal(file: Path) -> None:
+    """What is readable is printed, before the error."""
+    with closing(connect(str(file))) as connection:
+        connection.execute("UPDATE changes SET data = x'5b5d' WHERE number = 5")
+    result = run("journal", "export", file)
+
+    assert [json.loads(line)["number"] for line in result.stdout.splitlines()] == [0, 1, 2, 3, 4]
+    assert result.exit_code == 1
+
+
+def test_usage_csv(file: Path) -> None:
+    """CSV has exact resource-seconds in base units."""
+    assert run("usage", file, "--by", "user", "--until", "2026-11-01T02:30", "--format", "csv").stdout.splitlines() == [
+        "from,until,user,resource,resource_seconds",
+        *(line for line in usage_rows() if line),
+    ]
+
+
+def usage_rows() -> list[str]:
+    """Return the rows of both users, up to the present."""
+    result = run("usage", "quota", "--by", "user", "--format", "json")
+    lines = json.loads(result.stdout)["lines"]
+    assert [line["name"] for line in lines] == ["bob", "sue"]
+    assert [line["resource_seconds"] for line in lines] == [
+        {"gpu": "1800"},
+        {"memory": str(2 * 2**30 * 14_400), "vcore": "14400000"},
+    ]
+    return [
+        f"2026-10-31T22:00:00.000Z,2026-11-01T02:30:00.000Z,{line['name']},{resource},{amount}"
+        for line in lines
+        for resource, amount in line["resource_seconds"].items()
+    ]
+
+
+def test_usage_json(file: Path) -> None:
+    """JSON has the times of CSV: ISO 8601 in UTC, whatever the time zone of the calendar."""
+    options = ("--by", "user", "--until", "2026-11-01T01:00+01:00", "--zone", "Europe/Berlin", "--per", "month")
+    lines = json.loads(run("usage", file, *options, "--json").stdout)["lines"]
+
+    assert [(line["begin"], line["end"]) for line in lines] == [
+        ("2026-10-31T22:00:00.000Z", "2026-10-31T23:00:00.000Z"),
+        ("2026-10-31T23:00:00.000Z", "2026-11-01T00:00:00.000Z"),
+    ]
+    rows = run("usage", file, *options, "--format", "csv").stdout.splitlines()[1:]
+    assert sorted({tuple(row.split(",")[:2]) for row in rows}) == [(line["begin"], line["end"]) for line in lines]
+    assert run("usage", file, *options, "--format", "json").stdout == run("usage", file, *options, "--json").stdout
+
+
+def test_verify_json(file: Path) -> None:
+    """The result for programs."""
+    told = json.loads(run("journal", "verify", file, "--json").stdout)
+
+    assert (told["file"], told["sound"], told["number"]) == ("quota", True, 8)
+    assert told["at"] == "2026-11-01T02:30:00.000Z"
+
+
+def test_verify_json_of_nothing(tmp_path: Path) -> None:
+    """Where nothing has happened yet there is no instant."""
+    with open_partition(tmp_path / "new"):
+        pass
+
+    assert json.loads(run("journal", "verify", tmp_path / "new", "--json").stdout)["at"] is None
+
+
+def test_compact_json(file: Path) -> None:
+    """What compacting has done, for programs."""
+    told = json.loads(run("journal", "compact", file, "--json").stdout)
+
+    assert (told["file"], told["changes"], told["snapshot_rows"] + told["history_rows"]) == ("quota", 8, 8)
+
+
+def test_export_has_instants(file: Path) -> None:
+    """The instants of an export are in the same format."""
+    lines = [json.loads(line) for line in run("journal", "export", file).stdout.splitlines()]
+
+    assert [line["at"] for line in lines[:2]] == [None, "2026-10-31T22:00:00.000Z"]
+
+
+def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables count core hours and GiB hours, here month by month."""
+    monkeypatch.setenv("COLUMNS", "140")
+    told = run("usage", file, "--by", "user", "--per", "month", "--until", "2026-11-01T01:00").stdout
+
+    rows = [[cell.strip() for cell in line.split("│")[3:-1]] for line in told.splitlines() if "sue" in line]
+    assert rows == [["sue", "2.000", "4.000"], ["sue", "1.000", "2.000"]]
+
+
+def test_usage_in_a_time_zone(file: Path) -> None:
+    """Dates are those of the zone."""
+    options = ("--zone", "Europe/Berlin", "--since", "2026-11-01", "--until", "2026-11-01T01:00", "--format", "json")
+    [line] = json.loads(run("usage", file, "--by", "group", *options).stdout)["lines"]
+
+    assert line["name"] is None
+    assert line["resource_seconds"]["vcore"] == "3600000"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--since", "yesterday"], "'yesterday' is no date such as 2026-10-01 or 2026-10-01T08:00"),
+        (["--zone", "Nowhere"], "there is no time zone 'Nowhere'"),
+    ],
+)
+def test_usage_misuse(file: Path, options: list[str], text: str) -> None:
+    """What cannot be asked is wrong usage."""
+    result = run("usage", file, "--by", "user", *options)
+
+    assert result.exit_code == 2
+    assert text in " ".join(result.stderr.replace("│", " ").split())

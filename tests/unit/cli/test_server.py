@@ -1,0 +1,449 @@
+"""``ugm serve``, ``ugm explain`` and ``ugm top``: what they print, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from support.server_fixtures import CONFIG, NASTY, SECRET, YAML, busy, running, served
+from ugm import Partition, Resource, UserGroup
+from ugm.cli import commands, serve
+from ugm.cli.client import server_url
+from ugm.cli.top import render_top
+
+SERVER = "import sys; from ugm.cli import main; main()"
+
+
+def run(*arguments: str) -> Result:
+    """Run the command as a user would."""
+    return CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments)
+
+
+def words(line: str) -> list[str]:
+    """Return a line without its blanks."""
+    return line.split()
+
+
+@pytest.fixture(name="url")
+def _url() -> Iterator[str]:
+    with running(served()) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path) -> Path:
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    return file
+
+
+def test_explain_a_denial(url: str) -> None:
+    """A denial says why, who holds what is missing and which limits hold, and has a status of its own."""
+    result = run("explain", url, "--user", "sue", "--group", "dev", "--queue", "root.a", "--usage", "memory=3")
+    lines = [words(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 3
+    assert "  group 'dev' in root: 3 memory requested, 6 of 8 used, 1 too much (limit for 'dev')" in result.stdout
+    assert "    held by 'app' of 'sue' in root.a: 6" in result.stdout
+    assert ["user", "sue", "(*)", "root", "applications", "1", "3"] in lines
+    assert ["queue", "root.a", "memory", "6", "9"] in lines
+
+
+def test_explain_an_application(url: str) -> None:
+    """What an application would be granted succeeds."""
+    result = run("explain", url, "--application", "app", "--usage", "memory=2")
+
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+
+
+def test_explain_as_json(url: str) -> None:
+    """As JSON it is what the server says."""
+    result = run("explain", url, "--application", "app", "--usage", "memory=3", "--json")
+
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["text"] == str(busy().explain("app", Resource(memory=3)))
+
+
+def test_explain_a_configuration(file: Path) -> None:
+    """Of a configuration the limits are told as they are where nothing runs."""
+    result = run("explain", str(file), "--user", "sue", "--queue", "root.a", "--usage", "memory=11")
+
+    assert result.exit_code == 3
+    assert "never more than 10 allowed (limit for '*')" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--usage", "memory=3,vcore=1.25"],
+        ["--usage", "memory=3", "--usage", "vcore=1250m"],
+        ["--usage", " memory = 3 , vcore = 1.250 "],
+    ],
+)
+def test_usage_is_read_like_the_cluster(options: list[str], file: Path) -> None:
+    """Several amounts may be given in one option or in several, and cores as decimal numbers."""
+    told = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *options, "--json").stdout)
+    same = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *TOGETHER, "--json").stdout)
+
+    assert told == same
+
+
+TOGETHER = ["--usage", "memory=3,vcore=1250m"]
+
+
+def test_explain_at_a_host_and_port(url: str) -> None:
+    """An address needs no scheme."""
+    address = url.removeprefix("http://")
+    result = run("explain", address, "--application", "app", "--usage", "memory=2")
+
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+    assert run("top", address, "--once").exit_code == 0
+    assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith("no answer from http://127.0.0.1:1/ws/v1: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("localhost:8080", "http://localhost:8080"),
+        ("[::1]:8080", "http://[::1]:8080"),
+        ("10.0.0.7:80/quota", "http://10.0.0.7:80/quota"),
+        ("https://quota.example.org", "https://quota.example.org"),
+        ("queues.yaml", None),
+        ("folder/queues.yaml", None),
+        ("localhost", None),
+        ("-", None),
+    ],
+)
+def test_addresses(text: str, url: str | None) -> None:
+    """A host with a port is an address, any other text is a file."""
+    assert server_url(text) == url
+
+
+def test_file_with_the_name_of_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that exists is a file."""
+    (tmp_path / "localhost:8080").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+
+    assert server_url("localhost:8080") is None
+    assert run("explain", "localhost:8080", "--user", "sue", "--queue", "root.a").exit_code == 0
+
+
+def test_explain_standard_input() -> None:
+    """A configuration may come from the standard input."""
+    arguments = ["explain", "-", "--user", "sue", "--queue", "root.a", "--usage", "memory=11"]
+    result = CliRunner(env={"COLUMNS": "100"}).invoke(commands.ugm, arguments, input=CONFIG)
+
+    assert result.exit_code == 3
+    assert "never more than 10 allowed" in result.stdout
+
+
+def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
+    """The quota of a namespace counts for a queue that placement would create."""
+    arguments = ["explain", url, "--user", "new", "--queue", "root.new", "--usage", "memory=3"]
+
+    assert run(*arguments, "--quota", "memory=3").exit_code == 0
+    assert run(*arguments, "--quota", "memory=2").exit_code == 3
+    assert "--quota needs --user" in run("explain", url, "--application", "app", "--quota", "memory=2").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
+        (["FILE", "--user", "a", "--application", "b"], 2, "give either --user or --application"),
+        (["FILE"], 2, "give either --user or --application"),
+        (["FILE", "--application", "b"], 2, "--application needs the address of a running server"),
+        (["FILE", "--user", "a", "--usage", "memory"], 2, "'memory' is not NAME=QUANTITY"),
+        (["FILE", "--user", "a", "--usage", "memory=x"], 2, "'x' is not a quantity"),
+        (["FILE", "--user", "a", "--partition", "x"], 2, "no such partition"),
+        (["FILE", "--user", "*"], 1, "the wildcard belongs in limits"),
+        (["nothing.yaml", "--user", "a"], 1, "the file cannot be read"),
+        (["http://127.0.0.1:1", "--user", "a"], 1, "no answer from http://127.0.0.1:1/ws/v1: "),
+        (["URL", "--application", "none"], 1, "there is no application 'none' [application-unknown]"),
+        (["URL", "--user", "a", "--partition", "x"], 1, "there is no partition 'x' [partition-unknown]"),
+    ],
+)
+def test_explain_misused(arguments: list[str], status: int, text: str, url: str, file: Path) -> None:
+    """What cannot be explained is said on the standard error."""
+    result = run("explain", *[{"FILE": str(file), "URL": url}.get(argument, argument) for argument in arguments])
+
+    assert result.exit_code == status
+    assert text in result.stderr
+    assert result.stdout == ""
+
+
+def test_top_once(url: str) -> None:
+    """Everything is shown: counts, queues, users, groups and denials."""
+    result = run("top", url, "--once")
+    lines = [words(line) for line in result.stdout.splitlines()]
+
+    assert result.exit_code == 0
+    assert lines[0] == words("partition default: 1 users, 1 groups, 3 queues, 2 applications, 2 allocations")
+    assert ["root.a", "memory", "━" * 20, "67%", "6", "9", "1"] in lines
+    assert ["sue", "root", "memory", "━" * 20, "60%", "6", "10"] in lines
+    assert ["dev", "root", "memory", "━" * 20, "75%", "6", "8"] in lines
+    assert words("app 1 group dev in root: 6 of 8 memory used, 4 asked +1") in lines
+
+
+def test_top_as_json(url: str) -> None:
+    """As JSON it is what the server says."""
+    told = json.loads(run("top", url, "--json").stdout)
+
+    assert told["users"]["standings"][0]["name"] == "sue"
+    assert set(told) == {"partition", "queues", "users", "groups", "denials"}
+    assert datetime.fromisoformat(told["denials"][0]["first_at"]).utcoffset() == timedelta()
+
+
+def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without options it looks again and again, until it is told to end."""
+    waits = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ugm.cli.top.time.sleep", wait)
+
+    assert run("top", url, "--interval", "0.5").exit_code == 0
+    assert waits == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+    ("server", "status", "text"),
+    [("localhost", 2, "'localhost' is not an address such as localhost:8080"), ("http://127.0.0.1:1", 1, "no answer")],
+)
+def test_top_misused(server: str, status: int, text: str) -> None:
+    """A server that does not answer is said on the standard error."""
+    result = run("top", server, "--once")
+
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert text in result.stderr
+
+
+def look(partition: Partition) -> dict[str, Any]:
+    """Return what `ugm top` is told of a partition."""
+    with running(served(partition)) as port:
+        told: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
+    return told
+
+
+def drawn(told: dict[str, Any], lines: int = 8) -> str:
+    """Return what a wide terminal shows."""
+    console = Console(width=160, force_terminal=True, color_system=None)
+    with console.capture() as capture:
+        console.print(render_top(told, lines))
+    return capture.get()
+
+
+def test_top_shows_names_as_they_are() -> None:
+    """A name with markup, or with what would do something to a terminal, is shown and does nothing."""
+    partition = busy()
+    for name in ("[bold]b[/bold]", "bell\x07\x1b[31m", NASTY):
+        partition.submit(name, UserGroup(name), "root.b")
+        partition.allocate(name, name, Resource(memory=1))
+    text = drawn(look(partition))
+
+    assert "[bold]b[/bold]" in text
+    assert "bell\\x07\\x1b[31m" in text
+    assert "\x07" not in text
+
+
+def test_top_without_limits() -> None:
+    """Where nothing is limited, that is said."""
+    partition = Partition()
+    partition.adopt_application("app", UserGroup("ann"), "root.a")
+    partition.allocate("app", "app", Resource(memory=1))
+
+    assert "no limit" in drawn(look(partition))
+
+
+def test_top_is_no_longer_than_asked() -> None:
+    """Each table has as many lines as were asked for."""
+    told = look(busy())
+    told["denials"] = [{"asks": [{"application_id": f"app-{n}"}], "times": 1, "decision": VIOLATION} for n in range(9)]
+
+    assert [f"app-{n}" in drawn(told, 2) for n in (6, 7, 8)] == [False, True, True]
+
+
+VIOLATION = {
+    "violations": [
+        {"kind": "user", "name": "sue", "queue_path": "root", "resource": None, "limit": 3, "used": 3, "requested": 1}
+    ]
+}
+
+
+def test_serve(file: Path) -> None:
+    """The server says where it listens, answers with metrics and a page, and ends when it is told to."""
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--json", "--metrics"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        answers = [urllib.request.urlopen(told["url"] + path).status for path in ("/", "/metrics", "/ws/v1/health")]  # noqa: S310 - our own server
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+    assert answers == [200, 200, 200]
+    assert (told["writable"], told["config"]) == (False, str(file))
+
+
+def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
+    """A change and a wrong token are written to standard error; a name of the server can be allowed."""
+    token = tmp_path / "token"
+    token.write_text(SECRET)
+    options = ["--port", "0", "--json", "--writable", "--token-file", str(token), "--host-name", "quota.example.org"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(arguments, **pipes, text=True, env=environment) as process:  # type: ignore[call-overload]  # noqa: S603 - our own program
+        url = json.loads(process.stdout.readline())["url"] + "/ws/v1/config"
+        for key in (SECRET, "x"):
+            headers = {**YAML, "Authorization": f"Bearer {key}", "Host": "quota.example.org"}
+            request = urllib.request.Request(url, CONFIG.encode(), headers, method="PUT")  # noqa: S310 - our own server
+            with suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(request).close()  # noqa: S310 - as above
+        process.send_signal(signal.SIGTERM)
+        lines = [json.loads(line) for line in process.communicate(timeout=60)[1].splitlines()]
+
+    assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "ok"), ("anonymous", "token-wrong")]
+
+
+def replace(file: Path, text: str) -> None:
+    """Put another text in the place of a file, so that nobody ever reads half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+def test_serve_reports_reloads(file: Path) -> None:
+    """The standard error says once how each reload of a watched file ended, and the audit log who caused it."""
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        replace(file, "partitions: [")
+        refused = [process.stderr.readline() for _ in range(3)]
+        replace(file, CONFIG)
+        accepted = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        rest = process.communicate(timeout=60)[1]
+
+    assert refused[0].endswith(f" WARNING {file} was not reloaded, the old configuration stays in force:\n")
+    assert refused[1].endswith("[yaml-syntax]\n")
+    assert accepted[0].endswith(f" INFO {file} was reloaded and is in force\n")
+    audit = [json.loads(lines[-1]) for lines in (refused, accepted)]
+    assert [(line["role"], line["outcome"]) for line in audit] == [("watch", "config-invalid"), ("watch", "ok")]
+    assert rest == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        (["--writable"], 2, "--writable needs --token-file"),
+        (["--token-file", "EMPTY"], 2, "is empty"),
+        (["--token-file", "SHORT"], 1, "expected at least 16 characters"),
+        (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
+        (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid port 8080"),
+    ],
+)
+def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
+    """A server that cannot start says why."""
+    files = {"EMPTY": tmp_path / "empty", "SHORT": tmp_path / "short"}
+    files["EMPTY"].write_text("\n")
+    files["SHORT"].write_text("fifteen letters")
+    result = run("serve", str(file), *[str(files.get(option, option)) for option in options])
+
+    assert result.exit_code == status
+    assert text in result.stderr
+
+
+def test_serve_a_broken_configuration(file: Path) -> None:
+    """A configuration with problems is not served."""
+    file.write_text("partitions: [")
+    result = run("serve", str(file))
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "[yaml-syntax]" in result.stderr
+
+
+def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a token the server can be written to, and watches its file unless told not to."""
+    made: list[dict[str, Any]] = []
+    monkeypatch.setattr("ugm.server.create_app", lambda _partitions, **options: made.append(options), raising=False)
+    monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
+    token = tmp_path / "token"
+    token.write_text(f"{SECRET}\n")
+    result = run("serve", str(file), "--port", "0", "--writable", "--token-file", str(token), "--watch", "0")
+
+    assert result.stdout.startswith("serving at http://127.0.0.1:")
+    assert {name: made[0][name] for name in ("token", "read_only", "watch", "metrics")} == {
+        "token": SECRET,
+        "read_only": False,
+        "watch": None,
+        "metrics": None,
+    }
+
+
+@pytest.mark.parametrize(("module", "extra"), [("starlette", "server"), ("prometheus_client", "metrics")])
+def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
+    """What is missing is named, with the extra that installs it."""
+    program = f"import sys; sys.modules[{module!r}] = None; " + SERVER
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    arguments = [sys.executable, "-c", program, "serve", str(file), "--port", "0", "--metrics"]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - our own program
+
+    assert done.returncode == 2
+    assert done.stderr == f"ugm: serving needs {module}; install it with: pip install 'ugm[{extra}]'\n"
+
+
+def test_another_missing_module_is_no_missing_extra() -> None:
+    """What no extra installs is an ordinary error."""
+    with pytest.raises(ModuleNotFoundError):
+        serve.missing_extra(ModuleNotFoundError(name="other"))
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, "answers something else than JSON"),
+        (418, "the server refuses with status 418"),
+    ],
+)
+def test_a_server_that_is_another(status: int, text: str) -> None:
+    """What answers in words that nobody expects is no server of these."""
+
+    async def other(_request: Request) -> PlainTextResponse:
+        return PlainTextResponse("hello", status)
+
+    with running(Starlette(routes=[Route("/{path:path}", other)])) as port:
+        result = run("top", f"http://127.0.0.1:{port}", "--once")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert text in result.stderr
+
+
+def test_top_of_a_partition_that_nobody_follows() -> None:
+    """Without a history there are no denials to show."""
+    assert look(busy())["denials"] == []

@@ -1,0 +1,381 @@
+"""The loader: YAML to plain data with places, and what it refuses to build."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+import ugm.config.loader
+from support.config_cases import problems_of, table
+from ugm.config import parse_config
+from ugm.config._builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES
+from ugm.config.loader import MAX_BYTES, UNUSABLE, load
+from ugm.config.places import line_and_column, locate
+from ugm.config.scalars import Quoted
+
+STRUCTURE = table("""
+a key given twice
+partitions:
+- queues: []
+  name: a
+  name: b
+----
+4:3 yaml-key-duplicate
+partitions[0].name
+the key 'name' is given twice, first in line 3
+====
+a second document
+partitions:
+- queues: []
+---
+nonsense: [1
+----
+3:1 yaml-second-document
+
+a second document begins here; only one is read
+====
+tags that mean nothing
+partitions:
+- queues: !foo []
+  name: !!binary aGk=
+----
+2:11 yaml-tag-unknown
+partitions[0].queues
+the tag '!foo' means nothing here
+3:9 yaml-tag-unknown
+partitions[0].name
+the tag 'tag:yaml.org,2002:binary' means nothing here
+====
+a tag that would run a program
+partitions: !!python/object/apply:os.system [ls]
+----
+1:13 yaml-tag-unknown
+partitions
+the tag 'tag:yaml.org,2002:python/object/apply:os.system' means nothing here
+====
+an alias without an anchor
+partitions: *missing
+----
+1:13 yaml-alias-unknown
+partitions
+no anchor 'missing' precedes its alias
+====
+an anchor that contains itself
+partitions: &p
+- queues: *p
+----
+2:11 yaml-alias-recursive
+partitions[0].queues
+the anchor 'p' contains itself
+====
+keys that are no texts
+partitions:
+- queues: []
+  [a]: b
+  ? {c: d}
+  : e
+----
+3:3 yaml-key-invalid
+partitions[0]
+a key is a text, not a list, a mapping or nothing
+4:5 yaml-key-invalid
+partitions[0]
+a key is a text, not a list, a mapping or nothing
+====
+a merge key with a text
+partitions:
+- queues: []
+  <<: 5
+----
+3:3 yaml-merge-invalid
+partitions[0]
+a merge key takes a mapping, or a list of mappings
+====
+a merge key with a list of which one is no mapping
+partitions:
+- queues: []
+  <<: [{name: x}, 5]
+----
+3:3 yaml-merge-invalid
+partitions[0]
+a merge key takes a mapping, or a list of mappings
+""")
+
+PLACES = """\
+a:
+- b: 1
+  c: [x,
+    y]
+- {<<: &m {b: 3}}
+- {<<: *m, b: 2}
+"""
+
+
+@pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)
+def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run everything with the parser in C, if there is one, and with that in Python."""
+    parser = getattr(yaml, request.param, yaml.SafeLoader)
+    monkeypatch.setattr(ugm.config.loader, "_Parser", parser)
+
+
+@pytest.mark.parametrize(("text", "problems"), STRUCTURE)
+def test_structure(text: str, problems: list[str]) -> None:
+    """What cannot be data is reported at its place."""
+    assert problems_of(text) == problems
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: b: c\n", "1:5"),
+        ("partitions: [\n", "2:1"),
+        ("a:\n\t- b\n", "2:1"),
+        ("'a", "1:3"),
+    ],
+)
+def test_syntax(text: str, place: str) -> None:
+    """What is no YAML has one problem, where the parser gave up."""
+    (problem,) = problems_of(text)
+
+    assert problem.startswith(f"{place} yaml-syntax\n")
+    assert "\nno YAML: " in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("010", "010"),
+        ("1_000", "1_000"),
+        ("1e3", "1e3"),
+        ("0x10", "0x10"),
+        ("1:30", "1:30"),
+        ("2026-11-20", "2026-11-20"),
+        ("yes", "yes"),
+        ("true", "true"),
+        ("=", "="),
+        ("!!int 5", "5"),
+        ("!!bool true", "true"),
+    ],
+)
+def test_scalars_stay_text(text: str, value: str) -> None:
+    """No scalar becomes a number, a boolean or a date by itself."""
+    data = load(text, "x").data
+
+    assert (type(data), data) == (str, value)
+
+
+@pytest.mark.parametrize("text", ["'5'", '"5"', "!!str 5", "! 5", "|-\n  5\n", ">-\n  5\n"])
+def test_quoted_scalars(text: str) -> None:
+    """A scalar in quotes, in a block, or with a tag that says so, is text for certain."""
+    data = load(text, "x").data
+
+    assert (type(data), data) == (Quoted, "5")
+
+
+@pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL", "# nothing", "!!null ''"])
+def test_nothing(text: str) -> None:
+    """The plain words for nothing are None."""
+    assert load(text, "x").data is None
+
+
+def test_keys_are_texts() -> None:
+    """A key is a text even if it looks like nothing or like a number, and may be an alias of a text."""
+    assert load("{~: &a b, 5: c, *a : d, null: e}", "x").data == {"~": "b", "5": "c", "b": "d", "null": "e"}
+
+
+def test_anchors() -> None:
+    """An alias stands for what the last anchor of its name holds."""
+    assert load("[&a 1, *a, &a [2], *a, &b {c: *a}, *b]", "x").data == [
+        "1",
+        "1",
+        ["2"],
+        ["2"],
+        {"c": ["2"]},
+        {"c": ["2"]},
+    ]
+
+
+def test_merge_keys() -> None:
+    """A merge key brings what the mapping does not say itself; of several mappings the first wins."""
+    text = "[&a {x: 1, y: 1}, &b {y: 2, z: 2}, {<<: [*a, *b], x: 0}, {<<: *b, '<<': 3}]"
+
+    assert load(text, "x").data[2:] == [{"x": "0", "y": "1", "z": "2"}, {"y": "2", "z": "2", "<<": "3"}]
+
+
+def test_unusable_values() -> None:
+    """What cannot be used is set aside, and the rest is read."""
+    document = load("[!foo a, *b, &c [*c], !bar {d: e}, f, {!foo g: h, <<: *i, j: k}]", "x")
+
+    assert document.data == [UNUSABLE, UNUSABLE, [UNUSABLE], UNUSABLE, "f", {"j": "k"}]
+    assert len(document.problems) == 6
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "place"),
+    [
+        ((), False, (1, 1)),
+        (("a",), False, (1, 1)),
+        (("a", 0, "b"), False, (2, 6)),
+        (("a", 0, "b"), True, (2, 3)),
+        (("a", 0, "c"), False, (3, 3)),
+        (("a", 0, "c", 1), False, (4, 5)),
+        (("a", 0, "missing"), False, (2, 3)),
+        (("a", 7), False, (1, 1)),
+        (("a", 1, "b"), False, (5, 15)),
+        (("a", 2, "b"), False, (6, 15)),
+    ],
+)
+def test_places(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) -> None:  # noqa: FBT001 (parametrised)
+    """A path leads to a line and column; lists and mappings are at their key; what is not there, above it."""
+    document = load(PLACES, "x")
+
+    assert line_and_column(locate(document.place, path, key=key)) == place
+
+
+@pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "!!seq ["])
+def test_deep_nesting(opening: str) -> None:
+    """Nesting beyond the bound is refused where it is reached."""
+    (problem,) = problems_of(opening * 10_000)
+
+    assert "yaml-too-deep" in problem
+    assert problem.endswith("\nlists and mappings are more than 100 deep")
+
+
+def test_deepest_nesting() -> None:
+    """A hundred levels are read."""
+    assert len(load("[" * 100 + "]" * 100, "x").problems) == 0
+
+
+def test_alias_bomb() -> None:
+    """Aliases that stand for too much are refused before anything is built of them."""
+    levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)]
+
+    assert problems_of("a0: &a0 [x, x, x]\n" + "".join(levels)) == [
+        f"6:20 yaml-aliases-too-large\na5[2]\nthe aliases stand for more than {MAX_ALIASED} values"
+    ]
+
+
+def test_merge_bomb() -> None:
+    """Merge keys are bounded like all aliases."""
+    levels = [f"m{n}: &m{n} {{<<: [*m{n - 1}, *m{n - 1}, *m{n - 1}], k{n}: v}}\n" for n in range(1, 30)]
+
+    (problem,) = problems_of("m0: &m0 {k: v}\n" + "".join(levels))
+
+    assert "yaml-aliases-too-large" in problem
+
+
+def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More values than the bound are refused where it is reached."""
+    monkeypatch.setattr(ugm.config._builder, "MAX_VALUES", 1000)
+
+    assert MAX_VALUES == 500_000
+    assert problems_of("- a\n" * 1001) == ["1001:3 yaml-too-many-values\n[1000]\nthere are more than 1000 values"]
+
+
+@pytest.mark.parametrize(
+    ("piece", "times"), [("- aaaaaaaa\n", 1_000_000), ("a", 10_000_000), ("é", MAX_BYTES // 2 + 1)]
+)
+def test_large_texts(piece: str, times: int) -> None:
+    """A text beyond the bound is refused unread; it is bytes that count."""
+    assert problems_of(piece * times) == ["1:1 text-too-large\n\nthe text is larger than 8388608 bytes"]
+
+
+def test_many_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists and mappings have a bound of their own: models are made of them."""
+    monkeypatch.setattr(ugm.config._builder, "MAX_COLLECTIONS", 1000)
+
+    assert MAX_COLLECTIONS == 100_000
+    assert problems_of("- {}\n" * 1001) == [
+        "1000:3 yaml-too-many-values\n[999]\nthere are more than 1000 lists and mappings"
+    ]
+
+
+@pytest.mark.parametrize("text", ["{%s}", "{<<: [{%s}, {a: 1}]}", "{<<: [{b: 1}, &m {%s}, *m]}"])
+def test_many_keys(text: str) -> None:
+    """A mapping has so many keys and no more, also of those that are merged into it."""
+    keys = [f"k{number}: 1" for number in range(MAX_KEYS)]
+
+    assert len(load(f"{{{', '.join(keys)}}}", "x").problems) == 0
+    (problem,) = problems_of(text % ", ".join([*keys, "k: 1"]))
+    assert "yaml-too-many-keys\n" in problem
+    assert problem.endswith(f"\na mapping has more than {MAX_KEYS} keys")
+
+
+def test_merged_keys_are_counted() -> None:
+    """Mappings that are small each may be merged into one that is not."""
+    halves = [", ".join(f"{name}{number}: 1" for number in range(MAX_KEYS // 2 + 1)) for name in "ab"]
+
+    assert problems_of(f"{{<<: [{{{halves[0]}}}, {{{halves[1]}}}]}}") == [
+        f"1:1 yaml-too-many-keys\n\na mapping has more than {MAX_KEYS} keys"
+    ]
+
+
+def test_aliases_of_long_texts() -> None:
+    """An alias of a long text stands for more than one value."""
+    assert problems_of(f"[&a {'x' * 640_000}, " + "*a, " * 10 + "]") == [
+        f"1:640043 yaml-aliases-too-large\n[10]\nthe aliases stand for more than {MAX_ALIASED} values"
+    ]
+
+
+@pytest.mark.parametrize("directive", ["%TAG ! x:", "%FOO", "%YAM", "%"])
+@pytest.mark.parametrize(
+    ("before", "line"), [("", 1), ("# b\n", 2), ("%YAML 1.1\r", 2), ("--- {}\n...\n", 3), ("\ufeff", 1)]
+)
+def test_directives(before: str, line: int, directive: str) -> None:
+    """No directive but %YAML is read, and none after the document."""
+    (problem,) = problems_of(f"{before}{directive}\n--- {{}}\n")
+
+    assert problem.startswith(f"{line}:")
+    assert problem.endswith(" yaml-directive\n\na line begins with %, like a directive; only %YAML is one here")
+
+
+def test_yaml_directive_and_signs() -> None:
+    """The version of YAML may be said, and the sign may be anywhere in a line but at its beginning."""
+    assert load("%YAML 1.1\n---\na: 5%\nb:\n  - '%'\n %: c\n".replace("\n %: c", ""), "x").data == {
+        "a": "5%",
+        "b": ["%"],
+    }
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])
+def test_lines_end_alike(end: str) -> None:
+    """A character that is no text is in the line that other problems would be in."""
+    assert problems_of(f"a: 1{end}{end}bc\0")[0].startswith("3:3 text-invalid\n")
+    assert problems_of(f"a: 1{end}{end}b: !c d")[-1].startswith("3:4 yaml-tag-unknown\n")
+
+
+@pytest.mark.parametrize("character", ["\0", "\x07", "\x1b", "\x7f", "\x80", "\ud800", "\ufffe"])
+def test_characters_that_are_no_text(character: str) -> None:
+    """A character that has no place in YAML is refused where it stands."""
+    assert problems_of(f"a: b\nc: {character}") == [
+        f"2:4 text-invalid\n\nthe character U+{ord(character):04X} does not belong in a text"
+    ]
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\UFFFFFFFF", "\\U00110000", "\\xg0"])
+def test_escapes_that_are_no_text(escape: str) -> None:
+    """An escape that stands for no character is refused."""
+    (problem,) = problems_of(f'partitions: [{{queues: [], name: "{escape}"}}]')
+
+    assert problem.split()[1] in {"yaml-syntax", "text-invalid"}
+
+
+def test_aliases_in_a_configuration() -> None:
+    """Queues may share limits, and be made from each other, by aliases and merge keys."""
+    text = """
+        partitions:
+        - queues:
+          - {name: a, limits: &limits [{users: [ana], maxapplications: 2}]}
+          - &b {name: b, limits: *limits}
+          - {<<: *b, name: c}
+    """
+    a, b, c = parse_config(text).partition().root.queues
+
+    assert a.limits == b.limits == c.limits != ()
+
+
+def test_merge_key_given_twice() -> None:
+    """A mapping has one merge key."""
+    assert problems_of("partitions: [{queues: [], <<: {name: a}, <<: {name: b}}]") == [
+        "1:42 yaml-key-duplicate\npartitions[0]\nthe merge key is given twice; it takes a list of mappings"
+    ]

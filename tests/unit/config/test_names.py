@@ -1,0 +1,258 @@
+"""Names of users and groups, and the settings under the key ``ugm``: what a configuration may contain, and exports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.config_cases import EVERYTHING, problems_of
+from support.vectors import vectors
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.config import dump_config, export_config
+from ugm.journal import open_partition
+
+USERS = ["8f3c2a10-11aa", "auth0|123", "ana@x.org", "Jane Doe", "CORP\\ana", "üser", 'name\'s "x"', "#1", "1", "~", "-"]
+GROUPS = ["ml team", "8-gpus", "team/vision", "dev", "研究"]
+TEXT = """
+partitions:
+- ugm: {names: any}
+  limits:
+  - {users: USERS, maxresources: {vcore: 8}}
+  - {groups: GROUPS, maxresources: {vcore: 12}}
+  queues: [{name: a}]
+"""
+
+
+def configuration() -> str:
+    """Return a configuration that names users and groups as identity providers do."""
+    quoted = ["[" + ", ".join("'" + name.replace("'", "''") + "'" for name in names) + "]" for names in (USERS, GROUPS)]
+    return TEXT.replace("USERS", quoted[0]).replace("GROUPS", quoted[1])
+
+
+def test_names_of_identity_providers_are_enforced() -> None:
+    """A limit can name every user and group that identity providers create; it holds for exactly that name."""
+    partition = Partition(parse_config(configuration()).partition())
+    for number, name in enumerate(USERS):
+        partition.submit(f"app-{number}", UserGroup(name), "root.a")
+        assert partition.allocate(f"one-{number}", f"app-{number}", Resource(vcore=8000))
+        denied = partition.allocate(f"two-{number}", f"app-{number}", Resource(vcore=1))
+        assert [violation.limit_name for violation in denied.violations] == [name]
+    for number, name in enumerate(GROUPS):
+        partition.submit(f"group-{number}", UserGroup(f"u-{number}", (name,)), "root.a")
+        denied = partition.allocate(f"three-{number}", f"group-{number}", Resource(vcore=12001))
+        assert [violation.limit_name for violation in denied.violations] == [name]
+
+
+def test_names_are_strict_without_the_switch() -> None:
+    """Without the setting, and with its default, the names of the peer alone are accepted."""
+    for setting in ("", "ugm: {names: yunikorn}\n  ", "ugm: {}\n  ", "ugm:\n  "):
+        codes = [line.split()[1] for line in problems_of(configuration().replace("ugm: {names: any}\n  ", setting))]
+
+        assert codes == ["limit-user-name-invalid"] * 10 + ["limit-group-name-invalid"] * 4
+
+
+def test_the_switch_is_of_one_partition() -> None:
+    """The setting of one partition allows nothing in another."""
+    other = "- {name: other, queues: [], limits: [{users: [8-x], maxapplications: 1}]}\n"
+
+    assert [line.split()[1] for line in problems_of(configuration() + other)] == ["limit-user-name-invalid"]
+
+
+@pytest.mark.parametrize(
+    ("settings_text", "problem"),
+    [
+        ("{name: any}", "2:9 field-unknown\npartitions[0].ugm.name\nunknown field 'name'; known here: names"),
+        ("{names: some}", "2:16 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found 'some'"),
+        ("{names: [any]}", "2:9 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found a list"),
+        ("any", "2:8 wrong-type\npartitions[0].ugm\nexpected a mapping, found 'any'"),
+    ],
+)
+def test_unknown_settings(settings_text: str, problem: str) -> None:
+    """A setting that does not exist, or has no such value, is a problem with its place."""
+    assert problems_of(f"partitions:\n- ugm: {settings_text}\n  queues: []\n") == [problem]
+
+
+def test_settings_belong_to_a_partition() -> None:
+    """The key is one of a partition: elsewhere it is unknown."""
+    assert problems_of("ugm: {names: any}\npartitions: [{queues: []}]")[0].startswith("1:1 field-unknown\nugm\n")
+
+
+@pytest.mark.parametrize("name", ["a,b", " a", "a ", "a\u00a0b", "a\u200bb", "a\tb", "", "x" * 257])
+def test_names_that_are_never_valid(name: str) -> None:
+    """A name is printable, has no comma, no space at either end, and at most 256 characters."""
+    quoted = '"' + name.encode("ascii", "backslashreplace").decode().replace("\\xa0", "\\u00a0") + '"'
+    for kind in ("user", "group"):
+        limit = f"limits: [{{{kind}s: [{quoted}], maxapplications: 1}}]"
+        (problem,) = problems_of(f"partitions: [{{ugm: {{names: any}}, queues: [], {limit}}}]")
+        assert f"limit-{kind}-name-invalid" in problem
+
+
+@pytest.mark.parametrize(("length", "count"), [(256, 0), (257, 1)])
+@pytest.mark.parametrize("setting", ["any", "yunikorn"])
+def test_length_of_names(length: int, count: int, setting: str) -> None:
+    """A name in a limit, in a filter or of a partition has at most 256 characters, whatever the setting."""
+    name = "x" * length
+    text = "partitions: [{ugm: {names: SET}, name: n, queues: [], KEYS}]".replace("SET", setting)
+    keys = [
+        f"limits: [{{users: [{name}], maxapplications: 1}}]",
+        f"limits: [{{groups: [{name}], maxapplications: 1}}]",
+        f"limits: [{{users: [a], maxresources: {{? {name} : 1}}}}]",
+        f"placementrules: [{{name: provided, filter: {{users: [{name}]}}}}]",
+        f"placementrules: [{{name: provided, filter: {{groups: [a, {name}]}}}}]",
+    ]
+    texts = [text.replace("KEYS", key) for key in keys] + [f"partitions: [{{name: {name}, queues: []}}]"]
+
+    assert [len(problems_of(each)) if count else bool(parse_config(each)) for each in texts] == [1] * 6
+
+
+def test_filters_may_name_others() -> None:
+    """A single name in a filter may be any, with the setting; a pattern stays a pattern."""
+    rule = "placementrules: [{name: provided, filter: {users: [Jane Doe], groups: [8-gpus]}}]"
+    text = "partitions: [{ugm: {names: any}, queues: [{name: a}], RULE}]".replace("RULE", rule)
+    partition = Partition(parse_config(text).partition())
+
+    assert partition.submit("app-1", UserGroup("Jane Doe"), "root.a")
+    assert not partition.submit("app-2", UserGroup("Jane Doe2"), "root.a")
+    assert len(problems_of(text.replace("any", "yunikorn"))) == 2
+
+
+def test_written_settings_read_back() -> None:
+    """The setting is written with a configuration, and its default is not."""
+    config = parse_config(configuration())
+
+    assert parse_config(dump_config(config)) == config
+    assert config.partition().ugm.names == "any"
+    assert "ugm" not in dump_config(
+        parse_config(configuration().replace("any", "yunikorn").replace("USERS", "")[:0] or EVERYTHING)
+    )
+
+
+def test_journal_keeps_the_names(tmp_path: Path) -> None:
+    """A partition with a journal has the same limits after it is opened again, and takes the same configuration."""
+    config = parse_config(configuration()).partition()
+    with open_partition(tmp_path / "journal", config=config) as partition:
+        partition.submit("app", UserGroup("Jane Doe"), "root.a")
+        assert partition.allocate("one", "app", Resource(vcore=8000))
+
+    with open_partition(tmp_path / "journal") as partition:
+        assert not partition.allocate("two", "app", Resource(vcore=1))
+        assert not partition.plan(config).changes
+        partition.configure(config)
+        assert not partition.allocate("two", "app", Resource(vcore=1))
+
+
+# Exports
+
+
+def test_export() -> None:
+    """An export has neither the settings nor the names that the peer does not accept, and lists them."""
+    exported = export_config(parse_config(configuration()))
+
+    assert [part.path for part in exported.left_out][:3] == [
+        "partitions[0].limits[0].users[0]",
+        "partitions[0].limits[0].users[1]",
+        "partitions[0].limits[0].users[3]",
+    ]
+    assert len(exported.left_out) == 14
+    assert str(exported.left_out[0]).endswith("user '8f3c2a10-11aa' has no limit: the name is not accepted")
+    limits = exported.config.partition().limits
+    assert [(limit.users, limit.groups) for limit in limits] == [(("ana@x.org",), ()), ((), ("dev",))]
+    assert parse_config(dump_config(exported.config)) == exported.config
+    assert "ugm" not in dump_config(exported.config)
+
+
+def test_export_without_a_named_group() -> None:
+    """A group wildcard without a group before it is not accepted by the peer, and left out, too."""
+    text = "partitions: [{ugm: {names: any}, queues: [], limits: [{groups: [8-x, '*'], maxapplications: 1}]}]"
+    exported = export_config(parse_config(text))
+
+    assert exported.config.partition().limits == ()
+    assert [part.path for part in exported.left_out] == [
+        "partitions[0].limits[0].groups[0]",
+        "partitions[0].limits[0].groups",
+    ]
+
+
+def test_export_of_filters() -> None:
+    """A single name that the peer does not accept in a filter becomes a pattern that matches it alone."""
+    rule = "placementrules: [{name: user, filter: {users: [Jane.Doe x], groups: ['9', '8']}}]"
+    text = "partitions: [{ugm: {names: any}, queues: [], RULE}]".replace("RULE", rule)
+    exported = export_config(parse_config(text))
+
+    assert exported.left_out == ()
+    assert exported.config.partition().placement_rules[0].filter.users == (r"^Jane\.Doe x$",)
+    assert exported.config.partition().placement_rules[0].filter.groups == ("9", "8")
+
+
+_names = st.text("aZ9-|/ .ü$", min_size=1, max_size=5).filter(lambda name: name == name.strip())
+_lists = st.lists(_names, unique=True, max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_lists, _lists, st.booleans(), _names)
+def test_any_export_is_accepted(users: list[str], groups: list[str], wildcard: bool, alone: str) -> None:  # noqa: FBT001 (drawn)
+    """Whatever names a configuration has, its export is accepted without the settings, and nothing else is changed."""
+    data: dict[str, object] = {"ugm": {"names": "any"}, "queues": [{"name": "a"}]}
+    data["placementrules"] = [{"name": "user", "filter": {"users": [alone]}}]
+    data["limits"] = [
+        {"users": users, "groups": [*groups, *(["*"] if wildcard and groups else [])], "maxapplications": 1}
+    ]
+    if not users and not groups:
+        del data["limits"]
+    text = repr({"partitions": [data]}).replace("\\\\", "\\")
+    if "invalid" in str(_problems(text)):
+        return
+    config = parse_config(text)
+    exported = export_config(config).config
+
+    assert parse_config(dump_config(exported)) == exported
+    for kind in ("users", "groups"):
+        kept = [name for limit in exported.partition().limits for name in getattr(limit, kind)]
+        named = [name for limit in config.partition().limits for name in getattr(limit, kind)]
+        assert [name for name in named if name in kept] == kept
+
+
+def _problems(text: str) -> list[str]:
+    try:
+        parse_config(text)
+    except ValueError as error:
+        return [str(error)]
+    return []
+
+
+@pytest.mark.parametrize("case", vectors("yunikorn/config_validation")[:60:3], ids=lambda case: case["name"])
+def test_export_of_a_file_of_the_peer(case: dict[str, str]) -> None:
+    """A file of the peer is exported as it is."""
+    if case["valid"]:
+        config = parse_config(case["yaml"])
+        assert export_config(config) == (config, ())
+
+
+# All other names
+
+
+def test_names_are_bounded_everywhere() -> None:
+    """A name of 257 characters is misuse wherever a call takes a name; one of 256 is not."""
+    good, long = "x" * 256, "x" * 257
+    partition = Partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
+    user = UserGroup(good, (good,))
+    assert partition.submit(good, user, "root.a", tags={good: good})
+    calls = (
+        lambda: UserGroup(long),
+        lambda: UserGroup("ana", (long,)),
+        lambda: partition.submit(long, user, "root.a"),
+        lambda: partition.submit("app", user, "root.a", tags={long: "x"}),
+        lambda: partition.submit("app", user, "root.a", tags={"x": long}),
+        lambda: partition.submit("app", user, "root." + "x." * 20_000),
+        lambda: partition.queue(f"root.{long}"),
+        lambda: partition.queue("root" + ".a" * 100),
+        lambda: partition.add_node(long, Resource(vcore=1)),
+        lambda: Resource({long: 1}),
+        lambda: partition.user(long),
+    )
+    for call in calls:
+        with pytest.raises(RequestError):
+            call()

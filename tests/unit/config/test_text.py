@@ -1,0 +1,353 @@
+"""Reading files and texts, reporting everything at once, and writing configurations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.config_cases import EVERYTHING, problems_of, table
+from ugm.config import (
+    LimitConfig,
+    PartitionConfig,
+    QueueConfig,
+    SchedulerConfig,
+    dump_config,
+    load_config,
+    parse_config,
+)
+from ugm.config.loader import MAX_BYTES
+from ugm.config.problems import MAX_CONSEQUENCES, MAX_PROBLEMS
+from ugm.errors import ConfigError, printable
+
+TOGETHER = table("""
+problems of all three steps are reported together, in the order of the file
+partitions:
+- queues:
+  - name: root
+    parent: red
+    limits:
+    - users: [ana, ana]
+      maxapplications: many
+    - users: [9]
+      maxresources: {memory: 1x}
+    queues:
+    - name: a b
+  name: x
+  name: y
+----
+4:13 boolean-invalid
+partitions[0].queues[0].parent
+expected true or false, found 'red'
+6:20 limit-user-duplicate
+partitions[0].queues[0].limits[0].users[1]
+user 'ana' has a limit in root already (limits[0])
+7:24 count-invalid
+partitions[0].queues[0].limits[0].maxapplications
+expected a count in decimal digits, found 'many'
+8:15 limit-user-name-invalid
+partitions[0].queues[0].limits[1].users[0]
+'9' NO USER
+9:30 quantity-invalid
+partitions[0].queues[0].limits[1].maxresources.memory
+'1x' is not a quantity: unknown suffix 'x'
+11:13 queue-name-invalid
+partitions[0].queues[0].queues[0].name
+'a b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-
+13:3 yaml-key-duplicate
+partitions[0].name
+the key 'name' is given twice, first in line 12
+====
+a limit whose count cannot be read is not said to set nothing
+partitions:
+- queues:
+  - name: root
+    limits:
+    - users: [ana]
+      maxapplications: many
+----
+6:24 count-invalid
+partitions[0].queues[0].limits[0].maxapplications
+expected a count in decimal digits, found 'many'
+====
+queues that cannot be read are not said to be missing
+partitions:
+- queues: nonsense
+----
+2:11 wrong-type
+partitions[0].queues
+expected a list, found 'nonsense'
+====
+a queue whose name cannot be read is not said to be missing
+partitions:
+- queues:
+  - name: [a]
+  placementrules: [{name: fixed, value: a}]
+----
+3:5 wrong-type
+partitions[0].queues[0].name
+expected a text, found a list
+====
+an entry whose names cannot be read may be the one that holds others
+partitions:
+- queues:
+  - name: p
+    limits: [{users: ana, maxapplications: 9}, {users: ['*'], maxapplications: 2}]
+    queues: [{name: q, limits: [{users: [ana], maxapplications: 5}]}]
+----
+4:22 wrong-type
+partitions[0].queues[0].limits[0].users
+expected a list, found 'ana'
+====
+a value that cannot be read hides nothing that does not follow from it
+partitions:
+- queues:
+  - name: root
+    maxapplications: 5
+    limits: [{limit: [x], users: [ana]}]
+    queues: [{name: a, properties: 5}, {name: A, maxapplications: 1, adminacl: {}}]
+----
+5:14 limit-sets-nothing
+partitions[0].queues[0].limits[0]
+the limit sets no resources and no applications
+5:15 wrong-type
+partitions[0].queues[0].limits[0].limit
+expected a text, found a list
+6:14 queue-applications-missing
+partitions[0].queues[0].queues[0]
+root.a has no maximum of applications, but root has one of 5
+6:36 wrong-type
+partitions[0].queues[0].queues[0].properties
+expected a mapping, found '5'
+6:47 queue-name-duplicate
+partitions[0].queues[0].queues[1].name
+the queue root.a is there already (queues[0])
+6:70 wrong-type
+partitions[0].queues[0].queues[1].adminacl
+expected a text, found a mapping
+====
+what is sound is judged beside what is not
+partitions:
+- queues: nonsense
+  limits: [{users: [ana]}]
+----
+2:11 wrong-type
+partitions[0].queues
+expected a list, found 'nonsense'
+3:12 limit-sets-nothing
+partitions[0].limits[0]
+the limit sets no resources and no applications
+====
+an alias that means nothing has no consequences
+partitions:
+- queues: *nothing
+  limits: [*nothing]
+  name: [*nothing]
+----
+2:11 yaml-alias-unknown
+partitions[0].queues
+no anchor 'nothing' precedes its alias
+3:12 yaml-alias-unknown
+partitions[0].limits[0]
+no anchor 'nothing' precedes its alias
+4:3 wrong-type
+partitions[0].name
+expected a text, found a list
+4:10 yaml-alias-unknown
+partitions[0].name[0]
+no anchor 'nothing' precedes its alias
+""")
+
+SMALL = "partitions: [{queues: [{name: a}]}]"
+
+
+@pytest.mark.parametrize(("text", "problems"), TOGETHER)
+def test_problems_are_reported_together(text: str, problems: list[str]) -> None:
+    """One reading reports everything that is wrong, and nothing that only follows from something else."""
+    assert problems_of(text) == problems
+
+
+def test_problem_text() -> None:
+    """A problem reads like that of a compiler: file, line, column, path, sentence, code."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config("partitions:\n- queues: [{name: a b}]\n", file="q.yaml")
+
+    assert str(caught.value) == (
+        "q.yaml:2:19: partitions[0].queues[0].name: 'a b' is no queue name: "
+        "1 to 64 letters, digits and characters of _:#/@- [queue-name-invalid]"
+    )
+
+
+def test_long_texts_are_cut() -> None:
+    """A sentence shows the beginning of a long text only."""
+    (problem,) = problems_of(f"partitions: [{{queues: [{{name: a, parent: {'x' * 1000}}}]}}]")
+
+    assert problem.endswith(f"expected true or false, found '{'x' * 64}'...")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "!a b, " * 2000 + "]",
+        "partitions: [" + "x, " * 2000 + "]",
+        "partitions: [" + "{a: 1}, " * 2000 + "]",
+        "partitions: [{queues: [{limits: [{users: [" + "[], " * 2000 + "]}]}]}]",
+        "partitions: [{queues: [{limits: [" + "{maxapplications: x}, " * 2000 + "]}]}]",
+        "partitions: [{queues: [{name: a, limits: [" + "{}, " * 2000 + "]}]}]",
+        "[!a b, {<<: [c]" + ", []: d" * 2000 + "}]",
+    ],
+    ids=["tags", "shapes", "fields", "texts", "counts", "rules", "keys"],
+)
+def test_too_many_problems(text: str) -> None:
+    """After a thousand problems no more are looked for in any step, and a last one says so."""
+    problems = problems_of(text)
+
+    assert len(problems) == MAX_PROBLEMS + 1 == 1001
+    assert [problem for problem in problems if "too-many-problems" in problem] == problems[-1:]
+    assert problems[-1].endswith(" too-many-problems\n\nthere may be more problems; no more are looked for after these")
+    assert problems[-1].split()[0] == problems[-2].split()[0]
+
+
+def test_a_thousand_problems() -> None:
+    """A thousand problems are reported without another."""
+    problems = problems_of("partitions: [" + "x, " * 1000 + "]")
+
+    assert len(problems) == 1000
+    assert "too-many-problems" not in problems[-1]
+
+
+def test_consequences_are_bounded() -> None:
+    """What only follows from a problem is not looked for without end either."""
+    names = ", ".join(f"u{number}" for number in range(MAX_CONSEQUENCES + 1))
+    text = (
+        "partitions: [{queues: [{name: p, limits: [{users: ['*'], maxresources: {a: 1}}], queues: [{name: q, "
+        "limits: 5, queues: [{name: r, limits: [{users: [%s], maxresources: {a: 2}}]}]}]}]}]"
+    )
+
+    codes = [problem.split()[1] for problem in problems_of(text % names)]
+
+    assert codes == ["wrong-type", "too-many-problems"]
+
+
+def test_long_keys_are_cut() -> None:
+    """A path shows the beginning of a long key only."""
+    key = "x" * 1000
+
+    (problem,) = problems_of(f"partitions: [{{queues: [], ? {key} : 1}}]")
+
+    assert problem.splitlines()[1] == f"partitions[0].{'x' * 64}..."
+
+
+def test_long_names_are_cut() -> None:
+    """A sentence shows the beginning of each queue name and resource name only."""
+    queue, resource = "q" * 1000, "r" * 256
+    amounts = f"{{max: {{? {resource} : 2}}, guaranteed: {{? {resource} : 3}}}}"
+
+    problems = problems_of(f"partitions: [{{queues: [{{name: {queue}, resources: {amounts}}}]}}]")
+
+    assert len(problems) == 2
+    assert all(len(line) < 400 for problem in problems for line in problem.splitlines())
+
+
+def test_one_problem_is_one_line() -> None:
+    """What is not printable is shown escaped, so that nothing in a text can feign a problem or colour a terminal."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config('{"\\e[31mfoo\\nbar:1:1: fake\\u202E\\u200b": 1, partitions: [{queues: []}]}', file="a\nb")
+
+    assert str(caught.value).startswith(r"a\nb:1:2: \x1b[31mfoo\nbar:1:1: fake\u202e\u200b: unknown field ")
+    assert str(caught.value).isprintable()
+
+
+def test_load_config(tmp_path: Path) -> None:
+    """A file says what its text says, with or without a byte order mark, by a path or by its name."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(SMALL, encoding="utf-8-sig")
+
+    assert load_config(file) == load_config(str(file)) == parse_config(SMALL)
+
+
+def test_problems_name_the_file(tmp_path: Path) -> None:
+    """The problems of a file carry its name."""
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: 5", encoding="utf-8")
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+
+    assert str(caught.value) == f"{file}:1:13: partitions: expected a list, found '5' [wrong-type]"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("missing.yaml", "No such file or directory"), (".", "Is a directory"), ("a\0b", "embedded null byte")],
+)
+def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
+    """What cannot be read has one problem, which is at no line."""
+    file = f"{tmp_path}/{name}"
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+
+    assert str(caught.value) == printable(f"{file}:0:0: the file cannot be read: {reason} [file-unreadable]")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a: b\nc: d\xe9\n", "2:5: the byte 0xE9 is not UTF-8 [text-invalid]"),
+        (b"\xc3\xa9: \xff", "1:4: the byte 0xFF is not UTF-8 [text-invalid]"),
+        (b"a\r\xc2\x85\r\nbc\xff", "4:3: the byte 0xFF is not UTF-8 [text-invalid]"),
+        (b"\xff\xfea\0", "1:1: the byte 0xFF is not UTF-8 [text-invalid]"),
+        (b"a: \0", "1:4: the character U+0000 does not belong in a text [text-invalid]"),
+        (b"x" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+        (b"\xff" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+    ],
+    ids=[
+        "latin-1",
+        "after a letter of two bytes",
+        "after other ends of lines",
+        "utf-16",
+        "NUL",
+        "large",
+        "large with a mark",
+        "large and not UTF-8",
+    ],
+)
+def test_files_that_are_no_text(tmp_path: Path, content: bytes, problem: str) -> None:
+    """What is no text, or too large a one, is refused before it is parsed."""
+    file = tmp_path / "queues.yaml"
+    file.write_bytes(content)
+
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+
+    assert str(caught.value) == f"{file}:{problem}"
+
+
+@pytest.mark.parametrize("text", [EVERYTHING, SMALL, "partitions: [{queues: []}]"])
+def test_dump_reads_back(text: str) -> None:
+    """What is written reads back as the same configuration."""
+    config = parse_config(text)
+
+    assert parse_config(dump_config(config)) == config
+
+
+def test_dump_is_readable() -> None:
+    """What is written has the names of the file, short quantities, and no defaults."""
+    config = parse_config(
+        "partitions: [{queues: [{name: a, limits: [{users: [yes], maxresources: {memory: 2048Mi}}]}]}]"
+    )
+
+    assert dump_config(config) == (
+        "partitions:\n- queues:\n  - name: a\n    limits:\n"
+        "    - users:\n      - 'yes'\n      maxresources:\n        memory: 2Gi\n"
+    )
+
+
+def test_configurations_built_by_programs_are_written() -> None:
+    """A configuration that a program builds is written like one that was read."""
+    limit = LimitConfig(users=("*",), max_applications=3)
+    built = SchedulerConfig(partitions=(PartitionConfig(queues=(QueueConfig(name="a", limits=(limit,)),)),))
+
+    assert parse_config(dump_config(built)) == built

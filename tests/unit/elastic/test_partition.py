@@ -1,0 +1,176 @@
+"""Elastic quotas in a partition: they hold together with users, groups and queues, or nothing is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, partition_of
+from ugm import Ask, Partition, Resource
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, verify
+from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
+
+QUEUES = "{name: a, resources: {max: {gpu: 12}}}"
+LIMITS = "{users: [sue], maxresources: {gpu: 9}}, {groups: [dev], maxresources: {gpu: 14}}"
+
+
+def gpu(amount: int) -> Resource:
+    """Return some GPUs."""
+    return Resource(gpu=amount)
+
+
+class Scene:
+    """A partition of sixteen GPUs with two elastic groups; everything is verified after every call."""
+
+    def __init__(self) -> None:
+        groups = [
+            ElasticGroup("all", "", gpu(16), gpu(16), is_parent=True),
+            ElasticGroup("ml", "all", gpu(6), gpu(16)),
+            ElasticGroup("web", "all", gpu(10), gpu(16), namespaces=("site",)),
+        ]
+        self.quota = ElasticQuota(ElasticTree(gpu(16), groups))
+        self.partition = partition_of(QUEUES, limits=LIMITS, models=[ElasticModel(self.quota)])
+        self.partition.submit("ml", SUE, "root.a", tags={GROUP_TAG: "ml"})
+        self.partition.submit("web", BOB, "root.a", tags={NAMESPACE_TAG: "site"}, gang_style="hard")
+
+    def do(self, call: Callable[[Partition], object]) -> str:
+        """Return what a call answers, after checking that both count the same."""
+        answer = str(call(self.partition))
+        self.partition.verify()
+        verify(self.quota.tree)
+        running = {one.allocation_id: one.usage for one in self.partition.allocations() if one.state != "pending"}
+        pods = [pod for name in self.quota.tree.nodes for pod in self.quota.pods_in(name)]
+        assert {pod.name: pod.usage for pod in pods if self.quota.is_running(pod.name)} == running
+        assert len(pods) == len(self.partition.allocations())
+        return answer
+
+    def told(self, group: str) -> tuple[int, int, int]:
+        """Return what a group asks for, uses and may use."""
+        tree = self.quota.tree
+        request, used, runtime = (read(group).get("gpu", 0) for read in (tree.request, tree.used, tree.runtime))
+        return request, used, runtime
+
+
+@pytest.fixture(name="scene")
+def _scene() -> Scene:
+    return Scene()
+
+
+def test_all_limits_hold_together(scene: Scene) -> None:
+    """A denial names the limits of user, group, queue and elastic group, and nobody has counted anything."""
+    scene.do(lambda one: one.allocate("web-1", "web", gpu(6)))
+
+    assert scene.do(lambda one: one.allocate("ml-1", "ml", gpu(11))).splitlines() == [
+        "denied, waiting can never help:",
+        "  user 'sue' in root: 11 gpu requested, never more than 9 allowed (limit for 'sue')",
+        "  group 'dev' in root: 11 gpu requested, 6 of 14 used, 3 too much (limit for 'dev')",
+        "  queue root.a: 11 gpu requested, 6 of 12 used, 5 too much",
+        "  elastic group 'ml': 11 gpu requested, 0 of 10 used, 1 too much",
+    ]
+    assert scene.told("ml") == (0, 0, 0)
+
+
+def test_one_denial_keeps_all_from_counting(scene: Scene) -> None:
+    """What the queue denies uses nothing of the elastic group, and what the group denies nothing of the queue."""
+    scene.do(lambda one: one.allocate("web-1", "web", gpu(8)))
+    assert "queue root.a" in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(5)))
+    scene.do(lambda one: one.ask("web-2", "web", gpu(8)))
+
+    assert "'web'" not in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
+    assert scene.told("ml") == (4, 4, 4)
+
+
+def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
+    """What is asked for lowers the runtime of who borrows, until it is granted or withdrawn."""
+    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(9)))
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 6), (10, 0, 10))
+
+    scene.do(lambda one: one.release("web-1"))
+    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (0, 0, 0))
+    scene.do(lambda one: one.ask("web-2", "web", gpu(3)))
+    assert scene.do(lambda one: one.allocate("web-2", "web", gpu(3))) == "allowed"
+    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (3, 3, 3))
+
+
+def test_gangs(scene: Scene) -> None:
+    """A gang is granted whole or not at all, also if only its last member is one too many for the elastic group."""
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    gang = [Ask(f"ml-{number}", "ml", gpu(3)) for number in range(3)]
+    assert "elastic group 'ml': 3 gpu requested, 6 of 6 used, 3 too much" in scene.do(
+        lambda one: one.allocate_all(gang)
+    )
+    assert scene.told("ml") == (0, 0, 0)
+
+    assert scene.do(lambda one: one.allocate_all(gang[:2])) == "allowed"
+    assert scene.told("ml") == (6, 6, 6)
+
+
+def test_placeholders(scene: Scene) -> None:
+    """A placeholder keeps its room for what replaces it, even if its group has borrowed the room meanwhile."""
+    scene.do(lambda one: one.allocate("room", "ml", gpu(8), placeholder=True))
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+
+    assert scene.do(lambda one: one.replace("room", "ml-1", gpu(8))) == "allowed"
+    assert scene.told("ml") == (8, 8, 6)
+
+
+def test_resize(scene: Scene) -> None:
+    """Growth has to fit into the runtime; what shrinks is never denied."""
+    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(8)))
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+
+    assert "elastic group 'ml': 9 gpu requested" in scene.do(lambda one: one.resize("ml-1", gpu(9)))
+    assert scene.told("ml") == (8, 8, 6)
+    assert scene.do(lambda one: one.resize("ml-1", gpu(7))) == "allowed"
+    assert scene.told("ml") == (7, 7, 6)
+
+
+def test_recovery(scene: Scene) -> None:
+    """What is adopted counts whether it fits or not; the group is over then, and gets nothing more."""
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.adopt("ml-1", "ml", gpu(9)))
+
+    assert [str(violation) for violation in scene.quota.over_used()] == [
+        "elastic group 'ml': 9 gpu used of 6, 3 too much"
+    ]
+    assert scene.quota.plan_revoke("ml").victims == ("ml-1",)
+    assert "elastic group 'ml'" in scene.do(lambda one: one.allocate("ml-2", "ml", gpu(1)))
+
+
+def test_endings(scene: Scene) -> None:
+    """An application that fails or is removed asks for nothing more; what it holds counts until it is released."""
+    scene.do(lambda one: one.allocate("web-1", "web", gpu(4)))
+    scene.do(lambda one: one.ask("web-2", "web", gpu(4)))
+    scene.do(lambda one: one.fail("web"))
+    assert scene.told("web") == (4, 4, 4)
+    scene.do(lambda one: one.release("web-1"))
+
+    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
+    scene.do(lambda one: one.ask("ml-2", "ml", gpu(4)))
+    scene.do(lambda one: one.remove("ml"))
+    assert (scene.told("ml"), scene.told("web")) == ((0, 0, 0), (0, 0, 0))
+
+
+def test_eviction(scene: Scene) -> None:
+    """A more important allocation takes the place of the youngest of the less important ones of its group."""
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    for name in ("ml-1", "ml-2"):
+        scene.do(lambda one, name=name: one.allocate(name, "ml", gpu(3)))  # type: ignore[misc]  # not inferred
+
+    decision = scene.partition.allocate("first", "ml", gpu(2), priority=1)
+    assert (decision.allowed, decision.evictions) == (False, ("ml-2",))
+    scene.do(lambda one: one.allocate("first", "ml", gpu(2), priority=1, evict=True))
+    assert [one.allocation_id for one in scene.partition.allocations("ml")] == ["first", "ml-1"]
+    assert scene.told("ml") == (5, 5, 5)
+
+
+def test_no_eviction_for_what_the_queue_denies(scene: Scene) -> None:
+    """Nobody is evicted if the user's limit denies all the same."""
+    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.allocate("ml-1", "ml", gpu(6)))
+
+    denied = scene.do(lambda one: one.allocate("first", "ml", gpu(10), priority=1, evict=True))
+    assert "user 'sue' in root: 10 gpu requested, never more than 9 allowed" in denied
+    assert scene.told("ml") == (6, 6, 6)

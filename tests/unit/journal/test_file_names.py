@@ -1,0 +1,534 @@
+"""One journal is one file: it has one writer and shows all of its changes, whatever its names are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from time import sleep
+from typing import Final, Literal
+
+import pytest
+
+from support.journal_fixtures import begin
+from support.journal_processes import elsewhere, fill, forked, killed, opened, race, read, writer
+from support.partition_fixtures import memory
+from support.tracking_fixtures import Wrong
+from ugm import RequestError
+from ugm.journal import (
+    JournalDamagedError,
+    JournaledPartition,
+    JournalError,
+    JournalHeldError,
+    compact,
+    exported,
+    inspect,
+    open_partition,
+    usage,
+)
+from ugm.journal.store import connect
+
+ELSEWHERE: Final = "it is in use under another name, or was not closed under another name"
+MOVED: Final = "the file was moved, replaced or deleted while it was open"
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def ids(partition: JournaledPartition) -> list[str]:
+    """Return the allocations of a partition."""
+    return list(partition.allocation_ids())
+
+
+def expect_all(*paths: Path) -> None:
+    """Expect that a closed journal shows all three allocations under each name."""
+    for path in paths:
+        assert elsewhere(read, path) == ["read"] * 3
+        with open_partition(path) as partition:
+            assert ids(partition) == ["a", "b", "c"]
+            partition.verify()
+
+
+# Several names
+
+
+def hard(path: Path, other: Path) -> None:
+    """Give a file another name."""
+    other.hardlink_to(path)
+
+
+def symbolic(path: Path, other: Path) -> None:
+    """Let a name lead to another one."""
+    other.symlink_to(path)
+
+
+def renamed(path: Path, other: Path) -> None:
+    """Rename a file."""
+    path.rename(other)
+
+
+@pytest.mark.parametrize("link", [hard, symbolic, renamed])
+def test_another_name_has_no_second_writer(path: Path, link: Callable[[Path, Path], None]) -> None:
+    """Another name is refused while a process writes the file; when that has closed it, both have everything."""
+    other = path.with_name("other")
+    with writer(path) as process:
+        link(path, other)
+        whose = f"process {process}" if link is symbolic else "another process"
+        assert elsewhere(opened, other) == f"JournalHeldError {whose} has it open for writing"
+        with pytest.raises(JournalHeldError):
+            compact(other)
+    if not path.exists():
+        bring(path, other)
+    expect_all(*{other, path} if path.exists() else {other})
+
+
+def bring(path: Path, other: Path) -> None:
+    """Rename what is beside a journal that was renamed while it was open."""
+    for ending in ("-wal", "-witness"):
+        if Path(f"{path}{ending}").exists():
+            Path(f"{path}{ending}").rename(f"{other}{ending}")
+
+
+@pytest.mark.parametrize("link", [hard, symbolic, renamed])
+def test_another_name_in_the_same_process(path: Path, link: Callable[[Path, Path], None]) -> None:
+    """The same within one process, which knows who it is."""
+    other = path.with_name("other")
+    with begin(path) as partition:
+        fill(partition, "a", "b")
+        link(path, other)
+        with pytest.raises(JournalHeldError) as caught:
+            open_partition(other)
+        assert caught.value.holder == os.getpid()
+        if link is not renamed:
+            assert inspect(other).allocations == 2
+            fill(partition, "c")
+    if link is renamed:
+        bring(path, other)
+        with open_partition(other) as partition:
+            fill(partition, "c")
+    expect_all(other)
+
+
+def test_every_name_in_turn(path: Path) -> None:
+    """What is written under one name is continued under another."""
+    others = [path.with_name(f"other{number}") for number in range(3)]
+    begin(path).journal.close()
+    for other in others:
+        hard(path, other)
+    for number, name in enumerate([*others, path, *others]):
+        with open_partition(name) as partition:
+            assert len(ids(partition)) == number
+            fill(partition, f"a{number}")
+            partition.journal.compact()
+            fill(partition, f"b{number}")
+            partition.release(f"b{number}")
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_reading_by_another_name(path: Path, end: Literal["close", "kill"]) -> None:
+    """A reader that cannot see the last changes says so, and does not take them for damage."""
+    other = path.with_name("other")
+    with writer(path, end):
+        hard(path, other)
+        for line in elsewhere(read, other):
+            assert line.startswith(f"JournalError {ELSEWHERE}")
+        assert elsewhere(read, path) == ["read"] * 3
+    if end == "kill":
+        assert elsewhere(opened, other).startswith(f"JournalError {ELSEWHERE}")
+        with pytest.raises(JournalError, match=ELSEWHERE):
+            compact(other)
+    expect_all(*(path, other) if end == "kill" else (other, path))
+
+
+def test_renamed_and_killed(path: Path) -> None:
+    """A journal that was renamed and not closed is complete again when the files beside it are renamed, too."""
+    other = path.with_name("other")
+    with writer(path, "kill"):
+        path.rename(other)
+    assert elsewhere(opened, other).startswith(f"JournalError {ELSEWHERE}")
+    with pytest.raises(JournalDamagedError, match=r"it is empty or missing"):
+        open_partition(path)
+    bring(path, other)
+    expect_all(other)
+
+
+def test_a_copy_without_the_log(path: Path) -> None:
+    """A copy of the file alone, of a journal that was not closed, is refused: it lacks the last changes."""
+    with writer(path, "kill"):
+        pass
+    shutil.copy(path, path.with_name("copy"))
+
+    assert elsewhere(opened, path.with_name("copy")).startswith(f"JournalError {ELSEWHERE}")
+    expect_all(path)
+
+
+def test_descriptors_are_names(path: Path) -> None:
+    """A name below /proc leads to the file, or to none if it has been deleted."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("this system has no /proc")
+    with writer(path):
+        pass
+    with path.open("rb") as file:
+        name = f"/proc/self/fd/{file.fileno()}"
+        with open_partition(name) as partition:
+            assert partition.journal.path == str(path)
+            with pytest.raises(JournalHeldError):
+                open_partition(path)
+        path.unlink()
+        with pytest.raises(JournalError, match=f"{name} leads to a file that does not have this name"):
+            open_partition(name)
+
+
+def test_paths(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path, one with dots or two slashes, and one through a linked folder are the same."""
+    monkeypatch.chdir(path.parent)
+    (path.parent / "below").mkdir()
+    (path.parent / "linked").symlink_to(path.parent)
+    names = ["journal", "./journal", "below/../journal", f"/{path}", "linked/linked/journal"]
+    with writer(path):
+        for name in names:
+            assert elsewhere(opened, name).startswith("JournalHeldError")
+            assert elsewhere(read, name) == ["read"] * 3
+    expect_all(*map(Path, names))
+
+
+@contextmanager
+def mounted(source: Path, target: Path, *options: str) -> Iterator[None]:
+    """Mount a folder or a file at another place."""
+    command = ["/bin/mount", "--bind", str(source), str(target)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 - of this test
+        pytest.skip("this user may not mount")
+    try:
+        if options:
+            subprocess.run(["/bin/mount", "-o", f"remount,bind,{','.join(options)}", str(target)], check=True)  # noqa: S603 - as above
+        yield
+    finally:
+        subprocess.run(["/bin/umount", str(target)], check=True)  # noqa: S603 - as above
+
+
+def test_a_mounted_folder(tmp_path: Path) -> None:
+    """A folder that is mounted twice has one journal, with everything beside it."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
+    with mounted(tmp_path / "one", tmp_path / "two"):
+        with writer(path) as process:
+            assert elsewhere(opened, other) == f"JournalHeldError process {process} has it open for writing"
+            assert elsewhere(read, other) == ["read"] * 3
+        killed(path)
+        assert elsewhere(opened, other) == "a b c d"
+        with begin(path):
+            with pytest.raises(JournalHeldError):
+                open_partition(other)
+            assert inspect(other).allocations == 4
+
+
+def test_a_mounted_file(tmp_path: Path) -> None:
+    """A file that is mounted under another name has one writer, and is complete or refused."""
+    path, other = tmp_path / "journal", tmp_path / "other"
+    with writer(path):
+        pass
+    other.touch()
+    with mounted(path, other):
+        killed(other)
+        assert elsewhere(opened, path).startswith(f"JournalError {ELSEWHERE}")
+        for line in elsewhere(read, path):
+            assert line.startswith(f"JournalError {ELSEWHERE}")
+        with open_partition(other) as partition:
+            assert ids(partition) == ["a", "b", "c", "d"]
+            assert elsewhere(opened, path) == "JournalHeldError another process has it open for writing"
+            with pytest.raises(JournalHeldError):
+                open_partition(path)
+        assert elsewhere(opened, path) == "a b c d"
+
+
+def test_a_folder_that_may_only_be_read(tmp_path: Path) -> None:
+    """A journal can be read where nothing can be written: closed, and while it is written elsewhere."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
+    with mounted(tmp_path / "one", tmp_path / "two", "ro"):
+        with writer(path):
+            assert elsewhere(read, other) == ["read"] * 3
+        assert elsewhere(read, other) == ["read"] * 3
+        assert elsewhere(opened, other).startswith("JournalError it cannot be written")
+    expect_all(path)
+
+
+# Names that change while the file is open
+
+
+def removed(path: Path) -> None:
+    """Delete a journal."""
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    """Put another journal in its place."""
+    begin(path.with_name("another")).journal.close()
+    path.with_name("another").replace(path)
+
+
+def moved(path: Path) -> None:
+    """Move a journal away."""
+    path.rename(path.with_name("moved"))
+
+
+def without_log(path: Path) -> None:
+    """Delete what must never be deleted."""
+    Path(f"{path}-wal").unlink()
+
+
+@pytest.mark.parametrize("how", [removed, replaced, moved, without_log])
+@pytest.mark.parametrize("durability", ["each", "group"])
+def test_it_is_not_there_any_more(path: Path, how: Callable[[Path], None], durability: str) -> None:
+    """Nothing is acknowledged that would go to a file which nobody finds."""
+    partition = begin(path, durability=durability)
+    fill(partition, "a")
+    how(path)
+    with pytest.raises(JournalError, match=MOVED):
+        fill(partition, "b")
+    with pytest.raises(JournalError, match=MOVED):
+        partition.release("a")
+    if how is not without_log:
+        works = (partition.journal.compact, lambda: partition.journal.backup(path.with_name("copy")))
+        for work in (*works, lambda: partition.journal.usage("user")):
+            with pytest.raises(JournalError, match=MOVED):
+                work()
+    with pytest.raises(JournalError, match=MOVED):
+        partition.journal.close()
+
+
+def test_moved_and_moved_back(path: Path) -> None:
+    """What was in doubt is written when the file is there again."""
+    with begin(path) as partition:
+        moved(path)
+        with pytest.raises(JournalError, match=MOVED):
+            fill(partition, "a")
+        path.with_name("moved").rename(path)
+        fill(partition, "a", "b", "c")
+    expect_all(path)
+
+
+def test_a_log_of_another_journal(path: Path) -> None:
+    """A new journal, or a copy, is not made where SQLite would read the log of another one into it."""
+    with writer(path, "kill"):
+        pass
+    path.unlink()
+    Path(f"{path}-witness").unlink()
+    with pytest.raises(JournalError, match=r"it is empty or missing, but .*journal-wal has changes"):
+        open_partition(path)
+    with (
+        begin(path.with_name("other")) as partition,
+        pytest.raises(RequestError, match=r"there is .*journal-wal of another journal"),
+    ):
+        partition.journal.backup(path)
+    assert not path.exists()
+
+
+def test_a_log_that_is_old(path: Path) -> None:
+    """A log that was left when its content was in the file already is not read into a file that has changed since."""
+    other, log = path.with_name("other"), Path(f"{path}-wal")
+    with writer(path):
+        pass
+    with closing(connect(str(path))) as connection:
+        connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
+        [session] = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {session}")
+        left = log.read_bytes()
+    log.write_bytes(left)
+    expect_all(path)
+    hard(path, other)
+    killed(other)
+    assert elsewhere(opened, other) == "a b c d"
+    log.write_bytes(left)
+    for line in [*elsewhere(read, path), elsewhere(opened, path)]:
+        assert line == f"JournalError {log} is older than the file; move it away to use the file"
+    log.unlink()
+    assert elsewhere(opened, path) == "a b c d"
+
+
+# The lock and this process
+
+
+def test_copying_does_not_unlock(path: Path) -> None:
+    """Reading the files of an open journal, as a copy does, gives nobody else the right to write them."""
+    link = path.with_name("link")
+    with begin(path) as partition:
+        fill(partition, "a", "b")
+        hard(path, link)
+        shutil.copytree(path.parent, path.parent / "copies")
+        inspect(path)
+        usage(link, "user")
+        for name in (path, link):
+            assert elsewhere(opened, name).startswith("JournalHeldError")
+        fill(partition, "c")
+    expect_all(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_the_lock_ends_with_its_process(path: Path) -> None:
+    """A forked process neither ends the lock of its parent nor keeps it when that has died."""
+    with forked(path) as (parent, _):
+        hard(path, path.with_name("link"))
+        for name in ("journal", "link"):
+            assert elsewhere(opened, path.with_name(name)).startswith("JournalHeldError")
+        os.kill(parent, signal.SIGKILL)
+        for _ in range(100):
+            found = elsewhere(opened, path)
+            if not found.startswith("JournalHeldError"):
+                break
+            sleep(0.02)
+        assert found == "a b c"
+
+
+def test_a_race_to_make_it(path: Path) -> None:
+    """Of several processes that make the same journal at once, one comes first; nobody's changes are lost."""
+    (path.parent / "linked").symlink_to(path.parent)
+    names = [path, path.parent / "linked" / "journal"] * 2
+    with ThreadPoolExecutor(len(names)) as threads:
+        outcomes = list(threads.map(lambda one: elsewhere(race, one[1], str(one[0])), enumerate(names)))
+
+    assert set(outcomes) <= {"made", "held"}
+    with open_partition(path) as partition:
+        assert ids(partition) == [str(number) for number, outcome in enumerate(outcomes) if outcome == "made"]
+        assert ids(partition)
+
+
+# Names that are unusual, and files that are none
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a?mode=rw", "a#b", "a%41", "a b", "a\nb", "\u00e9\u4e2d\U0001f600", "\udcff", "file:a", ":memory:", "-", "a'b\""],
+)
+def test_names(path: Path, name: str) -> None:
+    """Every name of a file is taken as it is."""
+    path = path.with_name(name)
+    with begin(path) as partition:
+        fill(partition, "a")
+        assert inspect(path).allocations == 1
+        assert partition.journal.usage("user") is not None
+        partition.journal.compact()
+        partition.journal.backup(Path(f"{path}-copy"))
+    with open_partition(path) as partition:
+        assert ids(partition) == ["a"]
+    assert {file.name for file in path.parent.iterdir()} == {
+        f"{name}{ending}" for ending in ("", "-copy", "-lock", "-reserve", "-witness")
+    }
+
+
+def directory(path: Path) -> None:
+    """Make a folder."""
+    path.mkdir()
+
+
+def device(path: Path) -> None:
+    """Make a device, as /dev/full is one."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 7))
+    except PermissionError:
+        pytest.skip("this user may not make devices")
+
+
+def listening(path: Path) -> None:
+    """Make a socket."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (directory, "a directory"),
+        (device, "a character device"),
+        (os.mkfifo, "a named pipe"),
+        (listening, "a socket"),
+    ],
+)
+def test_no_regular_file(
+    tmp_path: Path, make: Callable[[Path], None], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is no file is refused at once, and left as it is."""
+    monkeypatch.chdir(tmp_path)  # The name of a socket is short.
+    path = Path("it")
+    make(path)
+    before = path.stat()
+    for use in (open_partition, inspect, compact, lambda path: list(exported(path))):
+        with pytest.raises(JournalError) as caught:
+            use(path)
+        assert caught.value.reason == f"it is {kind}; expected a regular file"
+    assert path.stat() == before
+    assert list(Path().iterdir()) == [path]
+
+
+@pytest.mark.parametrize("path", [None, 3, b"bytes", "nul\0", "\ud800"])
+def test_no_path(path: Wrong) -> None:
+    """What is no path is refused as misuse."""
+    for use in (open_partition, inspect, compact):
+        with pytest.raises(RequestError, match="expected the path of a file"):
+            use(path)
+
+
+def test_links_that_lead_nowhere(path: Path) -> None:
+    """A circle of links is refused."""
+    path.symlink_to(path)
+    with pytest.raises(JournalError, match="it cannot be read: "):
+        open_partition(path)
+
+
+def test_a_file_without_an_end(path: Path) -> None:
+    """A huge file without anything in it is no journal, and is told at once."""
+    with path.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(JournalError, match=r"file is not a database|no journal"):
+        open_partition(path)
+    assert path.stat().st_size == 2**40
+
+
+def test_an_sqlite_file(path: Path) -> None:
+    """The database of somebody else is left alone."""
+    connection = connect(str(path))
+    connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="this is no journal of ugm"):
+        open_partition(path)
+    assert path.read_bytes() == before
+
+
+def test_a_clock_beyond_all_calendars(path: Path) -> None:
+    """A clock that tells no instant is refused before anything has changed."""
+    with begin(path) as partition:
+        number = partition.journal.number
+    for told in (2**63, 253_402_300_800_000):
+        with open_partition(path, clock=partial(int, told)) as partition:
+            with pytest.raises(RequestError, match="expected whole milliseconds"):
+                partition.allocate("a", "app", memory(1))
+            assert partition.journal.number == number
+            assert ids(partition) == []
+    with open_partition(path) as partition:
+        fill(partition, "a")
+
+
+def test_a_clock_that_jumps(path: Path) -> None:
+    """Time does not go back, nor begin before 1970."""
+    now = [-5]
+    with begin(path, clock=lambda: now[0]) as partition:
+        for instant in (10**12, 5, 10**12 + 5, -(10**30)):
+            now[0] = instant
+            if not partition.release("a"):
+                fill(partition, "a")
+    instants = [row["at"] for row in exported(path) if "events" in row]
+    assert instants == [0, 0, 10**12, 10**12, 10**12 + 5, 10**12 + 5]
+    assert usage(path, "user", clock=lambda: 10**13) == ()

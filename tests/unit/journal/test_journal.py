@@ -1,0 +1,522 @@
+"""A partition with a journal: what it keeps, when it answers, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from pathlib import Path
+from threading import Thread
+from typing import Literal, TypeAlias
+
+import pytest
+
+from support.journal_fixtures import LIMITED, at_most, begin, fill, limit_pages
+from support.partition_fixtures import Waiting, config, memory
+from support.places import environment
+from support.random_changes import CONFIGS, Actor, state_of
+from support.tracking_fixtures import Wrong
+from ugm import Allocated, Ask, Event, Partition, PartitionSettings, RequestError, Resource
+from ugm.journal import (
+    JournalDamagedError,
+    JournaledPartition,
+    JournalError,
+    JournalHeldError,
+    inspect,
+    open_partition,
+)
+from ugm.journal.beside import Reserve, Witness
+from ugm.journal.store import change_row, row_sum
+from ugm.partition.settings import Settings, settings_of
+
+Durability: TypeAlias = Literal["each", "group"]
+
+
+@pytest.fixture(name="path")
+def _path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+# What is kept
+
+
+@pytest.mark.parametrize("durability", ["each", "group"])
+def test_everything_is_kept(path: Path, durability: Durability) -> None:
+    """A partition that is opened again is the one that was closed, and goes on like one that never was."""
+    plain, actor, same = Partition(CONFIGS[0]), Actor(1), Actor(1)
+    for _ in range(4):
+        with open_partition(path, None if path.exists() else CONFIGS[0], durability=durability) as partition:
+            for _ in range(50):
+                actor.step(partition)
+                same.step(plain)
+            assert state_of(partition) == state_of(plain)
+
+
+def test_compacting_changes_nothing(path: Path) -> None:
+    """The state takes the place of the changes; what follows is added to it."""
+    plain, actor, same = Partition(CONFIGS[0]), Actor(2), Actor(2)
+    for _ in range(4):
+        with open_partition(path, None if path.exists() else CONFIGS[0]) as partition:
+            for _ in range(50):
+                actor.step(partition)
+                same.step(plain)
+            done = partition.journal.compact()
+            assert done.changes > 20
+            assert partition.journal.compact().changes == 0
+            assert state_of(partition) == state_of(plain)
+
+
+def test_a_gang_is_one_change(path: Path) -> None:
+    """Several allocations that are granted together are there together, or not at all."""
+    with begin(path) as partition:
+        before = partition.journal.number
+        partition.allocate_all([Ask("a", "app", memory(1)), Ask("b", "app", memory(2))])
+
+        assert partition.journal.number == before + 1
+
+
+def test_what_changes_nothing_is_not_written(path: Path) -> None:
+    """A denial, a repeated call and a question leave the journal as it is."""
+    with begin(path) as partition:
+        partition.allocate("a", "app", memory(1))
+        before = partition.journal.number
+        assert not partition.allocate("b", "app", memory(10))
+        assert partition.allocate("a", "app", memory(1))
+        partition.check("app", memory(1))
+
+        assert partition.journal.number == before
+
+
+def test_the_configuration_is_kept(path: Path) -> None:
+    """Without another one, that which was in force is in force again, and equals itself."""
+    with begin(path) as partition:
+        before = partition.journal.number
+    with open_partition(path) as partition:
+        assert not partition.plan(LIMITED).changes
+    with open_partition(path, LIMITED) as partition:
+        assert partition.journal.number == before
+        assert not partition.allocate("a", "app", memory(11))
+        partition.configure(config("{name: a}"))
+    with open_partition(path) as partition:
+        assert partition.allocate("a", "app", memory(11))
+
+
+def test_another_configuration(path: Path) -> None:
+    """A configuration that differs from that of the journal is put in force, as a change."""
+    begin(path).journal.close()
+    with open_partition(path, config("{name: a}")) as partition:
+        assert partition.allocate("a", "app", memory(11))
+
+
+@pytest.mark.parametrize("settings", [*CONFIGS, None])
+def test_settings(settings: PartitionSettings | None) -> None:
+    """A configuration as a value means the same, and is equal to itself."""
+    told = settings_of(settings)
+    assert told == settings_of(told)
+    assert isinstance(told, Settings) is (settings is not None)
+    one, other = Partition(settings), Partition(told)
+    first, second = Actor(3), Actor(3)
+    for _ in range(60):
+        first.step(one)
+        second.step(other)
+
+    assert state_of(one) == state_of(other)
+
+
+def test_the_cluster(path: Path) -> None:
+    """A cluster of one node is registered, and changed when the program says so."""
+    for amount in (5, 5, 3):
+        with open_partition(path, cluster=memory(amount)) as partition:
+            assert partition.nodes() == {"cluster": memory(amount)}
+
+
+def test_other_models_are_charged_again(path: Path) -> None:
+    """What is held is charged to them and what is pending expected, as claims of the same content."""
+    model, again = Waiting(), Waiting()
+    with begin(path, models=[model]) as partition:
+        partition.allocate("a", "app", Resource(licence=2))
+        partition.ask("b", "app", Resource(licence=3))
+    with open_partition(path, models=[again]) as partition:
+        assert again.state() == model.state()
+        partition.release("a")
+
+
+def test_followers(path: Path) -> None:
+    """Who follows a partition is told of what is durable, and not of what was replayed."""
+    told: list[Event] = []
+    with begin(path) as partition:
+        partition.allocate("a", "app", memory(1))
+    with open_partition(path, subscribers=[lambda _, events: told.extend(events)]) as partition:
+        partition.allocate("b", "app", memory(1))
+        partition.promise(partition.allocate, "c", "app", memory(1)).result()
+
+    assert [event.allocation.allocation_id for event in told if isinstance(event, Allocated)] == ["b", "c"]
+
+
+# Answers
+
+
+def test_promises(path: Path) -> None:
+    """A promise is kept once its change is durable; a denial and an error are answers, too."""
+    with begin(path, durability="group") as partition:
+        promises = [partition.promise(partition.allocate, f"a{i}", "app", memory(1)) for i in range(12)]
+        answers = [bool(promise.result()) for promise in promises]
+        error = partition.promise(partition.allocate, "a", "nobody", memory(1)).exception()
+
+    assert answers == [True] * 10 + [False] * 2
+    assert isinstance(error, RequestError)
+    with open_partition(path) as again:
+        assert len(again.allocations()) == 10
+
+
+def test_awaiting(path: Path) -> None:
+    """Tasks that await their changes share commits."""
+
+    async def work() -> list[bool]:
+        calls = (partition.awaited(partition.allocate, f"a{i}", "app", memory(1)) for i in range(12))
+        return [bool(decision) for decision in await asyncio.gather(*calls)]
+
+    with begin(path, durability="group") as partition:
+        assert asyncio.run(work()) == [True] * 10 + [False] * 2
+
+
+def test_threads_share_commits(path: Path) -> None:
+    """Many threads change a partition, and every one of them has its change when its call returns."""
+
+    def work(part: int) -> None:
+        for number in range(20):
+            partition.allocate(f"{part}-{number}", "app", Resource())
+            partition.release(f"{part}-{number - 1}")
+
+    with begin(path, durability="group") as partition:
+        threads = [Thread(target=work, args=(part,)) for part in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        state = state_of(partition)
+    with open_partition(path) as again:
+        assert state_of(again) == state
+        assert len(again.allocations()) == 8
+
+
+@pytest.mark.parametrize("durability", ["each", "group"])
+def test_closed(path: Path, durability: Durability) -> None:
+    """A partition whose journal is closed can be read, and changes no more."""
+    partition = begin(path, durability=durability)
+    partition.journal.close()
+    partition.journal.close()
+    with pytest.raises(JournalError) as caught:
+        partition.allocate("a", "app", memory(1))
+
+    assert str(caught.value) == f"journal {path}: it has been closed"
+    assert partition.journal.is_closed
+    assert partition.application("app") is not None
+
+
+def test_whoever_is_told_may_ask_for_more(path: Path) -> None:
+    """A change that is made when a promise is kept is acknowledged, too."""
+    answers: Future[bool] = Future()
+    with begin(path, durability="group") as partition:
+        promise = partition.promise(partition.allocate, "a", "app", memory(1))
+        promise.add_done_callback(lambda _: answers.set_result(partition.release("a")))
+        assert answers.result(timeout=60)
+    with open_partition(path) as again:
+        assert again.allocations() == ()
+
+
+def test_a_note_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that has reached the disk, without anybody knowing, is written once more."""
+    with begin(path) as partition:
+        monkeypatch.setattr(Witness, "note", lambda *_: open_nothing())
+        with pytest.raises(JournalError, match="no disk"):
+            partition.allocate("a", "app", memory(1))
+        monkeypatch.undo()
+        assert partition.allocate("a", "app", memory(1))
+        state = state_of(partition)
+    with open_partition(path) as again:
+        assert state_of(again) == state
+
+
+def open_nothing() -> None:
+    """Fail as a disk does."""
+    raise OSError("no disk")
+
+
+# Misuse, and other processes
+
+
+def test_two_writers(path: Path) -> None:
+    """Who comes second is told which process has the journal."""
+    with begin(path), pytest.raises(JournalHeldError) as caught:
+        open_partition(path)
+
+    assert str(caught.value) == f"journal {path}: process {os.getpid()} has it open for writing"
+    open_partition(path).journal.close()
+
+
+def test_two_names(path: Path) -> None:
+    """A file is one journal, whatever links lead to it."""
+    link = path.with_name("link")
+    link.symlink_to(path)
+    with begin(path) as partition:
+        with pytest.raises(JournalHeldError):
+            open_partition(link)
+        assert inspect(link).applications == len(partition.applications())
+    with open_partition(link) as partition:
+        assert partition.journal.path == str(path)
+
+
+def test_two_processes(path: Path) -> None:
+    """It is the same between processes."""
+    program = f"from ugm.journal import open_partition; open_partition({str(path)!r})"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with begin(path):
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+        )
+
+    assert done.stderr.strip().endswith(f"process {os.getpid()} has it open for writing")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"durability": "none"}, "durability 'none': expected 'each' or 'group'"),
+        ({"group_limits": "never"}, "group_limits 'never': expected 'always' or 'unless-user-limited'"),
+        ({"clock": lambda: 1.5, "cluster": memory(1)}, "clock 1.5: expected whole milliseconds, before the year 10000"),
+    ],
+)
+def test_misuse(path: Path, options: Wrong, text: str) -> None:
+    """Arguments that cannot be used are refused, and the journal is free again."""
+    with pytest.raises(RequestError) as caught:
+        open_partition(path, **options)
+
+    assert str(caught.value) == text
+    open_partition(path).journal.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [JournalError("p", "r"), JournalDamagedError("p", "r", 3), JournalHeldError("p", 5), JournalHeldError("p", None)],
+)
+def test_errors_are_pickled(error: JournalError) -> None:
+    """Every error comes back with its data and its text."""
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+
+    assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
+
+
+# A disk that takes no more
+
+
+@pytest.mark.parametrize("durability", ["each", "group"])
+def test_what_cannot_be_written_is_in_doubt(path: Path, durability: Durability) -> None:
+    """A change that cannot be written is refused, nothing further is changed until it can be, and it is kept then."""
+    with begin(path, durability=durability) as partition:
+        with at_most(2, partition):
+            acknowledged = fill(partition)
+            assert acknowledged > 0
+            with pytest.raises(JournalError, match="in doubt until it can, ask again then"):
+                partition.release("fill-0")
+            assert partition.allocation("fill-0") is not None
+        assert partition.allocate(f"fill-{acknowledged}", "app", Resource())
+        assert partition.release("fill-0")
+        state = state_of(partition)
+    with open_partition(path) as again:
+        assert state_of(again) == state
+
+
+def test_what_is_in_doubt_may_be_lost(path: Path) -> None:
+    """A process that ends while something is in doubt loses that, and nothing that was acknowledged."""
+    partition = begin(path)
+    with at_most(2, partition):
+        acknowledged = fill(partition)
+        with pytest.raises(JournalError, match="it cannot be written"):
+            partition.journal.close()
+    with open_partition(path) as again:
+        assert len(again.allocations()) == acknowledged
+
+
+def test_promises_in_doubt(path: Path) -> None:
+    """A promise whose change cannot be written is answered with the error."""
+    with begin(path, durability="group") as partition:
+        with at_most(3, partition):
+            promises = [partition.promise(partition.allocate, f"a{i}", "app", Resource()) for i in range(2000)]
+            errors = [promise.exception() for promise in promises]
+        assert JournalError in {type(error) for error in errors}
+        kept = [f"a{i}" for i, error in enumerate(errors) if error is None]
+        partition.journal.compact()
+    with open_partition(path) as again:
+        assert {told.allocation_id for told in again.allocations()} >= set(kept)
+
+
+def test_followers_are_told_of_what_was_in_doubt(path: Path) -> None:
+    """Who follows misses nothing: what was in doubt is told once it is written."""
+    told: list[Event] = []
+    with begin(path, subscribers=[lambda _, events: told.extend(events)]) as partition:
+        with at_most(2, partition):
+            acknowledged = fill(partition)
+        partition.release("nothing")
+        partition.allocate("last", "app", Resource())
+
+    assert sum(isinstance(event, Allocated) for event in told) == acknowledged + 2
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 3 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603 - of this test
+        pytest.skip("this user may not mount a file system")
+    yield folder
+    subprocess.run(["/bin/umount", str(folder)], check=True)  # noqa: S603 - as above
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    """A full disk denies growth before anything has changed, takes what is given back, and loses nothing."""
+    path, ballast = small_disk / "journal", small_disk / "ballast"
+    with begin(path) as partition:
+        partition.allocate("first", "app", Resource())
+        with ballast.open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        acknowledged = fill(partition)
+        expect_refusal_of_growth(partition)
+        assert partition.release("first")
+        ballast.unlink()
+        assert partition.allocate("more", "app", Resource())
+    with open_partition(path) as again:
+        assert len(again.allocations()) == acknowledged + 1
+
+
+def test_much_is_given_back_to_a_full_disk(small_disk: Path) -> None:
+    """What is kept in reserve is enough for thousands of releases, each durable by itself."""
+    path = small_disk / "journal"
+    with begin(path) as partition:
+        partition.allocate_all([Ask(f"a{i}", "app", Resource()) for i in range(3000)])
+        with (small_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+        fill(partition)
+        assert all(partition.release(f"a{i}") for i in range(3000))
+    with open_partition(path) as again:
+        assert not [told for told in again.allocations() if told.allocation_id.startswith("a")]
+
+
+def expect_refusal_of_growth(partition: JournaledPartition) -> None:
+    """Expect that the disk is full, and that nothing changes when something more is asked for."""
+    before = state_of(partition)
+    with pytest.raises(JournalError) as caught:
+        partition.allocate("more", "app", Resource())
+    assert state_of(partition) == before
+    assert caught.value.reason == "the disk is full, and only what gives back is accepted"
+
+
+def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept in reserve is given up for what could not be written, and asked for again before anything grows."""
+    with begin(path) as partition:
+        full, spend = OSError("full"), Reserve.give_up
+        monkeypatch.setattr(Reserve, "give_up", lambda reserve: spend(reserve) and limit_pages(partition, 50))
+        monkeypatch.setattr(Reserve, "keep", lambda _: (_ for _ in ()).throw(full))
+        limit_pages(partition, 1)
+        assert fill(partition) > 0
+        assert not Path(f"{path}-reserve").exists()
+        expect_refusal_of_growth(partition)
+        assert partition.release("fill-0")
+        monkeypatch.undo()
+        assert partition.allocate("more", "app", Resource())
+        assert Path(f"{path}-reserve").stat().st_size == 5 * 2**18
+
+
+def test_files_of_limited_size(path: Path) -> None:
+    """A limit on the size of files is told as it is, and what was acknowledged is there."""
+    program = """
+import resource, sys
+from ugm import Resource
+from ugm.journal import JournalError, open_partition
+from support.journal_fixtures import begin, fill
+partition = begin(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (2**17, 2**17))
+print(fill(partition))
+"""
+    done = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, env=environment(), check=True
+    )
+    with open_partition(path) as again:
+        assert len(again.allocations()) - int(done.stdout) in (0, 1)
+
+
+def test_a_file_that_cannot_be_written(path: Path) -> None:
+    """A journal that may only be read is not opened."""
+    begin(path).journal.close()
+    with pytest.raises(JournalError) as caught:
+        refuse_writing(path)
+
+    assert caught.value.reason == "it cannot be written: the file is read-only"
+
+
+def refuse_writing(path: Path) -> None:
+    """Open a journal that the system says may not be written, whoever asks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)
+        open_partition(path)
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """A journal is not made where there is no place for it."""
+    with pytest.raises(JournalError, match="it cannot be written: unable to open database file"):
+        open_partition(tmp_path / "nowhere" / "journal")
+
+
+# Copies, and older versions
+
+
+def test_backup(path: Path) -> None:
+    """A copy that is made while the partition is in use has everything that was acknowledged until then."""
+    copy = Path(f"{path}-copy")
+    with begin(path, durability="group") as partition:
+        partition.allocate("a", "app", memory(1))
+        partition.journal.backup(copy)
+        state = state_of(partition)
+        partition.allocate("b", "app", memory(1))
+        with pytest.raises(RequestError, match="there is a file already"):
+            partition.journal.backup(copy)
+    with open_partition(copy) as again:
+        assert state_of(again) == state
+
+
+def test_an_older_version(path: Path) -> None:
+    """A journal of version 1, with whole seconds and without a history, is brought to the present."""
+    with begin(path, clock=lambda: 5000) as partition:
+        partition.allocate("a", "app", memory(3))
+        state = state_of(partition)
+    with closing(sqlite3.connect(path, isolation_level=None)) as old:
+        changes = old.execute("SELECT number, at / 1000, data FROM changes").fetchall()
+        rows = [change_row(*told) for told in changes]
+        old.execute("DROP TABLE history")
+        old.executemany("REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
+        old.execute("UPDATE version SET version = 1, sum = ?", (row_sum(1, b"version"),))
+    with open_partition(path, clock=lambda: 7000) as partition:
+        assert state_of(partition) == state
+        assert partition.journal.usage("user")[0].amounts == {"memory": 6000}
+        assert partition.journal.compact().changes == 3
+
+
+def test_a_newer_version(path: Path) -> None:
+    """A journal of a version that is not known is left alone."""
+    begin(path).journal.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as new:
+        new.execute("UPDATE version SET version = 3, sum = ?", (row_sum(3, b"version"),))
+    with pytest.raises(JournalError) as caught:
+        open_partition(path)
+
+    assert caught.value.reason == "it is of a newer version, 3; this is 2"

@@ -1,0 +1,240 @@
+"""Usage over time: exact sums from a journal, whatever the clock and the calendar do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from random import Random
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, config, memory
+from support.random_changes import CONFIGS, Actor
+from support.tracking_fixtures import Wrong
+from ugm import AllocationState, RequestError, Resource
+from ugm.journal import JournaledPartition, UsageLine, open_partition
+
+TEAMS = config("{name: a}, {name: b}", limits="{limit: l, groups: [dev], maxresources: {memory: 1000}}")
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self, now: int = 0) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        """Return where it was moved to."""
+        return self.now
+
+
+def begin(path: Path, clock: Hand) -> JournaledPartition:
+    """Return a partition with an application of either user."""
+    partition = open_partition(path, TEAMS, clock=clock)
+    partition.submit("app", SUE, "root.a")
+    partition.submit("bob", BOB, "root.b")
+    return partition
+
+
+def sums(partition: JournaledPartition, by: Wrong, **options: Wrong) -> dict[str | None, int]:
+    """Return the memory of every line."""
+    return {line.name: line.amounts.get("memory", 0) for line in partition.journal.usage(by, **options)}
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Hand:
+    return Hand(1000)
+
+
+@pytest.fixture(name="partition")
+def _partition(tmp_path: Path, clock: Hand) -> Iterator[JournaledPartition]:
+    """A partition: 3 from 1000 to 5000, 5 until 7000, nothing until 9000; and 2 of another from 4000 on."""
+    partition = begin(tmp_path / "journal", clock)
+    partition.allocate("a", "app", memory(3))
+    clock.now = 4000
+    partition.allocate("b", "bob", memory(2))
+    clock.now = 5000
+    partition.resize("a", memory(5))
+    clock.now = 6000
+    partition.preempt("a")
+    clock.now = 7000
+    partition.release("a")
+    clock.now = 9000
+    yield partition
+    partition.journal.close()
+
+
+def test_sums(partition: JournaledPartition) -> None:
+    """What is held counts until it is released, resized or not, and what is held still counts up to now."""
+    assert sums(partition, "user") == {"sue": 3 * 4000 + 5 * 2000, "bob": 2 * 5000}
+    assert sums(partition, "group") == {"dev": 32_000}
+    assert sums(partition, "queue") == {"root.a": 22_000, "root.b": 10_000}
+    assert sums(partition, "application") == {"app": 22_000, "bob": 10_000}
+
+
+def test_between_two_instants(partition: JournaledPartition) -> None:
+    """Only what lies between counts; the instant at the end is no part of it, and nor is the future."""
+    assert sums(partition, "user", since=4500, until=6000) == {"sue": 3 * 500 + 5 * 1000, "bob": 2 * 1500}
+    assert sums(partition, "user", since=7000, until=99_000) == {"bob": 4000}
+    assert sums(partition, "user", since=0, until=1000) == {}
+
+
+def test_instants_add_up(partition: JournaledPartition) -> None:
+    """The sums of two neighbouring times are the sum of both."""
+    whole = sums(partition, "user", since=0, until=9000)
+    for instant in range(0, 9001, 300):
+        early, late = sums(partition, "user", until=instant), sums(partition, "user", since=instant)
+        assert {name: early.get(name, 0) + late.get(name, 0) for name in whole} == whole
+
+
+def test_what_is_pending_does_not_count(partition: JournaledPartition, clock: Hand) -> None:
+    """Usage is what was held."""
+    partition.ask("c", "app", memory(50))
+    clock.now = 20_000
+
+    assert sums(partition, "user", since=9000) == {"bob": 22_000}
+
+
+def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
+    """What is charged to no group is a line of its own, behind the others."""
+    partition.adopt_application("free", SUE, "root.a", group=None)
+    partition.allocate("f", "free", memory(7))
+    clock.now = 10_000
+
+    assert sums(partition, "group", since=9000) == {"dev": 2000, None: 7000}
+    assert [line.name for line in partition.journal.usage("group", since=9000)] == ["dev", None]
+
+
+def test_a_clock_that_jumps_back(partition: JournaledPartition, clock: Hand) -> None:
+    """Time stands still until the clock has caught up: nothing is counted twice, and nothing below zero."""
+    partition.allocate("c", "app", memory(1))
+    clock.now = 3000
+    partition.allocate("d", "app", memory(1))
+    assert sums(partition, "user") == {"sue": 22_000, "bob": 10_000}
+    clock.now = 10_000
+    partition.release("c")
+    clock.now = 11_000
+
+    assert sums(partition, "user") == {"sue": 22_000 + 2000 + 1000, "bob": 14_000}
+
+
+def test_a_clock_that_was_set_back_between(tmp_path: Path, partition: JournaledPartition, clock: Hand) -> None:
+    """It is the same for a process that is started later with an earlier clock."""
+    partition.release("b")
+    partition.journal.close()
+    clock.now = 10
+    with open_partition(tmp_path / "journal", clock=clock) as again:
+        again.allocate("e", "bob", memory(100))
+        clock.now = 9001
+        again.release("e")
+
+        assert sums(again, "user") == {"sue": 22_000, "bob": 10_000 + 100}
+
+
+def test_compacting_keeps_usage(partition: JournaledPartition, clock: Hand) -> None:
+    """What is known of usage does not depend on how the journal is kept."""
+    before = partition.journal.usage("application", since=0, period="day")
+    partition.journal.compact()
+    assert partition.journal.usage("application", since=0, period="day") == before
+    clock.now = 10_000
+    partition.journal.compact()
+
+    assert sums(partition, "user") == {"sue": 22_000, "bob": 12_000}
+
+
+def test_forgetting(partition: JournaledPartition) -> None:
+    """What lies before an instant may be forgotten; who asks for it is told so."""
+    partition.journal.compact(usage_since=6000)
+
+    assert sums(partition, "user") == {"sue": 5000, "bob": 6000}
+    assert sums(partition, "user", since=6000) == {"sue": 5000, "bob": 6000}
+    with pytest.raises(RequestError) as caught:
+        sums(partition, "user", since=5999)
+    assert str(caught.value) == "since 5999: it is no longer known who used what before 6000"
+
+
+def test_the_calendar(tmp_path: Path) -> None:
+    """Sums follow the calendar of a time zone, in which a day may have 25 hours."""
+    zone = ZoneInfo("Europe/Berlin")
+    clock = Hand(int(datetime(2026, 10, 24, 12, tzinfo=zone).timestamp()) * 1000)
+    with begin(tmp_path / "journal", clock) as partition:
+        partition.allocate("a", "app", memory(1))
+        clock.now = int(datetime(2026, 10, 26, 6, tzinfo=zone).timestamp()) * 1000
+        days = partition.journal.usage("user", period="day", zone="Europe/Berlin")
+        months = partition.journal.usage("user", period="month", zone="Europe/Berlin")
+
+    assert [line.amounts["memory"] // 3_600_000 for line in days] == [12, 25, 6]
+    assert [line.amounts["memory"] // 3_600_000 for line in months] == [43]
+
+
+@pytest.mark.parametrize(("period", "count"), [("day", 800), ("week", 116), ("month", 28), ("year", 4)])
+def test_periods(tmp_path: Path, period: Wrong, count: int) -> None:
+    """Periods follow each other without gaps, and add up to the whole."""
+    clock = Hand(int(datetime(2023, 12, 31, 10, tzinfo=ZoneInfo("UTC")).timestamp()) * 1000)
+    with begin(tmp_path / "journal", clock) as partition:
+        partition.allocate("a", "app", memory(1))
+        clock.now += 799 * 86_400_000
+        lines = partition.journal.usage("user", period=period)
+        whole = sums(partition, "user")
+
+    assert len(lines) == count
+    assert [line.end for line in lines[:-1]] == [line.begin for line in lines[1:]]
+    assert {"sue": sum(line.amounts["memory"] for line in lines)} == whole
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_against_a_sum_over_every_millisecond(tmp_path: Path, seed: int) -> None:
+    """Whatever happens, the sums are those of somebody who looks at every instant."""
+    clock, actor, random = Hand(1), Actor(seed), Random(seed)
+    naive: dict[str, int] = {}
+    with open_partition(tmp_path / "journal", CONFIGS[0], clock=clock) as partition:
+        for number in range(150):
+            actor.step(partition)
+            elapsed = random.randrange(3)
+            for told in partition.allocations():
+                info = partition.application(told.application_id)
+                if info is not None and told.state is not AllocationState.PENDING:
+                    naive[info.user.name] = naive.get(info.user.name, 0) + told.usage.get("memory", 0) * elapsed
+            clock.now += elapsed
+            if number in (50, 100):
+                partition.journal.compact()
+        assert sums(partition, "user") == naive
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"by": "team"}, "by 'team': expected one of user, group, queue, application"),
+        ({"by": "user", "period": "hour"}, "period 'hour': expected one of day, week, month, year"),
+        ({"by": "user", "zone": "Nowhere"}, "zone 'Nowhere': there is no such time zone"),
+    ],
+)
+def test_misuse(partition: JournaledPartition, options: Wrong, text: str) -> None:
+    """What cannot be asked is refused."""
+    with pytest.raises(RequestError) as caught:
+        partition.journal.usage(**options)
+
+    assert str(caught.value) == text
+
+
+def test_line_for_json() -> None:
+    """A line says seconds, exactly."""
+    line = UsageLine("sue", 0, 1500, {"memory": 3 * 2**60 * 1500, "vcore": 250})
+
+    assert line.to_dict() == {
+        "name": "sue",
+        "begin": 0,
+        "end": 1500,
+        "resource_seconds": {"memory": str(3 * 2**59 * 3), "vcore": "0.25"},
+    }
+
+
+def test_an_empty_journal(tmp_path: Path) -> None:
+    """Nothing was used where nothing has happened."""
+    with open_partition(tmp_path / "journal", clock=Hand(5)) as partition:
+        partition.adopt_application("x", SUE, "root.q")
+        partition.allocate("x", "x", Resource())
+
+        assert partition.journal.usage("user") == ()

@@ -1,0 +1,372 @@
+"""Pods: what they use, which application and queue they name, and what is said of manifests that make no sense."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import yaml
+
+from support.tracking_fixtures import Wrong
+from ugm import RequestError, Resource, UgmError
+from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_namespace, read_pod
+
+Manifest = dict[str, object]
+
+GIB = 2**30
+
+#: The pod of the document on resource quota management.
+DOCUMENT = """
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - name: container-1
+    resources:
+      requests:
+        cpu: "250m"
+        memory: "1Gi"
+        hugepages-1Gi: "1"
+"""
+
+
+def container(*, restartable: bool = False, **requests: object) -> Manifest:
+    """Return a container with these requests."""
+    always = {"restartPolicy": "Always"} if restartable else {}
+    return {"name": "main", "resources": {"requests": requests}, **always}
+
+
+def pod(*containers: Manifest, init: tuple[Manifest, ...] = (), **spec: object) -> Manifest:
+    """Return a pod of these containers."""
+    return {"kind": "Pod", "spec": {"containers": list(containers), "initContainers": list(init), **spec}}
+
+
+def labelled(labels: object = None, annotations: object = None, **metadata: object) -> Manifest:
+    """Return a pod with one container and this metadata."""
+    return {**pod(container(cpu=1)), "metadata": {"labels": labels, "annotations": annotations, **metadata}}
+
+
+def test_document_example() -> None:
+    """The pod of the document asks for what the document says."""
+    assert pod_usage(yaml.safe_load(DOCUMENT)) == Resource(
+        {"vcore": 250, "memory": 1073741824, "hugepages-1Gi": 1},
+    )
+
+
+def test_containers_add_up() -> None:
+    """Containers run side by side; a name that one of them does not request is nothing there."""
+    assert pod_usage(pod(container(cpu="250m"), container(cpu=0.5, memory="1Gi"), {"name": "idle"})) == Resource(
+        vcore=750, memory=GIB
+    )
+
+
+def test_each_request_rounds_up() -> None:
+    """Every container gets at least one base unit of what it asks for."""
+    assert pod_usage(pod(container(memory="100m", cpu="100n"), container(memory="100m", cpu="1m"))) == Resource(
+        memory=2, vcore=2
+    )
+
+
+def test_limits_do_not_count() -> None:
+    """A limit is no request: Kubernetes turns the one into the other, not this."""
+    assert pod_usage(pod({"resources": {"limits": {"cpu": 4}}})) == Resource()
+
+
+def test_zero_stays() -> None:
+    """A request of nothing is kept, as every vector keeps its zeros."""
+    assert pod_usage(pod(container(cpu=0))) == Resource(vcore=0)
+
+
+def test_extended_resources_keep_their_names() -> None:
+    """Everything but cpu is mapped as provided, in whole units."""
+    requests = {"nvidia.com/gpu": 2, "ephemeral-storage": "1k", "hugepages-2Mi": "4Mi"}
+
+    assert pod_usage(pod({"resources": {"requests": requests}})) == Resource(
+        {"nvidia.com/gpu": 2, "ephemeral-storage": 1000, "hugepages-2Mi": 2**22}
+    )
+
+
+def test_largest_init_container_counts() -> None:
+    """Init containers run one after another: the largest of them counts, for each resource, if it is above the sum."""
+    init = (container(cpu=3), container(memory="1Gi"), container(cpu=1))
+
+    assert pod_usage(pod(container(cpu=1, memory="2Gi"), container(cpu=1), init=init)) == Resource(
+        vcore=3000, memory=2 * GIB
+    )
+
+
+def test_restartable_init_containers_add_up() -> None:
+    """A restartable init container stays, so it counts like a container."""
+    init = (container(cpu=1, restartable=True), container(cpu=2, restartable=True))
+
+    assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=4000)
+
+
+def test_init_container_beside_those_started_before() -> None:
+    """An init container runs beside the restartable ones before it, not beside those after it."""
+    init = (container(cpu=1, restartable=True), container(cpu=5), container(cpu=2, restartable=True))
+
+    assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=6000)
+
+
+@pytest.mark.parametrize("policy", [None, "", "Never", "OnFailure"])
+def test_other_restart_policies(policy: str | None) -> None:
+    """Only the restart policy Always lets an init container stay."""
+    assert pod_usage(pod(container(cpu=2), init=({**container(cpu=1), "restartPolicy": policy},))) == Resource(
+        vcore=2000
+    )
+
+
+def test_overhead() -> None:
+    """The overhead of the runtime class comes on top, also of an init container."""
+    overhead = {"cpu": "250m", "memory": "1Gi"}
+
+    assert pod_usage(pod(container(cpu=1), init=(container(cpu=2),), overhead=overhead)) == Resource(
+        vcore=2250, memory=GIB
+    )
+
+
+def test_pod_level_requests() -> None:
+    """What the pod as a whole requests replaces what its containers come to; overhead is added to it."""
+    whole = {"requests": {"cpu": 4, "hugepages-2Mi": "2Mi"}}
+
+    assert pod_usage(
+        pod(container(cpu=1, memory="1Gi"), init=(container(cpu=9),), resources=whole, overhead={"cpu": 1})
+    ) == (Resource({"vcore": 5000, "memory": GIB, "hugepages-2Mi": 2**21}))
+
+
+def test_pod_level_limits_do_not_count() -> None:
+    """A limit of the whole pod is no request."""
+    assert pod_usage(pod(container(cpu=1), resources={"limits": {"cpu": 4}})) == Resource(vcore=1000)
+
+
+def test_pod_level_refuses_other_resources() -> None:
+    """Kubernetes knows requests of the whole pod for cpu, memory and huge pages only."""
+    with pytest.raises(ManifestError) as caught:
+        pod_usage(pod(container(), resources={"requests": {"nvidia.com/gpu": 1}}))
+
+    assert str(caught.value) == (
+        "spec.resources.requests[nvidia.com/gpu] 1: a pod as a whole requests cpu, memory and huge pages"
+    )
+
+
+def test_null_fields_are_absent() -> None:
+    """Fields without a value are as if they were not there."""
+    manifest = {
+        "kind": None,
+        "metadata": None,
+        "spec": {"containers": [{"resources": {"requests": None}}, {"resources": None}], "initContainers": None},
+    }
+
+    assert read_pod(manifest).usage == Resource()
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (
+            pod(container(), container(memory="1K")),
+            "spec.containers[1].resources.requests.memory '1K': unknown suffix 'K'",
+        ),
+        (
+            pod(container(), init=(container(**{"nvidia.com/gpu": True}),)),
+            "spec.initContainers[0].resources.requests[nvidia.com/gpu] True: expected a text or a number",
+        ),
+        (pod(container(cpu="-1")), "spec.containers[0].resources.requests.cpu '-1': less than nothing"),
+        (
+            pod(container(cpu="10E")),
+            "spec.containers[0].resources.requests.cpu '10E': more than a signed 64-bit integer holds",
+        ),
+        (pod(container(), overhead={"cpu": None}), "spec.overhead.cpu None: expected a text or a number"),
+        (pod(container(), overhead=[1]), "spec.overhead [1]: expected a mapping"),
+        (pod(container(), resources={"requests": 1}), "spec.resources.requests 1: expected a mapping"),
+        (
+            pod(container(vcore=1)),
+            "spec.containers[0].resources.requests.vcore 1: Kubernetes has no 'vcore'; it is written as 'cpu'",
+        ),
+        (
+            pod({"resources": {"requests": {1: 1}}}),
+            "spec.containers[0].resources.requests[1] 1: a resource name is a text of 1 to 256 characters",
+        ),
+        (pod({"resources": 5}), "spec.containers[0].resources 5: expected a mapping"),
+        (pod(container(), init=({"restartPolicy": 1},)), "spec.initContainers[0].restartPolicy 1: expected a text"),
+        ({"spec": {"containers": {}}}, "spec.containers {}: expected a list"),
+        ({"spec": {"containers": ["a"]}}, "spec.containers[0] 'a': expected a mapping"),
+        ({"spec": {"containers": []}}, "spec.containers []: a pod has at least one container"),
+        ({"kind": "Pod"}, "spec.containers None: a pod has at least one container"),
+        ({"spec": "x"}, "spec 'x': expected a mapping"),
+        ({"kind": "Deployment"}, "kind 'Deployment': expected 'Pod'"),
+    ],
+)
+def test_errors_name_the_place(manifest: Manifest, message: str) -> None:
+    """An error says where in the manifest what is wrong."""
+    with pytest.raises(ManifestError) as caught:
+        read_pod(manifest)
+
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("manifest", [None, [], "kind: Pod"])
+def test_no_mapping(manifest: Wrong) -> None:
+    """A manifest is a mapping, as YAML or JSON is read."""
+    with pytest.raises(ManifestError, match=r"^manifest .*: expected a mapping$"):
+        pod_usage(manifest)
+
+
+def test_error_is_short() -> None:
+    """Values from hostile manifests are cut: a number that Python does not write, a structure without end."""
+    endless: list[object] = [10**9]
+    for _ in range(100):
+        endless = [endless] * 10
+
+    for value in (10**5000, [16**9000], endless, "x" * 10**6):
+        with pytest.raises(ManifestError) as caught:
+            pod_usage(pod(container(cpu=value)))
+        assert str(caught.value).startswith("spec.containers[0].resources.requests.cpu ")
+        assert len(str(caught.value)) < 10_000
+
+
+def test_error_carries_data() -> None:
+    """An error is a ValueError of ugm, has place, value and reason, and survives pickling and copying."""
+    error = ManifestError("spec.overhead.cpu", "1K", "unknown suffix 'K'")
+
+    assert isinstance(error, UgmError)
+    assert isinstance(error, ValueError)
+    for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):  # noqa: S301 - made here
+        assert (same.place, same.value, same.reason) == ("spec.overhead.cpu", "1K", "unknown suffix 'K'")
+
+
+def test_document_labels() -> None:
+    """The labels of the document name application and queue."""
+    found = read_pod(labelled({"app": "my-test-app", "applicationId": "my-test-app-01", "queue": "root.sandbox"}))
+
+    assert (found.application_id, found.queue) == ("my-test-app-01", "root.sandbox")
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "winner"),
+    [
+        ({"id": "old", "new": "label"}, {"new": "annotation"}, "label"),
+        ({"id": "old"}, {"new": "annotation"}, "annotation"),
+        ({"id": "old", "new": ""}, {"new": None}, "old"),
+        ({"new": "label"}, None, "label"),
+    ],
+)
+def test_order_of_labels(labels: dict[str, str], annotations: dict[str, str] | None, winner: str) -> None:
+    """The current label comes before the current annotation, and both before the document's label; empty is absent."""
+    for old, new, field in (("applicationId", "app-id", "application_id"), ("queue", "queue", "queue")):
+        keys = {"id": old, "new": f"yunikorn.apache.org/{new}"}
+        given = [{keys[key]: text for key, text in (fields or {}).items()} for fields in (labels, annotations)]
+
+        assert getattr(read_pod(labelled(*given)), field) == winner
+
+
+def test_without_labels() -> None:
+    """Pods without labels are one application for each namespace, and leave the queue to the placement rules."""
+    one, other, elsewhere = (
+        read_pod(labelled(name=name, uid=name, namespace=namespace))
+        for name, namespace in (("a", "development"), ("b", "development"), ("c", None))
+    )
+
+    assert one.application_id == other.application_id == "yunikorn-development-autogen"
+    assert elsewhere.application_id == "yunikorn-default-autogen"
+    assert one.queue is None
+
+
+def test_application_for_each_pod() -> None:
+    """On request, pods without labels are an application each, named by namespace and uid."""
+    uid = "5a9ee1b6-4a6b-4b63-8b7f-0d6a5b0e2f11"
+    made = read_pod(labelled(uid=uid, namespace="a-namespace-with-a-very-long-name"), generated_ids="pod")
+    named = read_pod(labelled({"applicationId": "mine"}, uid=uid), generated_ids="pod")
+
+    assert made.application_id == f"a-namespace-with-a-very-lo-{uid}"
+    assert len(made.application_id) == 63
+    assert named.application_id == "mine"
+
+
+def test_application_for_each_pod_needs_the_uid() -> None:
+    """A manifest that Kubernetes has not seen yet has no uid."""
+    with pytest.raises(ManifestError) as caught:
+        read_pod(labelled(name="a"), generated_ids="pod")
+
+    assert str(caught.value) == "metadata.uid None: needed for the id of an application of one pod"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (labelled({"applicationId": 5}), "metadata.labels.applicationId 5: expected a text"),
+        (
+            labelled(None, {"yunikorn.apache.org/app-id": ["x"]}),
+            "metadata.annotations[yunikorn.apache.org/app-id] ['x']: expected a text",
+        ),
+        (labelled([]), "metadata.labels []: expected a mapping"),
+        (labelled(namespace=True), "metadata.namespace True: expected a text"),
+        (labelled(uid=1), "metadata.uid 1: expected a text"),
+        (
+            labelled({"queue": "root..a"}),
+            "metadata.labels.queue 'root..a': expected queue names separated by single dots",
+        ),
+        (
+            labelled({"yunikorn.apache.org/queue": "a b"}),
+            "metadata.labels[yunikorn.apache.org/queue] 'a b': expected queue names separated by single dots",
+        ),
+    ],
+)
+def test_errors_in_metadata(manifest: Manifest, message: str) -> None:
+    """Labels and annotations are texts, and a queue has a name that a queue can have."""
+    with pytest.raises(ManifestError) as caught:
+        read_pod(manifest)
+
+    assert str(caught.value) == message
+
+
+def test_namespace_gives_tags_and_quota() -> None:
+    """What placement needs to know of the namespace comes with the pod."""
+    quota = {"yunikorn.apache.org/namespace.max.cpu": "64", "yunikorn.apache.org/parentqueue": "root.production"}
+    namespace = read_namespace({"metadata": {"name": "finance", "annotations": quota}})
+    found = read_pod(labelled(namespace="finance", name="p", uid="u"), namespace)
+
+    assert found == PodTerms("yunikorn-finance-autogen", None, Resource(vcore=1000), "p", "u", namespace)
+    assert found.tags == {"namespace": "finance", "namespace.parentqueue": "root.production"}
+    assert found.namespace.max_resources == Resource(vcore=64000)
+
+
+def test_pod_without_a_namespace_is_in_the_given_one() -> None:
+    """A manifest need not name the namespace that it is applied to."""
+    assert read_pod(labelled(), NamespaceTerms("dev")).tags == {"namespace": "dev"}
+
+
+def test_other_namespace() -> None:
+    """A pod of one namespace is not read with the annotations of another."""
+    with pytest.raises(RequestError) as caught:
+        read_pod(labelled(namespace="dev"), NamespaceTerms("test"))
+
+    assert str(caught.value) == "namespace 'test': the pod is in 'dev'"
+
+
+def test_generated_ids_checked() -> None:
+    """There are two ways to make ids."""
+    wrong: Wrong = "unique"
+    with pytest.raises(RequestError) as caught:
+        read_pod(labelled(), generated_ids=wrong)
+
+    assert str(caught.value) == "generated_ids 'unique': expected 'namespace' or 'pod'"
+
+
+def test_manifest_is_not_changed() -> None:
+    """Reading a manifest leaves it as it was."""
+    manifest = labelled({"queue": "a"})
+    before = copy.deepcopy(manifest)
+    read_pod(manifest)
+
+    assert manifest == before
+
+
+def test_terms_are_values() -> None:
+    """Terms are equal by content, can be keys, and survive pickling."""
+    terms = read_pod(labelled({"queue": "a"}))
+
+    assert {terms: 1}[read_pod(labelled({"queue": "a"}))] == 1
+    assert pickle.loads(pickle.dumps(terms)) == terms  # noqa: S301 - made here

@@ -1,0 +1,227 @@
+"""The truth: what runs compared with the ledger, repaired, and every counter compared with the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from support.partition_fixtures import BOB, BrokenError, Waiting, changing_nothing, memory, partition_of, shown, started
+from ugm import AuditReport, InvariantError, Partition, Resource, Running
+
+Corrupt = Callable[[Partition], object]
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = partition_of(
+        "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: ['*'], maxapplications: 9}"
+    )
+    started(partition, "app", 5)
+    started(partition, "other", 1, user=BOB)
+    partition.allocate("p", "app", memory(1), placeholder=True, priority=2)
+    partition.ask("waits", "app", memory(1), priority=3)
+    return partition
+
+
+def truth(partition: Partition) -> dict[str, Running]:
+    """Return what the ledger says that runs."""
+    held = [told for told in partition.allocations() if told.state.value != "pending"]
+    return {told.allocation_id: Running(told.allocation_id, told.application_id, told.usage) for told in held}
+
+
+def test_agreement(partition: Partition) -> None:
+    """What runs as the ledger says is no difference: pending asks do not run, what is going does, zeros are nothing."""
+    partition.preempt("app")
+    running = truth(partition)
+    running["app"] = Running("app", "app", Resource(memory=5, gpu=0))
+    report = partition.audit(running.values())
+    assert (bool(report), str(report)) == (False, "the ledger agrees with what runs")
+
+
+def test_differences(partition: Partition) -> None:
+    """Every difference is reported, by id, and nothing is changed."""
+    running = [
+        Running("app", "app", memory(4)),
+        Running("other", "app", memory(1)),
+        Running("new", "app", memory(1)),
+        Running("ghost", "gone", Resource()),
+    ]
+    with changing_nothing(partition):
+        report = partition.audit(running)
+    assert report
+    assert str(report) == (
+        "'app' of 'app' with memory 5 is in the ledger, but 'app' of 'app' with memory 4 runs\n"
+        "'ghost' of 'gone' with nothing runs, an unknown application, and is not in the ledger\n"
+        "'new' of 'app' with memory 1 runs, and is not in the ledger\n"
+        "'other' of 'other' with memory 1 is in the ledger, but 'other' of 'app' with memory 1 runs\n"
+        "'p' of 'app' with memory 1 is in the ledger, and does not run"
+    )
+    assert [told.allocation_id for told in report.differences] == ["app", "ghost", "new", "other", "p"]
+
+
+def test_report_for_programs(partition: Partition) -> None:
+    """A report is told in JSON."""
+    report = partition.audit([Running("ghost", "gone", memory(1)), *truth(partition).values()])
+    assert json.loads(json.dumps(report.to_dict())) == {
+        "differences": [
+            {
+                "ledger": None,
+                "truth": {"allocation_id": "ghost", "application_id": "gone", "usage": {"memory": 1}},
+                "is_known": False,
+            }
+        ]
+    }
+
+
+def test_tuples_will_do(partition: Partition) -> None:
+    """What runs may be told as plain tuples, by any iterable."""
+    assert not partition.audit(tuple(told) for told in truth(partition).values())  # type: ignore[misc]  # as documented
+
+
+def test_reconcile(partition: Partition) -> None:
+    """What is repaired is returned, and the next audit finds no difference but unknown applications."""
+    running = [
+        Running("app", "app", memory(4)),
+        Running("other", "app", memory(30)),
+        Running("new", "app", memory(1)),
+        Running("ghost", "gone", Resource()),
+    ]
+    report = partition.audit(running)
+    repaired = partition.reconcile(report)
+    assert [told.allocation_id for told in repaired.differences] == ["app", "new", "other", "p"]
+    assert [told.allocation_id for told in partition.audit(running).differences] == ["ghost"]
+    assert [over.used for over in partition.over_limit()] == [35]
+    partition.verify()
+
+
+def test_reconcile_nothing(partition: Partition) -> None:
+    """Where nothing differs, nothing is done."""
+    with changing_nothing(partition):
+        assert partition.reconcile(partition.audit(truth(partition).values())) == AuditReport(())
+
+
+def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
+    """A corrected allocation is what it was: a placeholder, with its priority, and going if it was told to."""
+    partition.preempt("p")
+    running = truth(partition) | {"p": Running("p", "app", memory(2))}
+    partition.reconcile(partition.audit(running.values()))
+    told = partition.allocation("p")
+    assert told is not None
+    assert told[2:] == (memory(2), "going", True, 2, True)
+    partition.verify()
+
+
+@pytest.mark.parametrize("amount", [1, 2])
+def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
+    """What runs although it is still asked for is held then, in the size in which it runs."""
+    partition.reconcile(partition.audit([*truth(partition).values(), Running("waits", "app", memory(amount))]))
+    told = partition.allocation("waits")
+    assert told is not None
+    assert told[2:] == (memory(amount), "held", False, 3, True)
+    partition.verify()
+
+
+def test_reconcile_a_failing_application(partition: Partition) -> None:
+    """A failing application whose allocation runs in another size is counted until that is released."""
+    partition.fail("other")
+    running = truth(partition) | {"other": Running("other", "other", memory(2))}
+    assert partition.reconcile(partition.audit(running.values()))
+    assert partition.release("other")
+    assert partition.application("other") is None
+    partition.verify()
+
+
+def test_reconcile_too_late(partition: Partition) -> None:
+    """A difference is left alone where the ledger has changed since the audit, or the application has gone."""
+    running = truth(partition) | {"new": Running("new", "other", memory(1)), "app": Running("app", "app", memory(4))}
+    del running["p"]
+    report = partition.audit(running.values())
+    partition.resize("app", memory(3))
+    partition.replace("p", "real", memory(1))
+    partition.remove("other")
+    with changing_nothing(partition):
+        assert [told.allocation_id for told in partition.reconcile(report).differences] == []
+
+
+def test_reconcile_with_models() -> None:
+    """Other quota models are corrected along with the ledger; one that raises leaves the correction undone."""
+    model, second = Waiting(), Waiting()
+    partition = partition_of(models=[model, second])
+    started(partition, "app", 1)
+    report = partition.audit([Running("app", "app", Resource(licence=3))])
+    for call in ["refund", "charge"]:
+        second.fail_at(call)
+        before = model.state(), second.state(), shown(partition)
+        with pytest.raises(BrokenError, match=call):
+            partition.reconcile(report)
+        assert (model.state(), second.state(), shown(partition)) == before
+
+    assert partition.reconcile(report)
+    assert (model.used, second.used) == (3, 3)
+    partition.verify()
+
+
+def test_reconcile_what_no_node_offers(partition: Partition) -> None:
+    """What runs is counted even in a resource that no node offers."""
+    partition.add_node("n", memory(9))
+    running = truth(partition) | {"app": Running("app", "app", Resource(memory=5, gpu=2))}
+    partition.reconcile(partition.audit(running.values()))
+    assert list(map(str, partition.over_limit())) == ["queue root: 2 gpu used of 0, 2 too much"]
+    partition.verify()
+
+
+# The self-check
+
+
+def test_verify_in_order(partition: Partition) -> None:
+    """A partition that nobody has damaged adds up."""
+    partition.verify()
+
+
+def _count_gpus(partition: Partition) -> None:
+    """Count another resource everywhere but in the queues."""
+    partition._books.in_force.count(["gpu"])
+    partition._lock.settled = partition._lock.token
+
+
+CORRUPTIONS: dict[str, Corrupt] = {
+    "application 'app' has allocations and does not run": lambda p: setattr(
+        p._books.applications["app"], "holding", None
+    ),
+    "application 'app' holds memory 7, but its allocations add up to memory 6": lambda p: setattr(
+        p._books.applications["app"].holding, "amounts", (0, 7, None)
+    ),
+    "the applications list other allocations than the ledger": lambda p: p._books.entries.owners.pop("app"),
+    "application 'app' is listed as 'new'": lambda p: p._books.applications.update(new=p._books.applications["app"]),
+    "application 'app' is charged and not listed": lambda p: p._books.applications.pop("app"),
+    "application 'app' is charged otherwise than it runs": lambda p: p._books.ledger.holdings.pop("app"),
+    "queue root.a lists other applications than were placed in it": lambda p: p._books.tree.queues[
+        "root.a"
+    ].applications.pop("app"),
+    "queue root.x is empty and still there": lambda p: p._books.tree.create("root.x"),
+    "queue root.a has applications and is gone": lambda p: p._books.tree.queues.pop("root.a"),
+    "queue root.a has a limit and does not count": lambda p: setattr(p._books.tree.queues["root.a"], "node", None),
+    "queue root.b does not count and is listed among those in use": lambda p: p._books.tree.nodes.update(
+        {"root.b": p._books.tree.nodes["root.a"]}
+    ),
+    "queue root.a counts 8 memory, but its applications hold 7": lambda p: setattr(
+        p._books.tree.queues["root.a"].node, "free_memory", 1
+    ),
+    "queue root.a counts 3 applications, but 2 run": lambda p: setattr(
+        p._books.tree.queues["root.a"].node, "running", 3
+    ),
+    "queue root.a is not listed among those in use as it should be": lambda p: p._books.tree.nodes.pop("root.a"),
+    "queue root counts other resources than the partition": _count_gpus,
+    "user 'sue' is tracked without applications": lambda p: p._books.ledger.users["sue"].queue.holdings.clear(),
+}
+
+
+@pytest.mark.parametrize(("finding", "corrupt"), CORRUPTIONS.items(), ids=CORRUPTIONS)
+def test_verify_finds_damage(partition: Partition, finding: str, corrupt: Corrupt) -> None:
+    """Whatever does not follow from the ledger is found, and named."""
+    corrupt(partition)
+    with pytest.raises(InvariantError) as caught:
+        partition.verify()
+    assert finding in caught.value.findings

@@ -1,0 +1,242 @@
+"""Another configuration: planned, applied, and put in force at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.partition_fixtures import SUE, changing_nothing, config, memory, partition_of, refused, shown, started
+from ugm import Partition, Resource
+from ugm.config import PartitionConfig
+from ugm.partition import changes
+
+CREATING = "{name: provided, create: true}"
+TEMPLATE = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
+OLD = config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}")
+NEW = config(
+    "{name: a, resources: {max: {memory: 4}}, submitacl: sue}, {name: c, maxapplications: 2}",
+    rules=CREATING,
+    limits="{users: [sue], maxresources: {memory: 8}, maxapplications: 3}, {groups: [dev], maxresources: {gpu: 1}}",
+)
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = Partition(OLD)
+    started(partition, "app", 7)
+    started(partition, "left", 1, "root.b")
+    return partition
+
+
+# Plans
+
+
+def test_plan_changes_nothing(partition: Partition) -> None:
+    """A plan says what would be, and nothing happens."""
+    with changing_nothing(partition):
+        partition.plan(NEW)
+        partition.plan(None)
+
+
+def test_plan_for_people(partition: Partition) -> None:
+    """A plan names every change, who would be over a limit, and which queues go away with applications in them."""
+    assert str(partition.plan(NEW)) == (
+        "~ queue root.a: maximum memory 9 -> memory 4; submit ACL none -> 'sue'\n"
+        "- queue root.b\n"
+        "+ queue root.c: maximum 2 applications\n"
+        "~ limit in root for user 'sue': memory 9 -> memory 8, 3 applications\n"
+        "+ limit in root for group 'dev': gpu 1\n"
+        "~ placement rules\n"
+        "would be over:\n"
+        "  queue root.a: 7 memory used of 4, 3 too much\n"
+        "draining:\n"
+        "  root.b takes no more applications, and has 'left'"
+    )
+
+
+def test_plan_for_programs(partition: Partition) -> None:
+    """A plan is told in JSON, with the same facts."""
+    told = json.loads(json.dumps(partition.plan(NEW).to_dict()))
+
+    assert [change["queue_path"] for change in told["changes"]["queues"]] == ["root.a", "root.b", "root.c"]
+    assert told["changes"]["queues"][2]["before"] is None
+    assert told["changes"]["limits"][0] == {
+        "queue_path": "root",
+        "kind": "user",
+        "name": "sue",
+        "before": {"max_resources": {"memory": 9}, "max_applications": 0},
+        "after": {"max_resources": {"memory": 8}, "max_applications": 3},
+    }
+    assert told["changes"]["placement_rules"] is True
+    assert [over["name"] for over in told["over"]] == [over["name"] for over in told["newly_over"]] == ["root.a"]
+    assert told["leaving"] == [{"queue_path": "root.b", "applications": ["left"]}]
+
+
+def test_plan_without_changes(partition: Partition) -> None:
+    """The configuration in force changes nothing."""
+    plan = partition.plan(OLD)
+    assert (str(plan), bool(plan.changes), plan.over, plan.leaving) == ("no changes", False, (), ())
+
+
+def test_plan_tells_who_is_over_more_than_now(partition: Partition) -> None:
+    """Who is over as much already is not newly over."""
+    partition.adopt("ghost", "app", memory(5))
+    told = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}")).over
+    assert [over.name for over in told] == ["root.a"]
+
+    plan = partition.plan(config("{name: a, resources: {max: {memory: 10}}}, {name: b, resources: {max: {memory: 0}}}"))
+    assert [over.name for over in plan.over] == ["root.a", "root.b"]
+    assert [over.name for over in plan.newly_over] == ["root.b"]
+
+
+@pytest.mark.parametrize("new", [OLD, NEW, None], ids=["old", "new", "none"])
+def test_plan_says_what_comes(partition: Partition, new: PartitionConfig | None) -> None:
+    """After a plan is applied, who is over is who it said."""
+    partition.add_node("n", Resource(memory=7, gpu=1))
+    partition.adopt("ghost", "app", Resource(disk=3))
+    plan = partition.plan(new)
+    partition.apply(plan)
+    assert partition.over_limit() == plan.over
+    partition.verify()
+
+
+def test_plan_keeps_what_was_made() -> None:
+    """A plan knows queues that were made, their quotas, and those that are draining already."""
+    partition = partition_of(f"{TEMPLATE}, {{name: q}}", CREATING)
+    partition.submit("app", SUE, "root.p.x", quota=Resource(gpu=5))
+    partition.allocate("1", "app", Resource(gpu=5))
+    partition.configure(config("{name: q}", CREATING))
+    plan = partition.plan(None)
+
+    assert plan.over == ()
+    assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
+
+
+def test_plan_keeps_groups() -> None:
+    """A plan knows the group that an application is charged to, whatever it would be given now."""
+    partition = partition_of(limits="{groups: [dev], maxresources: {memory: 9}}")
+    partition.adopt_application("app", SUE, "root.a", group="ops")
+    partition.adopt("1", "app", memory(5))
+    plan = partition.plan(config("{name: a}", limits="{groups: [dev, ops], maxresources: {memory: 4}}"))
+    assert [(over.kind, over.name) for over in plan.over] == [("group", "ops")]
+
+
+def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
+    """An application that has not started, or holds nothing any more, is over no limit, and leaves with its queue."""
+    partition.submit("idle", SUE, "root.b")
+    partition.release("left")
+    plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}"))
+    assert (plan.over, [told.applications for told in plan.leaving]) == ((), [("idle", "left")])
+
+
+def test_apply_twice(partition: Partition) -> None:
+    """A plan is for the configuration that was in force when it was made; one that is in force changes nothing."""
+    plan = partition.plan(config("{name: a}, {name: b}"))
+    other = partition.plan(NEW)
+    partition.apply(plan)
+    partition.apply(plan)
+    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+        partition.apply(other)
+
+
+def test_apply_elsewhere(partition: Partition) -> None:
+    """A plan of one partition is not for another, even of the same configuration."""
+    other = Partition(OLD)
+    with refused(other, "plan 'outdated': it was made for another configuration than the one in force"):
+        other.apply(partition.plan(OLD))
+
+
+def test_equal_configuration_keeps_plans(partition: Partition) -> None:
+    """An equal configuration that is put in force does not make a plan outdated; another one does, for good."""
+    plan, other = partition.plan(NEW), partition.plan(config("{name: a}"))
+    limits = "{users: [sue], maxresources: {memory: 9}}"
+    partition.configure(config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits=limits))
+    partition.configure(OLD)
+    partition.apply(plan)
+    partition.configure(OLD)
+    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+        partition.apply(other)
+
+
+def test_apply_later(partition: Partition) -> None:
+    """What was allocated since does not matter to a plan."""
+    plan = partition.plan(NEW)
+    partition.allocate("more", "app", memory(1))
+    partition.apply(plan)
+    assert [over.used for over in partition.over_limit()] == [9, 8]
+
+
+def test_changes_of_two_files() -> None:
+    """Two configurations can be compared without a partition."""
+    assert str(changes(OLD, None)) == (
+        "- queue root.a: maximum memory 9\n- queue root.b\n- limit in root for user 'sue': memory 9"
+    )
+    assert not changes(None, None)
+    everybody = config(limits="{users: ['*'], maxapplications: 1}, {groups: [x, '*'], maxresources: {memory: 5}}")
+    assert str(changes(None, everybody)) == (
+        "+ limit in root for user '*': 1 application\n"
+        "+ limit in root for group '*': memory 5\n"
+        "+ limit in root for group 'x': memory 5"
+    )
+    told = changes(config(TEMPLATE), config("{name: p, resources: {guaranteed: {vcore: 1}}, adminacl: ' ops'}"))
+    assert str(told) == (
+        "~ queue root.p: parent yes -> none; template maximum gpu 2, 1 application -> none; "
+        "guaranteed none -> vcore 1; admin ACL none -> ' ops'"
+    )
+
+
+# In force
+
+
+def test_configure_evicts_nobody(partition: Partition) -> None:
+    """Lowered limits deny growth and evict nobody."""
+    before = partition.allocations()
+    partition.configure(config("{name: a, resources: {max: {memory: 1}}}, {name: b}"))
+    assert partition.allocations() == before
+    assert not partition.allocate("more", "app", memory(1))
+    assert partition.resize("app", memory(3))
+    partition.verify()
+
+
+def test_configure_forth_and_back(partition: Partition) -> None:
+    """A configuration and back again leaves everything as it was."""
+    before = shown(partition)
+    for new in [NEW, None, OLD]:
+        partition.configure(new)
+        partition.verify()
+    assert shown(partition) == before
+
+
+def test_queue_loses_its_limit(partition: Partition) -> None:
+    """A queue that loses its limit while something runs there counts no more, and all still adds up."""
+    partition.configure(config("{name: a}, {name: b}"))
+    partition.verify()
+    partition.release("app")
+    partition.configure(OLD)
+    partition.verify()
+
+
+def test_refused_configuration(partition: Partition) -> None:
+    """What is no partition is refused, and the old configuration is still in force."""
+    for call in [partition.configure, partition.plan]:
+        with refused(partition, "config 'str': expected one partition: pass config.partition()"):
+            call("partitions: []")  # type: ignore[arg-type]  # misuse
+
+
+def test_new_queue_counts_what_runs(partition: Partition) -> None:
+    """A queue that gets its first limit has counted all that runs below it."""
+    partition.configure(
+        config("{name: a, parent: true, maxapplications: 1, queues: [{name: x, maxapplications: 1}]}, {name: b}")
+    )
+    told = partition.queue("root.a")
+    assert told is not None
+    assert (told.usage, told.running_applications) == (memory(7), 1)
+    partition.verify()
+
+
+def test_plan_counts_who_is_over_already(partition: Partition) -> None:
+    """Who is over already is counted, and not named among those who would be."""
+    partition.adopt("ghost", "app", memory(5))
+    plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}"))
+    assert str(plan) == "- limit in root for user 'sue': memory 9\nover already: 1 limit"

@@ -1,0 +1,428 @@
+"""Long random histories of a partition with failing models, denials, interruptions by signal handlers, and threads.
+
+Nothing is admitted above a limit, lost, or charged twice; every model follows from the ledger, and whoever does again
+what the events say has the same partition.
+"""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from threading import Event as Flag
+from threading import Thread
+from typing import Final
+
+import pytest
+
+from support.failing_models import Failing, ResettableFailing, ledger_of
+from support.injection import Injector, points_of
+from support.partition_fixtures import SUE, BrokenError, memory, partition_of, shown
+from support.random_changes import CONFIGS, Actor, state_of
+from ugm import Event, Partition, ReentrantCallError, RequestError, Resource
+from ugm.journal import open_partition
+from ugm.partition.redo import redo
+from unit.partition.test_interruptions import CONFIG, OPERATIONS, Followed, Journaled, Modelled, Scene
+
+GPUS: Final = 9
+
+
+class History:
+    """A partition, models that fail at random, and a copy that follows the events."""
+
+    def __init__(self, seed: int, path: Path | None) -> None:
+        self.random = Random(seed)
+        self.actor = Actor(seed)
+        self.copy = Partition(CONFIGS[0])
+        self.path = path
+        self.last = 0
+        #: How often models raise, in percent.
+        self.odds = 0
+        self.seen: Counter[str] = Counter()
+        self.models = [self._model() for _ in range(3)]
+        options = {"models": self.models, "subscribers": [self._follow, self._fail]}
+        self.partition = (
+            Partition(CONFIGS[0], **options) if path is None else open_partition(path, CONFIGS[0], **options)  # type: ignore[arg-type]
+        )
+
+    def _model(self) -> Failing:
+        kind = self.random.choice([Failing, ResettableFailing])
+        model = kind(GPUS, resource="gpu")
+        model.trap = self._trap
+        return model
+
+    def _replace(self, position: int) -> None:
+        new = self._model()
+        self.partition.replace_model(self.models[position], new)
+        self.models[position] = new
+
+    def _trap(self, call: str, is_after: bool) -> None:  # noqa: FBT001 - as it is called
+        draw = self.random.randrange(1000)
+        if draw < self.odds * 10:
+            self.seen["raised"] += 1
+            if draw % 5 == 0:
+                # It calls back, and hands on what that raises.
+                self.partition.queue()
+            raise BrokenError(call, is_after)
+
+    def _follow(self, first: int, events: tuple[Event, ...]) -> None:
+        assert first == self.last + 1
+        self.last += len(events)
+        redo(self.copy._books, events)
+
+    def _fail(self, _first: int, _events: tuple[Event, ...]) -> None:
+        if self.random.random() < 0.01:
+            self.seen["subscribers failed"] += 1
+            raise BrokenError
+
+    def step(self) -> None:
+        """Make one change, or one attempt at it, and compare everything."""
+        before = shown(self.partition)
+        used = [model.used for model in self.models]
+        self.odds = self.random.choice([0, 0, 3, 10])
+        try:
+            is_checked = self._change()
+        except (BrokenError, ReentrantCallError):
+            self.odds = 0
+            self.seen["failed"] += 1
+            assert shown(self.partition) == before
+        else:
+            self.odds = 0
+            self._require_no_excess(used, is_checked=is_checked)
+        self._require_sound()
+
+    def _change(self) -> bool:
+        """Change something, and return whether all models have agreed to what grows."""
+        draw = self.random.random()
+        if draw < 0.05:
+            self._replace(self.random.randrange(3))
+            return False
+        if draw < 0.2:
+            return self._evict()
+        adopted = len([event for event in self.models[0].calls if event == "check"])
+        self.actor.step(self.partition)
+        return len([event for event in self.models[0].calls if event == "check"]) > adopted
+
+    def _evict(self) -> bool:
+        names = [told.allocation_id for told in self.partition.allocations() if told.state != "pending"]
+        self.random.shuffle(names)
+        applications = self.partition.applications()
+        if not applications:
+            return True
+        for model in self.models:
+            model.gives_up = tuple(names[: self.random.randrange(4)])
+        with suppress(RequestError):
+            told = self.partition.allocate(
+                f"evicting {self.random.random()}",
+                self.random.choice(applications).application_id,
+                Resource(gpu=self.random.randrange(4), memory=self.random.randrange(8)),
+                evict=True,
+            )
+            self.seen["evicted"] += bool(told.evictions) and told.allowed
+        return True
+
+    def _require_no_excess(self, used: list[int], *, is_checked: bool) -> None:
+        for model, before in zip(self.models, used, strict=False):
+            if is_checked and model.used > before:
+                assert model.used <= GPUS
+
+    def _require_sound(self) -> None:
+        expected = ledger_of(self.partition)
+        suspended = self._suspended()
+        for model in self.models:
+            model.calls.clear()
+            if not suspended:
+                assert model.state() == expected
+        self.seen["suspended"] += suspended
+        if suspended and self.random.random() < 0.3:
+            for position in range(3):
+                self._replace(position)
+            assert not self._suspended()
+        assert not self.partition._lock.locked()
+
+    def _suspended(self) -> bool:
+        return bool(self.partition._others._suspended)
+
+    def end(self) -> None:
+        """Compare the copy, and the journal."""
+        self.partition.configure(CONFIGS[1])
+        state = contents_of(self.partition)
+        self.copy._lock.settle()
+        assert contents_of(self.copy) == state
+        if self.path is not None:
+            self.partition.journal.close()  # type: ignore[attr-defined] # it has one
+            with open_partition(self.path) as again:
+                assert contents_of(again) == state
+
+
+def contents_of(partition: Partition) -> object:
+    """Return the state of a partition without the order of the ledger, which a failed `reconcile` may change."""
+    image, shown_state = state_of(partition)
+    return image._replace(allocations=tuple(sorted(image.allocations))), shown_state
+
+
+def play(seed: int, steps: int, path: Path | None = None) -> Counter[str]:
+    """Play a history, and return what it had."""
+    history = History(seed, path)
+    for number in range(steps):
+        history.step()
+        if number % 50 == 0:
+            assert state_of(history.partition)
+    history.end()
+    return history.seen
+
+
+@pytest.mark.parametrize("kind", ["memory", "journal"])
+def test_random_histories(kind: str, tmp_path: Path) -> None:
+    """Some histories."""
+    seen = sum(
+        (play(seed, 250, tmp_path / str(seed) if kind == "journal" else None) for seed in range(3)), Counter[str]()
+    )
+    assert min(seen[name] for name in ("raised", "failed", "suspended")) > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_long_random_histories(seed: int, tmp_path: Path) -> None:
+    """Longer ones."""
+    play(seed, 1500, tmp_path / "journal" if seed % 3 == 0 else None)
+
+
+# Signal handlers
+
+
+class Handler(Injector):
+    """Calls something at one of the events of a call, as a signal handler does."""
+
+    def __init__(self, action: Callable[[], object], at: int, *, opcodes: bool = False) -> None:
+        super().__init__(at, opcodes=opcodes)
+        self._action = action
+
+    def _count(self) -> None:
+        self.events += 1
+        if self.events == self.at:
+            self._action()
+
+
+class Grouped(Journaled):
+    """A partition with a journal whose changes are committed by a thread."""
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.path = next(self._paths)
+        self.partition = self.journaled = open_partition(self.path, CONFIG, durability="group")
+        from unit.partition.test_interruptions import fill  # noqa: PLC0415 - a helper of this scene alone
+
+        fill(self.partition)
+
+
+SCENES: Final[dict[str, Callable[[Path], Scene]]] = {
+    "memory": lambda _: Scene(),
+    "subscribers": lambda _: Followed(),
+    "models": lambda _: Modelled(),
+    "journal": Journaled,
+    "group": Grouped,
+}
+ACTIONS: Final[dict[str, Callable[[Partition], object]]] = {
+    "allocate": lambda p: p.allocate("handled", "two", memory(1)),
+    "release": lambda p: p.release("two"),
+    "remove": lambda p: p.remove("dynamic"),
+    "check": lambda p: p.check("two", memory(1)),
+    "queue": lambda p: p.queue(),
+    "misuse": lambda p: p.allocate("handled", "nobody", memory(1)),
+    "other misuse": lambda _: Partition().allocate("handled", "nobody", memory(1)),
+}
+
+
+def handle(scene: Scene, name: str, action: str, points: Iterator[int], *, caught: bool) -> Counter[str]:
+    """Run an operation with a handler at some of its points, and return what became of its calls."""
+    outcomes: Counter[str] = Counter()
+
+    def act() -> None:
+        try:
+            ACTIONS[action](scene.partition)
+            outcomes["done"] += 1
+        except (ReentrantCallError, RequestError) as error:
+            outcomes[type(error).__name__] += 1
+            if not caught:
+                raise
+
+    for point in points:
+        scene.build()
+        with suppress(ReentrantCallError, RequestError):
+            Handler(act, point).run(lambda: OPERATIONS[name](scene.partition))
+        assert not scene.partition._lock.locked()
+        scene.state()
+        scene.require_sound()
+        scene.close()
+    return outcomes
+
+
+@pytest.mark.parametrize("caught", [True, False])
+@pytest.mark.parametrize("kind", SCENES)
+def test_signal_handlers_that_call(kind: str, tmp_path: Path, *, caught: bool) -> None:
+    """A handler that interrupts an operation gets an error, or its call is done; both calls leave all well."""
+    scene = SCENES[kind](tmp_path)
+    random, outcomes = Random(kind), Counter[str]()
+    # Each scene with a journal waits for the disk.
+    most = 2 if isinstance(scene, Journaled) else 14
+    for name, action in zip(random.sample(list(OPERATIONS), most), itertools.cycle(ACTIONS), strict=False):
+        scene.build()
+        count = points_of(lambda name=name: OPERATIONS[name](scene.partition), opcodes=False)  # type: ignore[misc]
+        scene.close()
+        outcomes += handle(scene, name, action, iter(random.sample(range(1, count + 1), min(count, 4))), caught=caught)
+    assert outcomes["ReentrantCallError"]
+    assert most == 2 or outcomes["done"] + outcomes["RequestError"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("kind", SCENES)
+def test_signal_handlers_everywhere(kind: str, name: str, tmp_path: Path) -> None:
+    """The same at more lines of all operations."""
+    scene = SCENES[kind](tmp_path)
+    scene.build()
+    count = points_of(lambda: OPERATIONS[name](scene.partition), opcodes=False)
+    scene.close()
+    for number, (action, caught) in enumerate(itertools.product(ACTIONS, (True, False))):
+        handle(scene, name, action, iter(range(1 + number, count + 1, 1 + count // 12)), caught=caught)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
+@pytest.mark.parametrize("kind", SCENES)
+def test_real_signals(kind: str, tmp_path: Path) -> None:
+    """Handlers that come at any time either do their work or get an error; nothing waits for ever."""
+    scene = SCENES[kind](tmp_path)
+    scene.build()
+    partition, outcomes = scene.partition, Counter[str]()
+
+    def handler(_number: int, _frame: object) -> None:
+        try:
+            outcomes["released"] += partition.release("one")
+            outcomes["granted"] += partition.allocate("one", "one", memory(3)).allowed
+        except ReentrantCallError:
+            outcomes["refused"] += 1
+        # Only now: a handler that takes longer than the interval would interrupt itself.
+        signal.setitimer(signal.ITIMER_REAL, 0.0003)
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0003)
+        end = time.monotonic() + 0.3
+        for number in itertools.count():
+            partition.allocate(f"n{number}", "two", memory(1), priority=number % 2)
+            partition.resize(f"n{number}", memory(2))
+            partition.release(f"n{number}")
+            if time.monotonic() > end:
+                break
+    finally:
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not partition._lock.locked()
+    assert outcomes.total()
+    scene.state()
+    scene.require_sound()
+    scene.close()
+
+
+# Threads and subscribers
+
+
+class Crowd:
+    """A partition that several threads and a subscriber change, with a model that fails now and then."""
+
+    def __init__(self) -> None:
+        self.copy = partition_of()
+        self.numbers: list[int] = []
+        self.model = ResettableFailing(GPUS, resource="gpu")
+        self.random = Random(1)
+        self.partition = partition_of(models=[self.model], subscribers=[self._follow, self._act])
+
+    def trap(self, _call: str, _is_after: bool) -> None:  # noqa: FBT001 - as it is called
+        """Fail now and then."""
+        if self.random.random() < 0.01:
+            raise BrokenError
+
+    def _follow(self, first: int, events: tuple[Event, ...]) -> None:
+        self.numbers.extend(range(first, first + len(events)))
+        redo(self.copy._books, events)
+
+    def _act(self, first: int, _events: tuple[Event, ...]) -> None:
+        if first % 5 == 0:
+            self.use(f"by the subscriber {first}", "0", 1)
+        if first % 7 == 0:
+            time.sleep(0.001)
+            raise BrokenError
+
+    def use(self, allocation_id: str, application_id: str, gpus: int) -> None:
+        """Take something, and give it back."""
+        with suppress(BrokenError):
+            self.partition.allocate(allocation_id, application_id, Resource(gpu=gpus))
+        with suppress(BrokenError):
+            self.partition.release(allocation_id)
+
+    def work(self, name: str) -> None:
+        """Do what one thread does."""
+        for number in range(60):
+            self.use(f"{name}-{number}", name, 3)
+
+
+def test_threads_with_subscribers() -> None:
+    """Whatever eight threads and a subscriber of its own do, all numbers come once to each subscriber, in order."""
+    crowd = Crowd()
+    names = [str(number) for number in range(8)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for name in names:
+            assert crowd.partition.submit(name, SUE, "root.a")
+        crowd.model.trap = crowd.trap
+        threads = [Thread(target=crowd.work, args=(name,)) for name in names]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    crowd.model.trap = None
+    # It may have failed again while it was charged with the ledger.
+    crowd.partition.replace_model(crowd.model, crowd.model)
+    crowd.partition.add_node("n", Resource(gpu=9))
+    assert crowd.numbers == list(range(1, len(crowd.numbers) + 1))
+    crowd.copy._lock.settle()
+    assert state_of(crowd.copy) == state_of(crowd.partition)
+    assert crowd.model.state() == ledger_of(crowd.partition)
+
+
+def test_slow_subscriber_in_another_thread() -> None:
+    """While a subscriber is busy, other threads change the partition; their events come after those before them."""
+    numbers: list[int] = []
+    busy, finished = Flag(), Flag()
+
+    def follow(first: int, events: tuple[Event, ...]) -> None:
+        if first == 1:
+            busy.set()
+            assert finished.wait(10)
+        numbers.extend(range(first, first + len(events)))
+
+    partition = partition_of(subscribers=[follow])
+    slow = Thread(target=partition.submit, args=("slow", SUE, "root.a"))
+    slow.start()
+    assert busy.wait(10)
+    others = [Thread(target=partition.submit, args=(name, SUE, "root.a")) for name in "abc"]
+    for thread in others:
+        thread.start()
+    while len(partition.applications()) < 4:
+        time.sleep(0.001)
+    assert numbers == []
+    finished.set()
+    for thread in (slow, *others):
+        thread.join(10)
+    assert numbers == [1, 2, 3, 4]

@@ -1,0 +1,374 @@
+"""Quota models that raise at any of their calls, before or after its effect, in every operation of a partition.
+
+A failing model changes neither the partition nor another model. If a call that changes it has raised, it is reset and
+charged with the ledger, or suspended until it is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import pytest
+
+from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
+from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
+from ugm import Ask, Claim, Decision, Event, Partition, ReentrantCallError, RequestError, Resource, Violation
+from ugm.decision import SUSPENDED
+
+CONFIG: Final = config(
+    "{name: a, resources: {max: {memory: 50}}}", limits="{groups: [dev], maxresources: {licence: 12}}"
+)
+
+
+def licences(amount: int) -> Resource:
+    """Return some licences."""
+    return Resource(licence=amount)
+
+
+OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
+    "check": lambda p: p.check("app", licences(1)),
+    "check with evictions": lambda p: p.check("app", licences(5)),
+    "explain": lambda p: p.explain("app", licences(1)),
+    "ask": lambda p: p.ask("n", "app", licences(1)),
+    "allocate": lambda p: p.allocate("n", "app", licences(1)),
+    "allocate the first": lambda p: p.allocate("n", "fresh", licences(1)),
+    "allocate what is pending": lambda p: p.allocate("waits", "app", licences(1)),
+    "allocate too much for a model": lambda p: p.allocate("n", "app", licences(9)),
+    "allocate too much for a queue": lambda p: p.allocate("n", "app", memory(99)),
+    "allocate with evictions": lambda p: p.allocate("n", "app", licences(5), evict=True),
+    "allocate with the last eviction": lambda p: p.allocate("big", "app", licences(6), evict=True),
+    "allocate with evictions in vain": lambda p: p.allocate("n", "app", licences(11), evict=True),
+    "gang": lambda p: p.allocate_all([Ask("waits", "app", licences(1)), Ask("n", "fresh", licences(1))]),
+    "gang of a running application": lambda p: p.allocate_all(
+        [Ask("n", "app", licences(1)), Ask("o", "app", memory(1))]
+    ),
+    "gang too large for a model": lambda p: p.allocate_all(
+        [Ask("waits", "app", licences(1)), Ask("n", "fresh", licences(3)), Ask("o", "app", licences(1))]
+    ),
+    "gang too large for a queue": lambda p: p.allocate_all(
+        [Ask("waits", "app", licences(1)), Ask("n", "fresh", memory(60)), Ask("o", "app", licences(1))]
+    ),
+    "replace": lambda p: p.replace("room", "n", licences(2)),
+    "replace by what is pending": lambda p: p.replace("room", "waits", licences(1)),
+    "replace by too much for a model": lambda p: p.replace("room", "n", licences(9)),
+    "replace by too much for a queue": lambda p: p.replace("room", "n", memory(60)),
+    "resize": lambda p: p.resize("1", licences(2)),
+    "resize to less": lambda p: p.resize("1", Resource()),
+    "resize to too much for a model": lambda p: p.resize("1", licences(9)),
+    "resize to too much for a queue": lambda p: p.resize("1", memory(60)),
+    "adopt": lambda p: p.adopt("n", "fresh", licences(20)),
+    "adopt what is pending": lambda p: p.adopt("waits", "app", licences(1)),
+    "release": lambda p: p.release("1"),
+    "release the last": lambda p: p.release("last"),
+    "release of a failing application": lambda p: p.release("goes"),
+    "withdraw": lambda p: p.release("waits"),
+    "preempt": lambda p: p.preempt("1"),
+    "fail": lambda p: p.fail("app"),
+    "remove": lambda p: p.remove("app"),
+    "time_out_gang": lambda p: p.time_out_gang("gang"),
+    "close": lambda p: p.close(),
+    "reconcile": lambda p: p.reconcile(
+        p.audit([("1", "app", licences(3)), ("waits", "fresh", licences(2)), ("x", "app", memory(1))])
+    ),
+}
+
+
+class Scene:
+    """A partition in which something of every kind goes on, with three models, one of which is going to fail."""
+
+    def __init__(self, position: int, *, resettable: bool) -> None:
+        self.models: list[Failing] = [ResettableFailing(9, gives_up=("1", "last", "goes")) for _ in range(3)]
+        self.events: list[tuple[int, Event]] = []
+        if not resettable:
+            self.models[position] = Failing(9, gives_up=("1", "last", "goes"))
+        self.failing = self.models[position]
+        self.partition = Partition(CONFIG, models=self.models, subscribers=[self._note])
+        self._fill(self.partition)
+
+    def _note(self, first: int, events: tuple[Event, ...]) -> None:
+        self.events += enumerate(events, first)
+
+    @staticmethod
+    def _fill(partition: Partition) -> None:
+        for name in ("app", "fresh", "gang", "other", "failing"):
+            assert partition.submit(name, SUE, "root.a", gang_style="hard" if name == "gang" else "soft")
+        assert partition.allocate("1", "app", licences(1))
+        assert partition.allocate("2", "app", memory(3), priority=3)
+        assert partition.allocate("room", "app", licences(1), placeholder=True)
+        assert partition.allocate("last", "other", licences(2))
+        assert partition.allocate("goes", "failing", licences(1))
+        assert partition.allocate("member", "gang", licences(1), placeholder=True)
+        partition.ask("missing", "gang", licences(1), placeholder=True)
+        partition.ask("waits", "app", licences(1))
+        partition.ask("big", "app", licences(6))
+        partition.fail("failing")
+
+    def verify(self, *, failing: bool) -> None:
+        """Compare all models with the ledger, the failing one only on request, and all counters."""
+        expected = ledger_of(self.partition)
+        for model in self.models:
+            if failing or model is not self.failing:
+                assert model.state() == expected
+        self.partition.verify()
+
+
+class Case(NamedTuple):
+    """An operation, and the model that fails in it."""
+
+    operation: str
+    position: int
+    resettable: bool
+    fuse: Fuse
+
+
+def cases(operation: str) -> Iterator[Case]:
+    """Yield every call that each of the models gets in an operation."""
+    for position in range(3):
+        scene = Scene(position, resettable=True)
+        scene.failing.arm(None)
+        OPERATIONS[operation](scene.partition)
+        for call in dict.fromkeys(scene.failing.calls):
+            for time in range(1, scene.failing.calls.count(call) + 1):
+                for is_after in (False, True):
+                    for resettable in (False, True):
+                        yield Case(operation, position, resettable, Fuse(call, time, is_after))
+
+
+def fails(case: Case) -> None:
+    """Let a model fail in an operation, and make sure that all else is well."""
+    scene = Scene(case.position, resettable=case.resettable)
+    partition = scene.partition
+    before, told = shown(partition), len(scene.events)
+    states = [model.state() for model in scene.models]
+    scene.failing.arm(case.fuse)
+    with pytest.raises(BrokenError):
+        OPERATIONS[case.operation](partition)
+    scene.failing.arm(None)
+
+    assert shown(partition) == before
+    for model, state in zip(scene.models, states, strict=True):
+        assert model is scene.failing or model.state() == state
+    is_out = case.fuse.call in CHANGES and not case.resettable
+    scene.verify(failing=not is_out)
+    if is_out:
+        is_suspended(scene)
+    assert partition.allocate("after", "other", Resource())
+    assert partition.release("2")
+    scene.verify(failing=True)
+    assert len(scene.events) > told
+    assert [number for number, _ in scene.events] == list(range(1, len(scene.events) + 1))
+
+
+def is_suspended(scene: Scene) -> None:
+    """Make sure that the failing model is suspended, and replace it."""
+    partition, failing = scene.partition, scene.failing
+    expected = (Violation(SUSPENDED, "Failing", "", "", None, 0, 0, 0),)
+    before = failing.state()
+    assert partition.check("other", Resource()) == Decision(expected)
+    assert partition.allocate("more", "other", Resource()).violations == expected
+    assert partition.allocate("more", "other", Resource(), evict=True).violations == expected
+    assert partition.allocate_all([("more", "other", Resource())]).violations == expected
+    assert partition.resize("last", licences(3)).violations == expected
+    assert "Failing" in str(partition.explain("other", Resource()))
+    assert partition.release("last")
+    assert partition.resize("room", Resource())
+    partition.ask("more", "app", licences(1))
+    scene.verify(failing=False)
+    assert failing.state() == before
+    new = ResettableFailing(9)
+    partition.replace_model(failing, new)
+    scene.models[scene.models.index(failing)] = scene.failing = new
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_model_raises(operation: str) -> None:
+    """Where a model raises, the operation has not happened, and all other models are as before."""
+    found = list(cases(operation))
+    for case in found[:: max(1, len(found) // 24)]:
+        fails(case)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_model_raises_everywhere(operation: str) -> None:
+    """The same for every call of every model."""
+    for case in cases(operation):
+        fails(case)
+
+
+def test_every_call_fails_somewhere() -> None:
+    """The operations of this module lead to every call of a model."""
+    calls = {case.fuse.call for operation in OPERATIONS for case in cases(operation)}
+    assert calls == {*CHANGES, "check", "evictions"}
+
+
+# While a failed operation or a denial is undone
+
+
+@pytest.mark.parametrize("error", [BrokenError, RequestError("usage", 1, "of the model")])
+@pytest.mark.parametrize("resettable", [False, True])
+def test_denial_that_cannot_be_undone(error: Exception | type[Exception], *, resettable: bool) -> None:
+    """A model that raises while a denied change is taken back fails the operation, and is not trusted further."""
+    scene = Scene(0, resettable=resettable)
+    before = shown(scene.partition)
+
+    def trap(call: str, is_after: bool) -> None:  # noqa: FBT001 - as it is called
+        if call == "charge" and is_after:
+            raise error
+
+    scene.failing.trap = trap
+    with pytest.raises((BrokenError, RequestError)):
+        scene.partition.resize("1", licences(9))
+    scene.failing.trap = None
+    assert shown(scene.partition) == before
+    if not resettable:
+        is_suspended(scene)
+    # The charge of the ledger has met the trap as well.
+    elif "suspended" in str(scene.partition.check("other", Resource())):
+        new = ResettableFailing(9)
+        scene.partition.replace_model(scene.failing, new)
+        scene.models[0] = scene.failing = new
+    scene.verify(failing=True)
+    assert scene.partition.allocate("after", "other", Resource())
+
+
+def test_two_models_fail() -> None:
+    """A model that fails while the failure of another is undone is not trusted either; the third is well."""
+    scene = Scene(2, resettable=True)
+    other = scene.models[0]
+    scene.failing.arm(Fuse("charge", 1, is_after=True))
+    other.arm(Fuse("refund", 1, is_after=False))
+    with pytest.raises(BrokenError, match="charge"):
+        scene.partition.allocate("n", "app", licences(1))
+    scene.verify(failing=True)
+    assert scene.partition.allocate("n", "app", licences(1))
+    scene.verify(failing=True)
+
+
+def test_reset_that_fails() -> None:
+    """A model that cannot be reset is suspended, and the error of the call goes to the caller."""
+    scene = Scene(1, resettable=True)
+
+    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
+        if call in ("charge", "reset"):
+            raise BrokenError(call)
+
+    scene.failing.trap = trap
+    with pytest.raises(BrokenError, match="charge"):
+        scene.partition.allocate("n", "app", licences(1))
+    scene.failing.trap = None
+    assert [told.kind for told in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
+    scene.partition.replace_model(scene.failing, scene.failing)
+    scene.verify(failing=True)
+    assert scene.partition.allocate("n", "app", licences(1))
+
+
+def test_replacement_that_fails() -> None:
+    """A model that cannot be charged with the ledger does not become part of the partition."""
+    scene = Scene(1, resettable=False)
+    new = Failing()
+    new.arm(Fuse("charge", 2, is_after=False))
+    with pytest.raises(BrokenError):
+        scene.partition.replace_model(scene.failing, new)
+    scene.verify(failing=True)
+    assert scene.partition.allocate("n", "app", licences(1))
+
+
+@pytest.mark.parametrize("resettable", [False, True])
+@pytest.mark.parametrize("error", [BrokenError, RequestError("usage", 1, "of the model")])
+def test_model_in_its_own_place_that_fails(error: Exception | type[Exception], *, resettable: bool) -> None:
+    """A model that fails when it takes its own place is reset or suspended, whatever it raises."""
+    scene = Scene(1, resettable=resettable)
+    left = [2]
+
+    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
+        left[0] -= call == "charge"
+        if not left[0]:
+            left[0] = -1
+            raise error
+
+    scene.failing.charged.clear()
+    scene.failing.waiting.clear()
+    scene.failing.trap = trap
+    with pytest.raises((BrokenError, RequestError)):
+        scene.partition.replace_model(scene.failing, scene.failing)
+    scene.failing.trap = None
+    if not resettable:
+        is_suspended(scene)
+    scene.verify(failing=True)
+
+
+def test_models_that_equal_one_another() -> None:
+    """Models are told apart by identity, whatever they say of equality."""
+
+    class Equal(ResettableFailing):
+        __hash__ = None  # type: ignore[assignment] # as a data class has it
+
+        def __eq__(self, other: object) -> bool:
+            raise BrokenError
+
+    models = [Equal(9), Equal(9)]
+    partition = partition_of(models=models)
+    assert partition.submit("app", SUE, "root.a")
+    for model in models:
+        model.arm(Fuse("charge", 1, is_after=True))
+        with pytest.raises(BrokenError, match="charge"):
+            partition.allocate("1", "app", licences(1))
+        model.arm(None)
+    assert partition.allocate("1", "app", licences(1))
+    assert [model.state() for model in models] == [ledger_of(partition)] * 2
+
+
+# Models that call the partition
+
+
+@pytest.mark.parametrize("caught", [False, True])
+@pytest.mark.parametrize("call", [*CHANGES, "check", "evictions"])
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda p: p.check("app", licences(1)),
+        lambda p: p.allocate("b", "app", licences(1)),
+        lambda p: p.release("1"),
+        lambda p: p.queue(),
+        lambda p: p.close(),
+    ],
+)
+def test_model_that_calls_back(back: Callable[[Partition], object], call: str, *, caught: bool) -> None:
+    """A model that calls the partition gets an error; if it catches that, nothing has happened."""
+    raised = 0
+    for name in ("allocate with evictions", "gang", "ask", "remove", "replace by too much for a model"):
+        scene = Scene(1, resettable=False)
+        before, found = shown(scene.partition), list[str]()
+
+        def trap(here: str, _: bool, scene: Scene = scene, found: list[str] = found) -> None:  # noqa: FBT001
+            if here == call and not found:
+                found.append(here)
+                with pytest.raises(ReentrantCallError):
+                    back(scene.partition)
+                if not caught:
+                    back(scene.partition)
+
+        scene.failing.trap = trap
+        try:
+            OPERATIONS[name](scene.partition)
+        except ReentrantCallError:
+            raised += 1
+            assert not caught
+            assert shown(scene.partition) == before
+            if call in CHANGES:
+                is_suspended(scene)
+        assert not scene.partition._lock.locked()
+        scene.verify(failing=True)
+    assert caught or raised
+
+
+def test_model_sees_no_claim_twice() -> None:
+    """What a model is charged with again is what it had: the same claims."""
+    scene = Scene(0, resettable=True)
+    before: dict[str, Claim] = scene.failing.charged.copy()
+    scene.failing.arm(Fuse("refund", 1, is_after=True))
+    with pytest.raises(BrokenError):
+        scene.partition.release("1")
+    assert scene.failing.charged == before

@@ -1,0 +1,116 @@
+"""What becomes of an application whose gang is not complete in time: every outcome, in both styles."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.partition_fixtures import SUE, Waiting, changing_nothing, memory, partition_of
+from ugm import Partition
+
+
+def state(partition: Partition) -> str | None:
+    """Return how far the application has come; None if the partition knows it no more."""
+    told = partition.application("app")
+    return None if told is None else told.state.value
+
+
+def gang(style: str, *placeholders: str, pending: tuple[str, ...] = ()) -> Partition:
+    """Return a partition with an application that has some placeholders, and asks for more."""
+    partition = partition_of(models=[Waiting()])
+    partition.submit("app", SUE, "root.a", gang_style=style)
+    for name in placeholders:
+        assert partition.allocate(name, "app", memory(2), placeholder=True)
+    for name in pending:
+        partition.ask(name, "app", memory(2), placeholder=True)
+    return partition
+
+
+styles = pytest.mark.parametrize("style", ["soft", "hard"])
+
+
+@styles
+def test_time_out_without_a_gang(style: str) -> None:
+    """Without placeholders there is nothing to wait for."""
+    partition = gang(style)
+    partition.allocate("real", "app", memory(1))
+    with changing_nothing(partition):
+        assert partition.time_out_gang("app") == ()
+
+
+@styles
+def test_time_out_of_a_complete_gang(style: str) -> None:
+    """A gang whose placeholders have all been replaced runs on."""
+    partition = gang(style, "1", "2")
+    for name in "12":
+        assert partition.replace(name, f"r{name}", memory(2))
+    with changing_nothing(partition):
+        assert partition.time_out_gang("app") == ()
+    assert state(partition) == "running"
+
+
+@styles
+@pytest.mark.parametrize("ended", [False, True], ids=["running", "ended"])
+def test_time_out_of_a_gang_partly_replaced(style: str, *, ended: bool) -> None:
+    """A gang some of whose placeholders have been replaced, even if that has ended since, goes on without the rest."""
+    partition = gang(style, "1", "2", pending=("3",))
+    assert partition.replace("1", "real", memory(2))
+    if ended:
+        partition.release("real")
+
+    assert partition.time_out_gang("app") == ("2",)
+    assert (state(partition), partition.allocation("3")) == ("running", None)
+    assert partition.release("2")
+    assert state(partition) == ("completing" if ended else "running")
+    partition.verify()
+
+
+@styles
+def test_time_out_beside_a_real_allocation(style: str) -> None:
+    """An application that has a real allocation beside its placeholders goes on with it."""
+    partition = gang(style, "1", "2")
+    partition.allocate("real", "app", memory(2))
+    assert partition.time_out_gang("app") == ("1", "2")
+    for name in "12":
+        partition.release(name)
+    assert state(partition) == "running"
+
+
+def test_soft_time_out() -> None:
+    """With nothing replaced, an application of the style soft goes on without its placeholders."""
+    partition = gang("soft", "1", "2", pending=("3",))
+    partition.ask("real", "app", memory(2))
+
+    assert partition.time_out_gang("app") == ("1", "2")
+    assert [told.state.value for told in partition.allocations()] == ["going", "going", "pending"]
+    for name in "12":
+        partition.release(name)
+    assert partition.allocate("real", "app", memory(2))
+    assert state(partition) == "running"
+
+
+def test_hard_time_out() -> None:
+    """With nothing replaced, an application of the style hard fails."""
+    partition = gang("hard", "1", "2", pending=("3",))
+    partition.ask("real", "app", memory(2))
+
+    assert partition.time_out_gang("app") == ("1", "2")
+    assert (state(partition), [told.allocation_id for told in partition.allocations()]) == ("failing", ["1", "2"])
+    for name in "12":
+        partition.release(name)
+    assert state(partition) is None
+
+
+@pytest.mark.parametrize(("style", "left"), [("soft", "new"), ("hard", None)])
+def test_time_out_before_any_placeholder(style: str, left: str | None) -> None:
+    """Placeholders that were never allocated are withdrawn; the hard application has failed then."""
+    partition = gang(style, pending=("1", "2"))
+    assert partition.time_out_gang("app") == ()
+    assert (state(partition), partition.allocations()) == (left, ())
+
+
+def test_time_out_repeated() -> None:
+    """A time-out may be repeated until the placeholders have gone."""
+    partition = gang("soft", "1")
+    assert partition.time_out_gang("app") == partition.time_out_gang("app") == ("1",)
+    partition.release("1")
+    assert partition.time_out_gang("app") == ()

@@ -1,0 +1,279 @@
+"""Exceptions from outside at every point of every operation of a partition: in memory, with models, with a journal.
+
+After each of them no lock is held, the partition is as before or after the operation, all counters and all quota models
+follow from the ledger, subscribers learn of every change, and a journal says the same when it is opened again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.injection import Injector, points_of
+from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
+from support.quotatree_fixtures import document
+from ugm import Ask, Partition, Resource, Running, UserGroup
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic import verify as verify_elastic
+from ugm.elastic.model import GROUP_TAG
+from ugm.journal import open_partition
+from ugm.partition.events import Event
+from ugm.quotatree import Mode, QuotaManager, TreeModel
+
+Operation = Callable[[Partition], object]
+
+_LIMIT: Final = "{users: ['*'], maxresources: {memory: 50, licence: 20}, maxapplications: 9}"
+CONFIG: Final = config(
+    f"{{name: a, limits: [{_LIMIT}], resources: {{max: {{memory: 55}}}}}}, "
+    "{name: p, parent: true, childtemplate: {resources: {max: {memory: 30}}}}",
+    rules="{name: provided, create: true}",
+    limits="{groups: [dev], maxresources: {memory: 60, licence: 30}}",
+)
+OTHER: Final = config(
+    "{name: a, resources: {max: {memory: 10, gpu: 3}}}, {name: q}", limits="{users: [sue], maxresources: {memory: 6}}"
+)
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "allocate": lambda p: p.allocate("n", "one", memory(1)),
+    "allocate the first": lambda p: p.allocate("n", "new", memory(1)),
+    "allocate another size": lambda p: p.allocate("n", "one", Resource(memory=1, vcore=3)),
+    "allocate another resource": lambda p: p.allocate("n", "one", Resource(memory=1, licence=3)),
+    "allocate too much": lambda p: p.allocate("n", "one", memory(100)),
+    "allocate what is pending": lambda p: p.allocate("waits", "one", memory(2)),
+    "allocate with priority": lambda p: p.allocate("n", "one", memory(1), priority=5),
+    "allocate_all": lambda p: p.allocate_all(
+        [Ask("g1", "one", memory(1)), Ask("g2", "new", memory(2)), Ask("waits", "one", memory(2))]
+    ),
+    "allocate_all too much": lambda p: p.allocate_all([Ask("g1", "one", memory(1)), Ask("g2", "new", memory(200))]),
+    "replace": lambda p: p.replace("room", "real", memory(2)),
+    "resize": lambda p: p.resize("two", memory(6)),
+    "resize to less": lambda p: p.resize("two", memory(1)),
+    "resize to too much": lambda p: p.resize("two", memory(100)),
+    "preempt": lambda p: p.preempt("one"),
+    "release": lambda p: p.release("one"),
+    "release the last": lambda p: p.release("dynamic"),
+    "release what is pending": lambda p: p.release("waits"),
+    "release of a failing application": lambda p: p.release("failing"),
+    "adopt": lambda p: p.adopt("n", "new", Resource(memory=100, fpga=1)),
+    "ask": lambda p: p.ask("n", "two", memory(1)),
+    "submit": lambda p: p.submit("n", BOB, "root.a"),
+    "submit to a new queue": lambda p: p.submit("n", BOB, "root.p.y", quota=memory(5)),
+    "adopt_application": lambda p: p.adopt_application("n", BOB, "root.p.k.l", quota=Resource(memory=5, gpu=1)),
+    "complete": lambda p: p.complete("idle"),
+    "fail": lambda p: p.fail("one"),
+    "remove": lambda p: p.remove("one"),
+    "remove with its queue": lambda p: p.remove("dynamic"),
+    "time_out_gang": lambda p: p.time_out_gang("one"),
+    "close": lambda p: p.close(),
+    "give_quota": lambda p: p.give_quota("root.p.x", Resource(memory=9, gpu=1)),
+    "add_node": lambda p: p.add_node("n", Resource(memory=100, fpga=1)),
+    "configure": lambda p: p.configure(OTHER),
+    "apply": lambda p: p.apply(p.plan(OTHER)),
+    "reconcile": lambda p: p.reconcile(p.audit([Running("one", "one", memory(5)), Running("n", "two", memory(1))])),
+    "check": lambda p: p.check("one", memory(1)),
+    "explain": lambda p: p.explain("one", memory(100)),
+    "queue": lambda p: p.queue(),
+    "users": lambda p: p.users(),
+    "over_limit": lambda p: p.over_limit(),
+}
+
+#: Of each operation, one instruction in so many is interrupted by default, and all of them in the deep run.
+SAMPLE: Final = 97
+
+
+def fill(partition: Partition) -> None:
+    """Let something of every kind go on."""
+
+    def submit(name: str, queue: str = "root.a", user: UserGroup = BOB, gang_style: str = "soft") -> None:
+        assert partition.submit(name, user, queue, tags={GROUP_TAG: "ml"}, gang_style=gang_style)
+
+    def start(name: str, amount: int, queue: str = "root.a", user: UserGroup = BOB) -> None:
+        submit(name, queue, user)
+        assert partition.allocate(name, name, memory(amount))
+
+    start("one", 3, user=SUE)
+    start("two", 4, user=SUE)
+    assert partition.allocate("room", "one", memory(1), placeholder=True)
+    assert partition.allocate("first", "one", memory(2), priority=3)
+    partition.ask("waits", "one", memory(2))
+    partition.ask("room for two", "two", memory(2), placeholder=True)
+    submit("new", user=SUE, gang_style="hard")
+    start("dynamic", 1, "root.p.x")
+    submit("asking")
+    partition.ask("asked", "asking", memory(1))
+    # Runs on with nothing, because something is pending.
+    start("resting", 1)
+    partition.ask("next", "resting", memory(1))
+    partition.release("resting")
+    submit("idle", "root.p.z")
+    start("failing", 1)
+    partition.fail("failing")
+
+
+class Scene:
+    """A partition of one kind, made anew as often as it is wanted."""
+
+    partition: Partition
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.partition = Partition(CONFIG)
+        fill(self.partition)
+
+    def state(self) -> object:
+        """Return everything that can be seen, after everything has been verified."""
+        self.partition.verify()
+        return shown(self.partition)
+
+    def require_sound(self) -> None:
+        """Verify what is beside the partition, after `state`."""
+
+    def close(self) -> None:
+        """Let go of the partition."""
+
+
+class Followed(Scene):
+    """A partition with two subscribers."""
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.told: list[list[tuple[int, Event]]] = [[], []]
+        self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told])
+        fill(self.partition)
+
+    def _follow(self, told: list[tuple[int, Event]]) -> Callable[[int, tuple[Event, ...]], None]:
+        return lambda first, events: told.extend(enumerate(events, first))
+
+    def require_sound(self) -> None:
+        """Verify that each subscriber knows all events, in order, and none that did not happen."""
+        self.partition.configure(None)
+        for told in self.told:
+            known = dict(told)
+            assert list(known) == list(range(1, len(known) + 1))
+            assert all(event == known[number] for number, event in told)
+            twin = Partition(CONFIG)
+            _replay(twin, list(known.values()))
+            assert shown(twin) == shown(self.partition)
+
+
+def _replay(partition: Partition, events: list[Event]) -> None:
+    from ugm.partition.redo import redo  # noqa: PLC0415 - a helper of this scene alone
+
+    redo(partition._books, events)
+    partition._lock.settle()
+
+
+class Modelled(Scene):
+    """A partition with three other quota models."""
+
+    def build(self) -> None:
+        """Make the partition."""
+        groups = [ElasticGroup("ml", max=Resource(memory=500, licence=50))]
+        self.elastic = ElasticQuota(ElasticTree(memory(1000), groups))
+        manager = QuotaManager()
+        manager.set_mode(Mode.NORMAL)
+        manager.add_tree_from_struct(document({"R": ("nil", 900), "a": ("R", 900)}, "T"))
+        self.waiting, self.tree = Waiting(1000), TreeModel(manager, "T", lambda _: "a")
+        self.partition = Partition(CONFIG, models=[self.waiting, ElasticModel(self.elastic), self.tree])
+        fill(self.partition)
+
+    def require_sound(self) -> None:
+        """Compare what each model counts with the ledger."""
+        allocations = {told.allocation_id: told.state.value == "pending" for told in self.partition.allocations()}
+        held = {name for name, is_pending in allocations.items() if not is_pending}
+        assert (set(self.waiting.charged), set(self.waiting.waiting)) == (held, allocations.keys() - held)
+        pods = {pod.name: self.elastic.is_running(pod.name) for pod in self.elastic.pods_in("ml")}
+        assert pods == {name: name in held for name in allocations}
+        verify_elastic(self.elastic.tree)
+        assert set(self.tree._charged) == held
+
+
+class Journaled(Scene):
+    """A partition with a journal, which is opened again after the interruption."""
+
+    def __init__(self, folder: Path) -> None:
+        self._paths: Iterator[Path] = (folder / str(number) for number in itertools.count())
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.path = next(self._paths)
+        self.partition = self.journaled = open_partition(self.path, CONFIG)
+        fill(self.partition)
+
+    def require_sound(self) -> None:
+        """Compare the journal with the partition."""
+        self.partition.configure(None)
+        state = self.state()
+        self.journaled.journal.close()
+        with open_partition(self.path) as again:
+            again.verify()
+            assert shown(again) == state
+
+    def close(self) -> None:
+        """Close the journal, and remove its files."""
+        self.journaled.journal.close()
+        for path in self.path.parent.glob(f"{self.path.name}*"):
+            path.unlink()
+
+
+SCENES: Final[dict[str, Callable[[Path], Scene]]] = {
+    "memory": lambda _: Scene(),
+    "subscribers": lambda _: Followed(),
+    "models": lambda _: Modelled(),
+    "journal": Journaled,
+}
+
+
+def interrupt(scene: Scene, operation: Operation, points: range, *, opcodes: bool) -> int:
+    """Interrupt an operation at some of its points, one at a time, and return how many interruptions arrived."""
+    states = []
+    for change in (lambda _: None, operation):
+        scene.build()
+        change(scene.partition)
+        states.append(scene.state())
+        scene.close()
+    arrived = 0
+    for at in points:
+        scene.build()
+        injector = Injector(at + 1, opcodes=opcodes)
+        arrived += injector.run(lambda: operation(scene.partition))
+        assert injector.events > at
+        assert not scene.partition._lock.locked(), at
+        assert scene.state() in states, at
+        scene.require_sound()
+        assert not scene.partition._lock.locked(), at
+        scene.close()
+    return arrived
+
+
+@pytest.mark.parametrize("kind", SCENES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_interrupted_at_some_instructions(name: str, kind: str, tmp_path: Path) -> None:
+    """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
+    scene, operation = SCENES[kind](tmp_path), OPERATIONS[name]
+    scene.build()
+    count = points_of(lambda: operation(scene.partition), opcodes=True)
+    scene.close()
+    # A tracer that sees nothing would interrupt nothing.
+    assert count > 100
+    start = sum(map(ord, name + kind)) % SAMPLE
+    points = range(start, count, SAMPLE * max(1, count // 2000))
+    assert interrupt(scene, operation, points, opcodes=True) >= len(points) * 9 // 10
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", SCENES)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_interrupted_at_every_instruction(name: str, kind: str, tmp_path: Path) -> None:
+    """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
+    scene, operation = SCENES[kind](tmp_path), OPERATIONS[name]
+    for opcodes in (False, True):
+        scene.build()
+        count = points_of(lambda: operation(scene.partition), opcodes=opcodes)
+        scene.close()
+        # Exceptions that arrive while a generator is closed go nowhere.
+        assert interrupt(scene, operation, range(count), opcodes=opcodes) >= count * 9 // 10

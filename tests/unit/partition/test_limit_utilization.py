@@ -1,0 +1,37 @@
+"""Those closest to a limit, found by a part of the name and seen a page at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.server_fixtures import PREFIX, client
+from ugm import Partition, Resource, UserGroup, parse_config
+
+NAMES = ("ann", "Hannah", "bob", "eve")
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    limits = "limits: [{users: ['*'], maxresources: {vcore: 9m}}]"
+    partition = Partition(parse_config(f"partitions: [{{queues: [{{name: a, {limits}}}]}}]").partition())
+    for amount, name in enumerate(NAMES, 1):
+        partition.submit(name, UserGroup(name), "root.a")
+        partition.allocate(name, name, Resource(vcore=amount))
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("query", "total", "names"),
+    [
+        ("", 4, ["eve", "bob", "Hannah", "ann"]),
+        ("?find=ANN", 2, ["Hannah", "ann"]),
+        ("?skip=1&most=2", 4, ["bob", "Hannah"]),
+        ("?skip=1&find=ann", 2, ["ann"]),
+        ("?skip=9", 4, []),
+        ("?find=nobody", 0, []),
+    ],
+)
+def test_standings_are_found_and_paged(partition: Partition, query: str, total: int, names: list[str]) -> None:
+    """The total counts all that match, whichever of them are on the page."""
+    told = client(partition).get(f"{PREFIX}/standing/users{query}").json()
+    assert (told["total"], [one["name"] for one in told["standings"]]) == (total, names)

@@ -1,0 +1,385 @@
+"""Misuse of a partition: one test for every error, with everything shown the same before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import pytest
+
+from support.partition_fixtures import SUE, Licences, memory, partition_of, refused, started
+from support.tracking_fixtures import Wrong
+from ugm import Ask, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
+
+NAME = "a name is a text of 1 to 256 characters"
+ID = "an application id is a text of 1 to 256 characters"
+TEXTS = ["", None, 7, b"app", ["app"]]
+
+#: Every call that takes an allocation, an application and a usage.
+CHARGING: dict[str, Callable[..., Any]] = {
+    "ask": Partition.ask,
+    "allocate": Partition.allocate,
+    "adopt": Partition.adopt,
+    "allocate_all": lambda partition, *parts, **traits: partition.allocate_all(
+        [Ask("first", "app", memory(1)), Ask(*parts, **traits)]
+    ),
+}
+
+
+def _charge_to(call: Callable[..., Any], partition: Partition, application_id: Wrong) -> None:
+    call(partition, "new", application_id, memory(1))
+
+
+def _charge(call: Callable[..., Any], partition: Partition, usage: Wrong) -> None:
+    call(partition, "new", "app", usage)
+
+
+#: Every call that takes an application.
+OF_AN_APPLICATION: dict[str, Callable[[Partition, Any], Any]] = {
+    "complete": Partition.complete,
+    "fail": Partition.fail,
+    "remove": Partition.remove,
+    "time_out_gang": Partition.time_out_gang,
+    "headroom": Partition.headroom,
+    "effective_limits": Partition.effective_limits,
+    "check": lambda partition, name: partition.check(name, memory(1)),
+    "explain": lambda partition, name: partition.explain(name, memory(1)),
+    **{name: partial(_charge_to, call) for name, call in CHARGING.items()},
+}
+#: Every call that takes a queue.
+OF_A_QUEUE: dict[str, Callable[[Partition, Any], Any]] = {
+    "queue_headroom": Partition.queue_headroom,
+    "queue_maximum": Partition.queue_maximum,
+    "applications": Partition.applications,
+    "effective_limits_of": lambda partition, path: partition.effective_limits_of(SUE, path),
+}
+#: Every call that takes a usage.
+USING: dict[str, Callable[[Partition, Any], Any]] = {
+    "check": lambda partition, usage: partition.check("app", usage),
+    "explain": lambda partition, usage: partition.explain("app", usage),
+    "check of nobody running": lambda partition, usage: partition.check("idle", usage),
+    "replace": lambda partition, usage: partition.replace("placeholder", "new", usage),
+    "resize": lambda partition, usage: partition.resize("app", usage),
+    "audit": lambda partition, usage: partition.audit([Running("app", "app", usage)]),
+    **{name: partial(_charge, call) for name, call in CHARGING.items()},
+}
+
+
+def by_name(calls: Mapping[str, object]) -> pytest.MarkDecorator:
+    """Run a test with every call of a table."""
+    return pytest.mark.parametrize("call", calls.values(), ids=calls)
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = partition_of("{name: a, resources: {max: {memory: 9}}}, {name: p, parent: true}", models=[Licences(9)])
+    started(partition, "app", 3)
+    partition.allocate("placeholder", "app", memory(1), placeholder=True)
+    partition.submit("idle", SUE, "root.a")
+    return partition
+
+
+# Names
+
+
+@by_name(OF_AN_APPLICATION)
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_application_id(partition: Partition, call: Callable[..., Any], name: Wrong) -> None:
+    """What is no text is no application id."""
+    with refused(partition, f"application_id {name!r}: {ID}", RequestError):
+        call(partition, name)
+
+
+@by_name(OF_AN_APPLICATION)
+def test_unknown_application(partition: Partition, call: Callable[..., Any]) -> None:
+    """Only applications that were submitted can be asked about, or get anything."""
+    with refused(partition, "application_id 'no': there is no such application", RequestError):
+        call(partition, "no")
+
+
+@by_name(CHARGING)
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_allocation_id(partition: Partition, call: Callable[..., Any], name: Wrong) -> None:
+    """What is no text is no allocation id."""
+    with refused(partition, f"allocation_id {name!r}: {NAME}", RequestError):
+        call(partition, name, "app", memory(1))
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_allocation_id_elsewhere(partition: Partition, name: Wrong) -> None:
+    """Nor is it for a call that takes an allocation alone."""
+    for call in [partition.release, partition.preempt, partition.allocation]:
+        with refused(partition, f"allocation_id {name!r}: {NAME}", RequestError):
+            call(name)
+    with refused(partition, f"allocation_id {name!r}: {NAME}", RequestError):
+        partition.resize(name, memory(1))
+    with refused(partition, f"allocation_id {name!r}: {NAME}", RequestError):
+        partition.replace("placeholder", name, memory(1))
+    with refused(partition, f"placeholder_id {name!r}: {NAME}", RequestError):
+        partition.replace(name, "new", memory(1))
+    with refused(partition, f"placeholder_id {name!r}: {NAME}", RequestError):
+        partition.replace(name, "app", memory(3))
+    with refused(partition, f"application_id {name!r}: {NAME}", RequestError):
+        partition.application(name)
+    with refused(partition, f"node {name!r}: {NAME}", RequestError):
+        partition.remove_node(name)
+
+
+@by_name(OF_A_QUEUE)
+def test_no_queue(partition: Partition, call: Callable[..., Any]) -> None:
+    """A queue must have a well-formed path, and be there."""
+    for path, reason in [
+        ("", "a queue path is a text of at least one character"),
+        (7, "a queue path is a text of at least one character"),
+        ("a", "expected 'root', or names below it separated by single dots"),
+        ("root..a", "expected 'root', or names below it separated by single dots"),
+        ("root.b", "there is no such queue"),
+    ]:
+        with refused(partition, f"queue_path {path!r}: {reason}", RequestError):
+            call(partition, path)
+
+
+def test_no_user(partition: Partition) -> None:
+    """A user is a UserGroup."""
+    submit: Wrong = partition.submit
+    for call, arguments in [
+        (submit, ("new", "sue", "root.a")),
+        (partition.adopt_application, ("new", "sue", "root.a")),
+        (partition.effective_limits_of, ("sue", "root.a")),
+    ]:
+        with refused(partition, "user 'sue': expected a UserGroup", RequestError):
+            call(*arguments)
+
+
+# Usages and traits
+
+
+@by_name(USING)
+@pytest.mark.parametrize("usage", [None, 1, {"memory": 1}, "1Gi"], ids=repr)
+def test_no_usage(partition: Partition, call: Callable[..., Any], usage: Wrong) -> None:
+    """A usage is a Resource."""
+    with refused(partition, f"usage {usage!r}: expected a Resource", RequestError):
+        call(partition, usage)
+
+
+@by_name(USING)
+def test_negative_usage(partition: Partition, call: Callable[..., Any]) -> None:
+    """A usage is not below nothing."""
+    usage = Resource(memory=1, gpu=-1)
+    with refused(partition, f"usage {usage!r}: the amount of gpu is negative", RequestError):
+        call(partition, usage)
+
+
+@by_name(CHARGING)
+@pytest.mark.parametrize(
+    ("trait", "value", "reason"),
+    [
+        ("placeholder", 1, "expected True or False"),
+        ("placeholder", None, "expected True or False"),
+        ("preemptible", 0, "expected True or False"),
+        ("priority", True, "expected a number of 32 bits"),
+        ("priority", False, "expected a number of 32 bits"),
+        ("priority", 0.0, "expected a number of 32 bits"),
+        ("priority", 1.0, "expected a number of 32 bits"),
+        ("priority", 2**31, "expected a number of 32 bits"),
+        ("priority", -(2**31) - 1, "expected a number of 32 bits"),
+    ],
+)
+def test_no_trait(partition: Partition, call: Callable[..., Any], trait: str, value: Wrong, reason: str) -> None:
+    """What an allocation is, is said in the right kind of values, which nothing stands for."""
+    with refused(partition, f"{trait} {value!r}: {reason}", RequestError):
+        call(partition, "new", "app", memory(1), **{trait: value})
+
+
+@pytest.mark.parametrize("priority", [False, 0.0, None])
+def test_no_usual_priority(priority: Wrong) -> None:
+    """What only equals the usual priority is refused also where no other model would look at it."""
+    partition = partition_of()
+    started(partition, "app", 3)
+    text = f"priority {priority!r}: expected a number of 32 bits"
+    with refused(partition, text, RequestError):
+        partition.allocate("new", "app", memory(1), priority=priority)
+    with refused(partition, text, RequestError):
+        partition.check("app", memory(1), priority=priority)
+
+
+@pytest.mark.parametrize("most", [None, -1, 1.0, True, "3"])
+def test_no_number_of_holders(partition: Partition, most: Wrong) -> None:
+    """How many holders are told is a number."""
+    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
+        partition.explain("app", memory(10**9), most=most)
+    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
+        partition.explain_for(SUE, "root.a", memory(10**9), most=most)
+
+
+@pytest.mark.parametrize("priority", [2**31 - 1, -(2**31)])
+def test_largest_priority(partition: Partition, priority: int) -> None:
+    """Priorities reach to the ends of 32 bits, as a Kubernetes priority class may."""
+    assert partition.allocate("new", "app", memory(1), priority=priority)
+
+
+def test_no_asks(partition: Partition) -> None:
+    """A gang is several asks."""
+    for asks in [None, 7, [7], [("a", "app")], [Ask("a", "app", memory(1)), ("b",)]]:
+        with refused(partition, f"asks {asks!r}: expected Asks, or tuples of their parts", RequestError):
+            partition.allocate_all(asks)  # type: ignore[arg-type]  # misuse
+
+
+# Submissions
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_no_submission_id(partition: Partition, name: Wrong) -> None:
+    """An application has an id."""
+    for call in ["submit", "adopt_application"]:
+        with refused(partition, f"application_id {name!r}: {ID}", RequestError):
+            getattr(partition, call)(name, SUE, "root.a")
+
+
+def test_no_text_for_a_queue(partition: Partition) -> None:
+    """The queue that is asked for is a text, and may be any."""
+    for queue in [None, 7]:
+        with refused(
+            partition, f"queue {queue!r}: the queue that is asked for is a text, empty for none", RequestError
+        ):
+            partition.submit("new", SUE, queue)  # type: ignore[arg-type]  # misuse
+    assert not partition.submit("new", SUE, "no\nqueue")
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("", "a queue path is a text of at least one character"),
+        ("a", "expected 'root', or names below it separated by single dots"),
+        ("ROOT", "the root takes no applications"),
+        ("root" + ".a" * 100, "it has 101 names (allowed: up to 100)"),
+    ],
+)
+def test_adopted_nowhere(partition: Partition, path: str, reason: str) -> None:
+    """An application that is adopted was placed in a queue below the root."""
+    with refused(partition, f"queue_path {path!r}: {reason}", RequestError):
+        partition.adopt_application("new", SUE, path)
+
+
+def test_adopted_in_the_deepest_queue(partition: Partition) -> None:
+    """A queue as deep as placement makes them is adopted, and a configuration can be put in force beside it."""
+    partition.adopt_application("new", SUE, "root" + ".b" * 99)
+    partition.configure(None)
+    partition.verify()
+
+
+@pytest.mark.parametrize("call", ["submit", "adopt_application"])
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"tags": "a"}, "tags 'a': expected a mapping of texts"),
+        ({"tags": {"a": 1}}, "tags {'a': 1}: expected texts"),
+        ({"tags": {1: "a"}}, "tags {1: 'a'}: expected texts"),
+        ({"quota": {"memory": 1}}, "quota {'memory': 1}: expected a Resource"),
+        ({"quota": memory(-1)}, "quota Resource(memory=-1): the amount of memory is negative"),
+        ({"gang_style": "Soft"}, "gang_style 'Soft': expected 'soft' or 'hard'"),
+        ({"gang_style": None}, "gang_style None: expected 'soft' or 'hard'"),
+        ({"gang_style": ["soft"]}, "gang_style ['soft']: expected 'soft' or 'hard'"),
+    ],
+)
+def test_no_option(partition: Partition, call: str, option: dict[str, Any], text: str) -> None:
+    """What an application is submitted with is of the right kind."""
+    with refused(partition, text, RequestError):
+        getattr(partition, call)("new", SUE, "root.a", **option)
+
+
+@pytest.mark.parametrize("group", [7, 0, False, ["dev"]])
+def test_no_group(partition: Partition, group: Wrong) -> None:
+    """The group of an adopted application is a name, or None."""
+    with refused(partition, f"group {group!r}: {NAME}", RequestError):
+        partition.adopt_application("new", SUE, "root.a", group=group)
+
+
+# Partitions themselves
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"group_limits": "never"}, "group_limits 'never': expected 'always' or 'unless-user-limited'"),
+        ({"group_limits": None}, "group_limits None: expected 'always' or 'unless-user-limited'"),
+        ({"cluster": {"memory": 1}}, "offers {'memory': 1}: expected a Resource"),
+        ({"models": [7]}, "models 7: expected something with check, charge and refund"),
+        ({"models": 7}, "models 7: expected several quota models"),
+        ({"config": "default"}, "config 'str': expected one partition: pass config.partition()"),
+        (
+            {"config": parse_config("partitions: [{queues: [{name: a}]}]")},
+            "config 'SchedulerConfig': expected one partition: pass config.partition()",
+        ),
+    ],
+)
+def test_no_partition(options: dict[str, Any], text: str) -> None:
+    """What a partition is made of is of the right kind."""
+    with pytest.raises(RequestError) as caught:
+        Partition(**options)
+    assert str(caught.value) == text
+
+
+def test_model_twice() -> None:
+    """One model is charged once; two of them, even if equal, are two."""
+    model = Licences(1)
+    Partition(models=[model, Licences(1)])
+    with pytest.raises(RequestError) as caught:
+        Partition(models=[model, Licences(1), model])
+    assert str(caught.value) == f"models {model!r}: the model is there twice"
+
+
+def test_no_plan(partition: Partition) -> None:
+    """Only a plan can be applied, and only a report of an audit reconciled."""
+    with refused(partition, "plan None: expected a Plan", RequestError):
+        partition.apply(None)  # type: ignore[arg-type]  # misuse
+    with refused(partition, "report None: expected an AuditReport", RequestError):
+        partition.reconcile(None)  # type: ignore[arg-type]  # misuse
+
+
+HELD, RUNS = Running("app", "app", memory(3)), Running("app", "app", memory(2))
+TWO = Difference(HELD, RUNS._replace(allocation_id="b"))
+WRONG: Wrong = ["app"]
+
+
+@pytest.mark.parametrize(
+    ("differences", "text"),
+    [
+        ([], "report AuditReport(differences=[]): expected an AuditReport"),
+        ((7,), "report 7: expected a Difference of what runs"),
+        ((Difference(None, None),), f"report {Difference(None, None)!r}: expected a Difference of what runs"),
+        ((Difference(None, WRONG),), f"report {Difference(None, WRONG)!r}: expected a Difference of what runs"),
+        ((TWO,), f"report {TWO!r}: the difference is about two allocations"),
+        ((Difference(HELD, RUNS._replace(usage=WRONG)),), "usage ['app']: expected a Resource"),
+        (
+            (Difference(HELD, RUNS._replace(usage=memory(-1))),),
+            "usage Resource(memory=-1): the amount of memory is negative",
+        ),
+        ((Difference(HELD, RUNS._replace(application_id=WRONG)),), f"application_id ['app']: {ID}"),
+        ((Difference(None, RUNS._replace(allocation_id=WRONG)),), f"allocation_id ['app']: {NAME}"),
+    ],
+)
+def test_no_report(partition: Partition, differences: Wrong, text: str) -> None:
+    """A report that no audit has made is looked through before anything is repaired."""
+    repaired = (Difference(HELD, RUNS), *differences) if differences else differences
+    with refused(partition, text, RequestError):
+        partition.reconcile(AuditReport(repaired))
+    partition.verify()
+
+
+@pytest.mark.parametrize(
+    ("running", "text"),
+    [
+        (None, "running None: expected several allocations"),
+        ([7], "running 7: expected a Running, or a tuple of its three parts"),
+        ([("app", "app")], "running ('app', 'app'): expected a Running, or a tuple of its three parts"),
+        ([("", "app", memory(1))], f"allocation_id '': {NAME}"),
+        ([("app", "", memory(1))], f"application_id '': {ID}"),
+        ([("app", "app", memory(1))] * 2, "running 'app': the allocation is there twice"),
+    ],
+)
+def test_no_truth(partition: Partition, running: Wrong, text: str) -> None:
+    """What runs is told as allocations, each once."""
+    with refused(partition, text, RequestError):
+        partition.audit(running)

@@ -1,0 +1,183 @@
+"""Queues that leave the configuration, change between leaf and parent, or are made by placement."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, config, memory, partition_of, started
+from ugm import Partition, Resource
+
+CREATING = "{name: provided, create: true}"
+TEMPLATE = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
+OLD = config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}")
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = Partition(OLD)
+    started(partition, "app", 7)
+    started(partition, "left", 1, "root.b")
+    return partition
+
+
+def is_draining(partition: Partition, queue_path: str) -> bool | None:
+    """Return whether a queue takes no more applications; None if there is no such queue."""
+    told = partition.queue(queue_path)
+    return None if told is None else told.is_draining
+
+
+# Queues that leave
+
+
+def test_draining(partition: Partition) -> None:
+    """A queue that leaves with applications in it takes no more, runs on under its limits, and goes with the last."""
+    partition.configure(config("{name: b}"))
+
+    assert is_draining(partition, "root.a") is True
+    assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is draining")
+    assert str(partition.allocate("more", "app", memory(3))).endswith("3 memory requested, 7 of 9 used, 1 too much")
+    assert partition.allocate("more", "app", memory(2))
+    partition.remove("app")
+    assert is_draining(partition, "root.a") is None
+
+
+def test_draining_under_limits_of_its_own(partition: Partition) -> None:
+    """The quota of a draining queue holds, also for resources that the configuration does not know any more."""
+    partition = partition_of("{name: a, resources: {max: {gpu: 5}, guaranteed: {disk: 1}}}")
+    partition.submit("app", SUE, "root.a")
+    partition.allocate("1", "app", Resource(gpu=4))
+    for new in [None, config(TEMPLATE)]:
+        partition.configure(new)
+        assert not partition.allocate("2", "app", Resource(gpu=2))
+        assert partition.headroom("app") == partition.queue_headroom("root.a") == Resource(gpu=1)
+        partition.verify()
+
+
+def test_empty_queue_leaves_at_once(partition: Partition) -> None:
+    """A queue without applications is gone with the configuration that named it, with all below it."""
+    partition.configure(config("{name: e, queues: [{name: f}]}, {name: a}"))
+    partition.configure(config("{name: a}"))
+    assert partition.queue("root.e") is None
+    assert is_draining(partition, "root.b") is True
+
+
+def test_parents_stay_with_their_queues(partition: Partition) -> None:
+    """A parent stays as long as a queue below it has applications."""
+    partition.configure(config("{name: e, queues: [{name: f}, {name: g}]}"))
+    started(partition, "deep", 1, "root.e.f")
+    partition.configure(None)
+    told = partition.queue("root.e")
+    assert told is not None
+    assert [(queue.queue_path, queue.is_draining) for queue in told.walk()] == [("root.e", True), ("root.e.f", True)]
+    partition.remove("deep")
+    assert partition.queue("root.e") is None
+
+
+def test_queue_comes_back(partition: Partition) -> None:
+    """A draining queue that is configured again takes applications again."""
+    partition.configure(None)
+    partition.configure(OLD)
+    assert is_draining(partition, "root.a") is False
+    assert partition.submit("new", SUE, "root.a")
+
+
+# Between leaf and parent
+
+
+def test_leaf_becomes_parent(partition: Partition) -> None:
+    """Applications stay in a leaf that becomes a parent; the next ones go below it."""
+    plan = partition.plan(config("{name: a, queues: [{name: x}]}, {name: b}"))
+    assert [str(told) for told in plan.leaving] == ["root.a takes no more applications, and has 'app'"]
+    partition.apply(plan)
+
+    assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is not a leaf")
+    assert partition.allocate("more", "app", memory(1))
+    started(partition, "new", 1, "root.a.x")
+    told = partition.queue("root.a")
+    assert told is not None
+    assert (told.usage, told.running_applications) == (memory(9), 2)
+    partition.verify()
+
+
+def test_parent_becomes_leaf() -> None:
+    """A queue that was made below a parent is drained when the parent becomes a leaf, which takes applications then."""
+    partition = partition_of("{name: p, parent: true}", CREATING)
+    started(partition, "app", 1, "root.p.x")
+    plan = partition.plan(config("{name: p}", CREATING))
+    assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
+    partition.apply(plan)
+
+    assert str(partition.submit("1", BOB, "root.p.x")).endswith(": root.p.x is draining")
+    assert str(partition.submit("2", BOB, "root.p.y")).endswith(": root.p is a leaf, and has no queues below it")
+    started(partition, "new", 1, "root.p")
+    partition.verify()
+    partition.remove("app")
+    assert partition.queue("root.p.x") is None
+
+
+# Queues that placement has made
+
+
+def test_template() -> None:
+    """A queue that is made has what the template of the nearest queue above says, until the template changes."""
+    partition = partition_of(TEMPLATE, CREATING)
+    started(partition, "app", 1, "root.p.q.x")
+    told = partition.queue("root.p.q.x")
+    assert told is not None
+    assert (told.max_resources, told.max_applications, told.is_managed) == (Resource(gpu=2), 1, False)
+
+    partition.configure(config("{name: p, parent: true, childtemplate: {resources: {max: {gpu: 4}}}}", CREATING))
+    assert partition.queue_maximum("root.p.q.x") == Resource(gpu=4)
+    assert partition.queue("root.p.q").max_resources is None  # type: ignore[union-attr]  # it is there
+    partition.verify()
+
+
+def test_annotated_quota() -> None:
+    """The quota of a namespace replaces the maximum of the queue that was made for it, and stays over changes."""
+    partition = partition_of(TEMPLATE, CREATING)
+    partition.submit("app", SUE, "root.p.x", quota=memory(3))
+    assert partition.queue_maximum("root.p.x") == memory(3)
+    partition.configure(config("{name: p, parent: true}", CREATING))
+    assert partition.queue_maximum("root.p.x") == memory(3)
+    partition.submit("next", SUE, "root.p.x", quota=memory(5))
+    assert partition.queue_maximum("root.p.x") == memory(5)
+
+
+def test_annotated_quota_of_what_runs() -> None:
+    """A quota that comes late holds for what runs already, too."""
+    partition = partition_of("{name: p, parent: true}", CREATING)
+    started(partition, "app", 5, "root.p.x")
+    partition.submit("next", SUE, "root.p.x", quota=memory(6))
+
+    assert str(partition.allocate("more", "app", memory(2))) == (
+        "denied, waiting can help:\n  queue root.p.x: 2 memory requested, 5 of 6 used, 1 too much"
+    )
+    partition.verify()
+
+
+def test_annotated_quota_is_for_made_queues() -> None:
+    """The quota of a namespace is not looked at for a queue that the configuration names."""
+    partition = partition_of()
+    partition.submit("app", SUE, "root.a", quota=memory(3))
+    assert partition.queue_maximum("root.a") is None
+
+
+def test_parent_comes_back() -> None:
+    """Queues that were made take applications again when their parent, which had left, is configured again."""
+    partition = partition_of(TEMPLATE, CREATING)
+    partition.submit("app", SUE, "root.p.x")
+    partition.configure(config("{name: q}", CREATING))
+    assert is_draining(partition, "root.p.x") is True
+    partition.configure(config(TEMPLATE, CREATING))
+    assert is_draining(partition, "root.p.x") is False
+    assert partition.submit("next", SUE, "root.p.x")
+
+
+def test_made_queue_is_configured() -> None:
+    """A made queue that is configured follows the configuration, and is drained when it leaves it again."""
+    partition = partition_of(TEMPLATE, CREATING)
+    partition.submit("app", SUE, "root.p.x", quota=memory(3))
+    partition.configure(config("{name: p, queues: [{name: x}]}", CREATING))
+    assert (partition.queue_maximum("root.p.x"), is_draining(partition, "root.p.x")) == (None, False)
+    partition.configure(config(TEMPLATE, CREATING))
+    assert is_draining(partition, "root.p.x") is True

@@ -1,0 +1,217 @@
+"""A partition copied at one moment, and the reports that combine several things of one moment."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from random import Random
+from typing import Final
+
+import pytest
+
+from support.partition_fixtures import SUE, memory, partition_of, started
+from ugm import Partition, RequestError, Resource, UserGroup
+from ugm.partition import PartitionSnapshot, Standing
+from ugm.queues import QueueState
+
+_TEAM: Final = "limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, "
+QUEUES: Final = (
+    "{name: p, parent: true, resources: {guaranteed: {memory: 4}, max: {memory: 40}}, queues: [{name: x}, {name: y}], "
+    "childtemplate: {resources: {max: {memory: 9}}}}, "
+    f"{{name: q, resources: {{max: {{memory: 30, gpu: 4}}}}, maxapplications: 9, {_TEAM}"
+    "{groups: [dev], maxresources: {memory: 20}, maxapplications: 3}]}"
+)
+LIMITS: Final = (
+    '{users: ["*"], maxresources: {memory: 15}, maxapplications: 4}, {groups: [ops], maxresources: {gpu: 3}}'
+)
+RULES: Final = "{name: provided, create: true}"
+USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), UserGroup("cy"))
+
+
+def busy(seed: int) -> Partition:
+    """Return a partition after some hundred random operations."""
+    random, partition = Random(seed), partition_of(QUEUES, RULES, LIMITS)
+    for number in range(300):
+        name, app = f"a{number % 60}", f"app{random.randrange(12)}"
+        action = random.randrange(7)
+        if action == 0 and partition.application(app) is None:
+            partition.submit(app, random.choice(USERS), random.choice(("root.p.x", "root.p.y", "root.p.new", "root.q")))
+        elif action == 1 and partition.application(app):
+            if partition.allocation(name) is None:
+                partition.ask(name, app, Resource(memory=random.randrange(9)))
+        elif action in (2, 3) and partition.application(app) and not partition.allocation(name):
+            partition.allocate(name, app, Resource(memory=random.randrange(6), gpu=random.randrange(2)))
+        elif action == 4:
+            partition.release(name)
+        elif action == 5 and number % 50 == 0:
+            partition.add_node(f"n{number}", Resource(memory=100, gpu=random.randrange(5)))
+    return partition
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_snapshot_says_what_the_partition_says(seed: int) -> None:
+    """Whatever is worked out from a copy is what the partition itself answers at that moment."""
+    partition = busy(seed)
+    snapshot = partition.snapshot()
+
+    assert snapshot.queue() == partition.queue()
+    assert snapshot.queue_paths == partition.queue_paths()
+    assert snapshot.group_names == partition.group_names()
+    assert tuple(snapshot.group(name) for name in snapshot.group_names) == partition.groups()
+    assert set(partition.user_names()) <= set(snapshot.user_names)
+    for path in snapshot.queue_paths:
+        assert snapshot.queue_headroom(path) == partition.queue_headroom(path)
+        assert snapshot.queue_maximum(path) == partition.queue_maximum(path)
+    assert all(partition.user_usage(name) == snapshot.user(name) for name in snapshot.user_names)
+    for told in partition.users():
+        assert (told.user_name in snapshot.pending_of_users) or snapshot.user(told.user_name) == told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
+    """The share of everybody is that of the partition, and so is what is pending in every queue."""
+    partition = busy(seed)
+    snapshot = partition.snapshot()
+
+    def same(one: Standing | None, other: Standing) -> bool:
+        return one is not None and one._replace(limit=None, resource=None) == other._replace(limit=None, resource=None)
+
+    assert all(same(partition.user_standing(name), snapshot.user_standing(name)) for name in partition.user_names())
+    assert all(same(partition.group_standing(name), snapshot.group_standing(name)) for name in snapshot.group_names)
+    for name in snapshot.user_names:
+        assert snapshot.user_share(name) == float(snapshot.user_standing(name).share)
+        assert {limit.name for limit in snapshot.user_limits(name)} <= {name}
+    leaves = [
+        path for path in snapshot.queue_paths if not any(other.startswith(f"{path}.") for other in snapshot.queue_paths)
+    ]
+    for path in leaves:
+        waiting = snapshot.pending_in_queues.get(path)
+        assert ((waiting.allocations, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
+
+
+def test_user_with_nothing_but_pending_work() -> None:
+    """A user whose allocations are all pending is there, with the limits that hold where they are."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 1}}')
+    partition.submit("app", SUE, "root.a")
+    partition.ask("x", "app", memory(5))
+    snapshot = partition.snapshot()
+    (told,) = [snapshot.user("sue")]
+
+    assert snapshot.user_names == ("sue",)
+    assert told is not None
+    assert (told.queues.usage, told.queues.running_applications) == (Resource(), ())
+    assert told.queues.max_resources == memory(1)
+    assert [child.queue_path for child in told.queues.children] == ["root.a"]
+    assert snapshot.pending_of_users["sue"].amounts == memory(5)
+    assert snapshot.user_standing("sue").share == 0
+    assert partition.user_usage("sue") == told
+    assert partition.snapshot().user("ben") is None
+    assert partition.user_usage("ben") is None
+
+
+def test_snapshot_does_not_follow() -> None:
+    """What happens after the copy does not show in it, also not in what is worked out late."""
+    partition = partition_of()
+    started(partition, "app", 3)
+    partition.submit("late", SUE, "root.a")
+    partition.ask("wait", "late", memory(2))
+    snapshot = partition.snapshot()
+    partition.release("app")
+    partition.remove("app")
+    partition.allocate("wait", "late", memory(2))
+
+    assert snapshot.usage() == memory(3)
+    assert snapshot.pending_in_queues["root.a"].amounts == memory(2)
+    assert (snapshot.application_count, snapshot.allocation_count) == (2, 2)
+
+
+def moved(partition: Partition) -> Iterator[None]:
+    """Move one unit from one queue to another, again and again; never is more than one in use."""
+    while True:
+        for app in ("one", "two"):
+            assert partition.allocate(app, app, memory(1))
+            yield
+            partition.release(app)
+
+
+def test_no_snapshot_shows_what_never_was() -> None:
+    """While a unit moves between two queues, no copy shows it in both, or above the maximum of the queue above."""
+    names = ", ".join(f"{{name: q{number}}}" for number in range(60))
+    partition = partition_of(f"{{name: top, resources: {{max: {{memory: 1}}}}, queues: [{names}]}}")
+    partition.submit("one", SUE, "root.top.q0")
+    partition.submit("two", SUE, "root.top.q59")
+    stop, moving = threading.Event(), moved(partition)
+
+    def move() -> None:
+        while not stop.is_set():
+            next(moving)
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    try:
+        used = [_used(partition.snapshot()) for _ in range(300)]
+    finally:
+        stop.set()
+        thread.join()
+
+    assert all(above == below <= 1 for above, below in used)
+
+
+def _used(snapshot: PartitionSnapshot) -> tuple[int, int]:
+    top = snapshot.queue("root.top")
+    assert isinstance(top, QueueState)
+    return top.usage.get("memory", 0), sum(child.usage.get("memory", 0) for child in top.children)
+
+
+def test_request_report() -> None:
+    """A report has the decision, the holders, the limits and the headroom of one moment."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
+    started(partition, "app", 6)
+    report = partition.request_report("app", memory(3), most=1)
+
+    assert (report.allowed, report.queue_path, report.placement) == (False, "root.a", None)
+    assert report.explanation == partition.explain("app", memory(3), most=1)
+    assert report.limits == partition.effective_limits("app")
+    assert report.headroom == partition.headroom("app") == memory(2)
+    with pytest.raises(RequestError):
+        partition.request_report("nothing", memory(1))
+
+
+def test_request_report_for_somebody() -> None:
+    """A report for somebody without an application starts with the placement."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
+    report, nowhere = (partition.request_report_for(SUE, queue, memory(9)) for queue in ("root.A", ""))
+
+    assert report.explanation == partition.explain_for(SUE, "root.a", memory(9))
+    assert (report.limits, report.headroom) == partition.limits_for(SUE, "root.a")
+    assert (nowhere.allowed, nowhere.queue_path, nowhere.limits, nowhere.headroom) == (False, None, (), None)
+
+
+def test_application_report() -> None:
+    """The report of an application explains its first pending allocations, in the order of their ids."""
+    partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
+    started(partition, "app", 6)
+    for name in ("b", "c", "a"):
+        partition.ask(name, "app", memory(3))
+    report = partition.application_report("app", waiting=2)
+
+    assert report is not None
+    assert report.application == partition.application("app")
+    assert [(one.allocation.allocation_id, one.user) for one, _ in report.waiting] == [("a", "sue"), ("b", "sue")]
+    assert all(why == partition.explain("app", memory(3)) for _, why in report.waiting)
+    assert partition.application_report("nothing") is None
+
+
+def test_lines_by_id() -> None:
+    """Several applications or allocations are read in one piece; those that do not exist are left out."""
+    partition = partition_of()
+    started(partition, "app", 6)
+    (one,) = partition.allocations_by_id(["nothing", "app"])
+
+    assert one.to_dict() == {
+        **partition.allocations()[0].to_dict(),
+        "user": "sue",
+        "group": None,
+        "queue_path": "root.a",
+    }
+    assert partition.applications_by_id(["app", "nothing"]) == partition.applications()

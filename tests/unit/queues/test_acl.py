@@ -1,0 +1,139 @@
+"""Access control lists: their text, whom they allow, and how those of a path count together."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.tracking_fixtures import Wrong
+from support.vectors import vectors
+from ugm import RequestError, UserGroup
+from ugm.config import QueueConfig, parse_config
+from ugm.queues import Acl, path_allows
+
+ANA = UserGroup("ana")
+BOB = UserGroup("bob", ("dev", "test"))
+SUE = UserGroup("sue", ("ana",))
+
+
+def allowed(text: str) -> list[str]:
+    """Return the names of those whom a list allows."""
+    acl = Acl.parse(text)
+    assert acl is not None
+    return [user.name for user in (ANA, BOB, SUE) if acl.allows(user)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ana", ["ana"]),
+        ("ana,bob", ["ana", "bob"]),
+        ("ana,,bob,", ["ana", "bob"]),
+        ("ana ", ["ana"]),
+        (" ana", ["sue"]),
+        ("ana dev", ["ana", "bob"]),
+        ("ana other,test", ["ana", "bob"]),
+        ("ana  dev", ["ana", "bob"]),
+        ("ANA Dev", []),
+        ("ana,* ", ["ana"]),
+    ],
+)
+def test_lists(text: str, expected: list[str]) -> None:
+    """Users come before the blank and groups after it; names are compared as they are written."""
+    assert allowed(text) == expected
+
+
+@pytest.mark.parametrize("text", ["*", " *", "* ", "ana *", "* dev"])
+def test_wildcard_is_everybody(text: str) -> None:
+    """The wildcard in place of the users or of the groups allows everybody."""
+    assert allowed(text) == ["ana", "bob", "sue"]
+
+
+@pytest.mark.parametrize("text", ["nan,*", "*,nan", "*,", " none,*"])
+def test_wildcard_among_names_is_nobody(text: str) -> None:
+    """The wildcard in a list of several names does not open the queue."""
+    assert allowed(text) == []
+
+
+@pytest.mark.parametrize("text", [" ", "  ", "\t"])
+def test_blank_allows_nobody(text: str) -> None:
+    """A blank is a list, on which nobody is."""
+    assert allowed(text) == []
+
+
+def test_empty_text_is_no_list() -> None:
+    """Without a text there is no list."""
+    assert Acl.parse("") is None
+
+
+REASON = "expected users, one blank, and groups; names are separated by commas without blanks"
+
+
+@pytest.mark.parametrize("text", ["a b c", " a b", "ana, bob, sue"])
+def test_more_parts_are_refused(text: str) -> None:
+    """A list with blanks between its names is refused: part of it would be taken for groups."""
+    with pytest.raises(RequestError) as caught:
+        Acl.parse(text)
+
+    assert str(caught.value) == f"acl {text!r}: {REASON}"
+
+
+@pytest.mark.parametrize("text", [None, 7, b"ana"])
+def test_list_is_a_text(text: Wrong) -> None:
+    """What is no text is refused."""
+    with pytest.raises(RequestError) as caught:
+        Acl.parse(text)
+
+    assert str(caught.value) == f"acl {text!r}: expected a text"
+
+
+def test_list_is_a_value() -> None:
+    """Lists that allow the same are equal, whatever their order, and show what they allow."""
+    acl = Acl.parse("bob,ana test,dev")
+
+    assert {acl, Acl.parse("ana,bob dev,test")} == {Acl(["ana", "bob"], ["dev", "test"])}
+    assert acl != Acl.parse("ana") != "ana"
+    assert [repr(Acl.parse(text)) for text in ("bob,ana test,dev", "ana *", "ana ", " ")] == [
+        "Acl.parse('ana,bob dev,test')",
+        "Acl.parse('*')",
+        "Acl.parse('ana')",
+        "Acl.parse(' ')",
+    ]
+
+
+@given(st.text(alphabet="ab,* ", max_size=12))
+def test_text_of_a_list_reads_back(text: str) -> None:
+    """A list that can be read is written as a text that means the same."""
+    try:
+        acl = Acl.parse(text)
+    except RequestError:
+        return
+
+    assert acl is None or Acl.parse(str(acl)) == acl
+
+
+def test_path_without_lists_is_open() -> None:
+    """Where no queue of a path has a list, everybody may come in."""
+    assert path_allows([], ANA)
+    assert path_allows([None, None], ANA)
+
+
+def test_one_grant_is_enough() -> None:
+    """A list anywhere on the path that allows a user lets the user in, whatever the others say."""
+    acls = [Acl.parse(" "), None, Acl.parse("ana")]
+
+    assert path_allows(acls, ANA)
+    assert not path_allows(acls, BOB)
+
+
+def test_lists_of_recorded_configurations_can_be_read() -> None:
+    """Every list in a configuration that the peer accepts can be read."""
+
+    def every(queue: QueueConfig) -> list[str]:
+        return [queue.submit_acl, queue.admin_acl, *(text for child in queue.queues for text in every(child))]
+
+    accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
+    texts = {text for yaml in accepted for part in parse_config(yaml).partitions for text in every(part.root)}
+
+    assert all(Acl.parse(text) for text in texts if text)

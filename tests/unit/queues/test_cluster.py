@@ -1,0 +1,205 @@
+"""The size of a cluster: the sum of its nodes, and what the root allows by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, refused, started
+from ugm import Partition, RequestError, Resource
+from ugm.queues import Cluster
+
+
+def test_unknown_size() -> None:
+    """Until a node is registered, the size is not known, which is not the same as nothing."""
+    cluster = Cluster()
+    assert cluster.remove("n") is False
+    assert cluster.total is None
+
+
+def test_sum() -> None:
+    """The size is the sum over the nodes, for each resource."""
+    cluster = Cluster()
+    cluster.add("1", Resource(memory=2, vcore=1))
+    cluster.add("2", Resource(memory=3, gpu=4))
+    assert cluster.total == Resource(gpu=4, memory=5, vcore=1)
+    cluster.update("1", Resource(memory=7))
+    assert cluster.total == Resource(gpu=4, memory=10, vcore=0)
+    assert cluster.remove("2") is True
+    assert cluster.total == Resource(gpu=0, memory=7, vcore=0)
+
+
+def test_added_twice() -> None:
+    """A node that is registered again as it is counts once; with other resources it is refused."""
+    cluster = Cluster()
+    cluster.add("n", memory(2))
+    cluster.add("n", memory(2))
+    with pytest.raises(RequestError) as caught:
+        cluster.add("n", memory(3))
+    assert str(caught.value) == "node 'n': a node of that name is registered with other resources"
+    assert (cluster.total, cluster.nodes) == (memory(2), {"n": memory(2)})
+
+
+def test_update_of_nobody() -> None:
+    """A node that is not registered cannot be changed."""
+    cluster = Cluster()
+    with pytest.raises(RequestError) as caught:
+        cluster.update("n", memory(3))
+    assert str(caught.value) == "node 'n': there is no such node"
+    assert cluster.total is None
+
+
+# In a partition
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = partition_of()
+    started(partition, "app", 5)
+    return partition
+
+
+def test_no_limit_without_nodes(partition: Partition) -> None:
+    """Until a first node is registered, the root allows everything."""
+    assert partition.allocate("more", "app", Resource(memory=10**30, gpu=1))
+    root = partition.queue()
+    assert root is not None
+    assert root.max_resources is None
+
+
+def test_first_node_closes_the_cluster(partition: Partition) -> None:
+    """From the first node on the root allows what the nodes offer, and what none offers is denied."""
+    partition.add_node("n", memory(6))
+
+    assert str(partition.allocate("more", "app", Resource(memory=2, gpu=1))) == (
+        "denied, waiting can never help:\n"
+        "  queue root: 2 memory requested, 5 of 6 used, 1 too much\n"
+        "  queue root: 1 gpu requested, never more than 0 allowed"
+    )
+    assert partition.allocate("more", "app", memory(1))
+    partition.verify()
+
+
+def test_node_below_what_runs(partition: Partition) -> None:
+    """A cluster may be smaller than what runs, also in what it does not have: nobody is evicted, the root is over."""
+    partition.allocate("gpus", "app", Resource(gpu=2))
+    partition.add_node("n", memory(3))
+    assert list(map(str, partition.over_limit())) == [
+        "queue root: 5 memory used of 3, 2 too much",
+        "queue root: 2 gpu used of 0, 2 too much",
+    ]
+    assert partition.headroom("app") == memory(-2)
+    partition.release("gpus")
+    assert len(partition.over_limit()) == 1
+    partition.verify()
+
+
+def test_nodes_come_and_go(partition: Partition) -> None:
+    """The root follows the nodes, up and down; without any it allows nothing."""
+    steps: list[tuple[Callable[..., object], list[object], Resource]] = [
+        (partition.add_node, ["1", Resource(memory=8, gpu=1)], Resource(memory=8, gpu=1)),
+        (partition.add_node, ["2", memory(8)], Resource(memory=16, gpu=1)),
+        (partition.update_node, ["1", memory(4)], Resource(memory=12, gpu=0)),
+        (partition.remove_node, ["2"], Resource(memory=4, gpu=0)),
+        (partition.remove_node, ["1"], Resource(memory=0, gpu=0)),
+    ]
+    for change, arguments, total in steps:
+        change(*arguments)
+        assert partition.queue_maximum("root.a") == total
+        partition.verify()
+    assert not partition.allocate("more", "app", memory(1))
+    assert partition.allocate("nothing", "app", Resource(vcore=0))
+
+
+def test_remove_nobody(partition: Partition) -> None:
+    """Removing a node that is not registered does nothing, and does not close the cluster."""
+    with changing_nothing(partition):
+        assert partition.remove_node("n") is False
+    assert partition.allocate("more", "app", memory(9))
+
+
+def test_cluster_as_one_node() -> None:
+    """``cluster=`` counts as a node of that name."""
+    partition = partition_of(cluster=memory(5))
+    assert partition.nodes() == {"cluster": memory(5)}
+    partition.update_node("cluster", memory(6))
+    assert partition.queue_headroom("root") == memory(6)
+
+
+def test_cluster_of_nothing() -> None:
+    """A cluster without resources is known, and allows nothing but applications that take nothing."""
+    partition = partition_of(cluster=Resource())
+    partition.submit("app", SUE, "root.a")
+    assert not partition.allocate("1", "app", memory(1))
+    assert partition.allocate("1", "app", Resource())
+
+
+def test_refused_nodes(partition: Partition) -> None:
+    """What a node cannot be is refused, and the size stays as it is."""
+    partition.add_node("n", memory(6))
+    for name, offers, text in [
+        ("n", memory(7), "node 'n': a node of that name is registered with other resources"),
+        ("", memory(7), "node '': a name is a text of 1 to 256 characters"),
+        ("m", memory(-1), "offers Resource(memory=-1): the amount of memory is negative"),
+        ("m", None, "offers None: expected a Resource"),
+        ("m", {"memory": 1}, "offers {'memory': 1}: expected a Resource"),
+        (
+            "m",
+            memory(2**63),
+            f"offers Resource(memory={2**63}): the amount of memory is above what a signed 64-bit integer holds",
+        ),
+    ]:
+        with refused(partition, text):
+            partition.add_node(name, offers)  # type: ignore[arg-type]  # misuse
+    with refused(partition, "node 'm': there is no such node"):
+        partition.update_node("m", memory(1))
+
+
+def test_configuration_keeps_the_cluster(partition: Partition) -> None:
+    """The size of the cluster stays over changes of the configuration, and a resource with it."""
+    partition.add_node("n", Resource(memory=6, gpu=1))
+    partition.configure(None)
+    assert partition.queue_maximum("root") == Resource(memory=6, gpu=1)
+    assert partition.headroom("app") == Resource(memory=1, gpu=1)
+    partition.verify()
+
+
+# Resources whose names come and go
+
+
+def test_names_in_use_are_kept(partition: Partition) -> None:
+    """However many names come and go, what is used, limited or offered is counted, and the counters add up."""
+    partition.add_node("n", Resource(memory=9, kept=3))
+    partition.adopt("lent", "app", Resource(lent=2))
+    for number in range(100):
+        partition.adopt("x", "app", Resource({f"claim-{number}": 1}))
+        assert f"queue root: 1 claim-{number} used of 0, 1 too much" in map(str, partition.over_limit())
+        partition.verify()
+        partition.release("x")
+
+    assert list(map(str, partition.over_limit())) == ["queue root: 2 lent used of 0, 2 too much"]
+    assert partition.queue_maximum("root") == Resource(kept=3, memory=9)
+    assert partition.check("app", Resource(kept=3, memory=4)).allowed
+    assert not partition.check("app", Resource(kept=4)).allowed
+    assert not partition.check("app", Resource(lent=1)).allowed
+    assert not partition.check("app", Resource({"claim-0": 1})).allowed
+    partition.configure(partition.config)
+    assert len(partition._books.in_force.epoch.layout.names) < 40
+    partition.verify()
+
+
+def test_names_of_nodes_are_forgotten(partition: Partition) -> None:
+    """A cluster names what its nodes offer, and few resources that none of them offers any more."""
+    for number in range(100):
+        partition.add_node("n", Resource({"memory": 9, f"device-{number}": 1}))
+        assert partition.check("app", Resource({f"device-{number}": 1})).allowed
+        assert partition.remove_node("n")
+        assert not partition.check("app", Resource({f"device-{number}": 1})).allowed
+        partition.verify()
+    most = partition.queue_maximum("root")
+
+    assert most is not None
+    assert not any(most.values())
+    assert {"memory", "device-99"} <= set(most)
+    assert len(most) <= 17

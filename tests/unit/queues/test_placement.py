@@ -1,0 +1,362 @@
+"""Placement rules: what each finds, why it passes, and which is taken."""
+
+from __future__ import annotations
+
+import json
+from string import ascii_lowercase
+
+import pytest
+
+from support.placement_fixtures import LIN, Queues, rules, submitted
+from support.tracking_fixtures import Wrong
+from support.vectors import vectors
+from ugm import RequestError, UserGroup
+from ugm.config import PlacementRule, parse_config
+from ugm.queues import Placement, PlacementRules, Submission, Trial
+
+QUEUES = Queues(["root.a", "root.prod.web", "root.a_dot_b"], parents=["root.dev"])
+
+NAMESPACE = "{name: tag, value: namespace, create: true}"
+BELOW_PARENT = "{name: tag, value: namespace, create: true, parent: {name: tag, value: namespace.parentqueue}}"
+
+
+def place(text: str, submission: Submission, queues: Queues = QUEUES) -> Placement:
+    """Place an application by rules."""
+    return rules(text).place(submission, queues)
+
+
+def why(text: str, submission: Submission, queues: Queues = QUEUES) -> str:
+    """Return why the one rule that there is passed."""
+    placement = place(text, submission, queues)
+    assert placement.queue_path is None
+    return placement.trials[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("queue", "path"),
+    [
+        ("root.prod.web", "root.prod.web"),
+        ("ROOT.Prod.WEB", "root.prod.web"),
+        ("a", "root.a"),
+        ("A", "root.a"),
+        ("a.b", "root.a_dot_b"),
+    ],
+)
+def test_provided(queue: str, path: str) -> None:
+    """The provided queue is a path if it starts at the root, in any case, and else one name, without its dots."""
+    assert place("name: provided", submitted(queue)) == (path, (("placementrules[0] provided", path, ""),), False)
+
+
+def test_without_rules() -> None:
+    """Without rules an application goes to the queue that it names, which is never created."""
+    compiled = PlacementRules.compile()
+
+    assert compiled.place(submitted("a"), QUEUES).queue_path == "root.a"
+    assert compiled.place(submitted("new"), QUEUES).trials == (
+        Trial(
+            "provided (there are no placement rules)", "root.new", "root.new does not exist and the rule creates none"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [("Lin", "root.lin"), ("a.b", "root.a_dot_b"), ("root.x", "root.root_dot_x")]
+)
+def test_user(name: str, path: str) -> None:
+    """The name of a user is one name, never a path."""
+    assert place("{name: user, create: true}", submitted(user=UserGroup(name))).queue_path == path
+
+
+def test_tag() -> None:
+    """The value of a tag is a queue, as one that is provided; the names of tags are the same in any case."""
+    rule = "{name: TAG, value: NameSpace}"
+
+    assert place(rule, submitted(tags={"namespace": "root.prod.web"})).queue_path == "root.prod.web"
+    assert place(rule, submitted(tags={"NAMESPACE": "A.B"})).queue_path == "root.a_dot_b"
+    assert place(rule, submitted(tags={"namespace": "", "Namespace": "a"})).queue_path == "root.a"
+
+
+@pytest.mark.parametrize(
+    ("value", "path"), [("new", "root.new"), ("New.One", "root.new.one"), ("ROOT.new", "root.new")]
+)
+def test_fixed(value: str, path: str) -> None:
+    """The queue of a fixed rule may be several queues deep, with or without the root."""
+    assert place(f"{{name: fixed, value: {value}, create: true}}", submitted()).queue_path == path
+
+
+def test_created_queue() -> None:
+    """A placement says whether the queue is still to be created."""
+    assert place(NAMESPACE, submitted(tags={"namespace": "new"})).creates
+    assert not place(NAMESPACE, submitted(tags={"namespace": "a"})).creates
+
+
+def test_parent_of_the_document() -> None:
+    """The namespace finance is placed below the queue of its annotation, with or without the root in it."""
+    for parent in ("root.production", "production"):
+        submission = submitted(tags={"namespace": "finance", "namespace.parentqueue": parent})
+        placement = place(BELOW_PARENT, submission, Queues(parents=["root.production", "root.development"]))
+
+        assert (placement.queue_path, placement.creates) == ("root.production.finance", True)
+        assert placement.trials[0].rule == "placementrules[0] tag namespace, parent tag namespace.parentqueue"
+
+
+def test_parent_that_must_exist() -> None:
+    """A parent rule that creates none makes its rule pass where the queue above is missing."""
+    submission = submitted(tags={"namespace": "finance", "namespace.parentqueue": "unknown"})
+
+    assert why(BELOW_PARENT, submission) == "root.unknown does not exist and the parent rule creates none"
+
+
+def test_parent_that_is_created() -> None:
+    """A parent rule may create and its rule not: then the queue itself must exist, and cannot below a new one."""
+    parent = "parent: {name: tag, value: team, create: true}"
+    submission = submitted(tags={"team": "x"})
+
+    assert place(f"{{name: user, create: true, {parent}}}", submission).queue_path == "root.x.lin"
+    assert why(f"{{name: user, {parent}}}", submission) == "root.x.lin does not exist and the rule creates none"
+
+
+def test_parents_of_parents() -> None:
+    """Each rule adds to what its parent rule finds; only the rules that were asked are named."""
+    rule = "{name: user, create: true, parent: {name: tag, value: team, create: true, parent: {name: provided}}}"
+
+    deep = place(rule, submitted("dev", tags={"team": "x"}))
+    short = place(rule, submitted("dev", tags={"team": "root.dev.y"}))
+    none = place(rule, submitted("dev"))
+
+    assert deep.trials[0][:2] == ("placementrules[0] user, parent tag team, parent provided", "root.dev.x.lin")
+    assert short.trials[0][:2] == ("placementrules[0] user, parent tag team", "root.dev.y.lin")
+    assert none.trials[0] == ("placementrules[0] user, parent tag team", None, "the application has no tag 'team'")
+
+
+def test_whole_path_needs_no_parent() -> None:
+    """A path from the root is complete, and its parent rule is not asked."""
+    placement = place(BELOW_PARENT, submitted(tags={"namespace": "root.a"}))
+
+    assert placement.trials == (("placementrules[0] tag namespace", "root.a", ""),)
+
+
+def test_root_as_parent() -> None:
+    """The root may be the queue above."""
+    submission = submitted(tags={"namespace": "a", "namespace.parentqueue": "Root"})
+
+    assert place(BELOW_PARENT, submission).queue_path == "root.a"
+    below_root = PlacementRule(name="provided", parent=PlacementRule(name="fixed", value="Root"))
+    assert PlacementRules.compile([below_root]).place(submitted("a"), QUEUES).queue_path == "root.a"
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("name: provided", "the application names no queue"),
+        ("{name: tag, value: Team}", "the application has no tag 'Team'"),
+        ("{name: user, filter: {type: deny, users: [lin]}}", "the filter denies user 'lin'"),
+        (
+            "{name: user, parent: {name: tag, value: x, filter: {users: [b]}}}",
+            "the filter denies user 'lin'",
+        ),
+        ("name: user", "root.lin does not exist and the rule creates none"),
+    ],
+)
+def test_why_nothing_is_found(rule: str, reason: str) -> None:
+    """A rule that finds nothing says what is missing or who is in the way."""
+    assert why(rule, submitted()) == reason
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason"),
+    [
+        ("prod", "root.prod is not a leaf"),
+        ("root", "root is not a leaf"),
+        ("root.a.x", "root.a is a leaf, and has no queues below it"),
+        ("root.a.x.y", "root.a is a leaf, and has no queues below it"),
+        ("old", "root.old is draining"),
+        ("root.going.x", "root.going is draining"),
+        ("locked", "user 'lin' may not submit to root.locked"),
+        ("root.closed.x.y", "user 'lin' may not submit to root.closed.x.y"),
+        ("root" + ".x" * 100, f"'root{'.x' * 30}'... has more than 100 names"),
+    ],
+)
+def test_why_a_queue_cannot_be_used(queue: str, reason: str) -> None:
+    """A rule passes if the queue is no leaf, cannot be created, is draining, or is closed to the user."""
+    queues = Queues(
+        ["root.a", "root.prod.web", "root.old", "root.locked"],
+        parents=["root.going", "root.closed"],
+        draining=["root.old", "root.going"],
+        acls={"root.locked": "sue", "root.closed": " "},
+    )
+
+    assert why("{name: provided, create: true}", submitted(queue), queues) == reason
+
+
+@pytest.mark.parametrize("parent", ["a", "root.a"])
+def test_parent_is_a_leaf(parent: str) -> None:
+    """A leaf has no queues below it, and none can be created there."""
+    submission = submitted(tags={"namespace": "x", "namespace.parentqueue": parent})
+
+    for rule in (BELOW_PARENT, BELOW_PARENT.replace("create: true", "create: false")):
+        assert why(rule, submission) == "root.a is a leaf, and has no queues below it"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (" ", "' ' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("a b", "'a b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("a\n", "'a\\n' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("\u212a", "'\u212a' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("x" * 65, f"'{'x' * 64}'... is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("!" * 64, f"'{'!' * 64}' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
+        ("root.", "'root.' is no queue path"),
+        ("root..a", "'root..a' is no queue path"),
+        ("root.a.Root", "'root.a.Root' is no queue path"),
+        ("root.root.a", "'root.root.a' is no queue path"),
+        ("root.a\n", "'root.a\\n' is no queue path"),
+    ],
+)
+def test_what_cannot_be_a_queue(text: str, reason: str) -> None:
+    """A text that cannot be a queue makes the rule pass."""
+    assert why("{name: provided, create: true}", submitted(text)) == reason
+    assert why(NAMESPACE, submitted(tags={"namespace": text})) == reason
+
+
+def test_user_root() -> None:
+    """Only the queue above all others is called root."""
+    rule = "{name: user, create: true}"
+
+    assert why(rule, submitted(user=UserGroup("Root"))) == "'Root' is the name of the queue above all others"
+
+
+def test_names_of_queues_that_a_configuration_may_have() -> None:
+    """Every character of a queue name in a configuration can be placed in."""
+    name = ascii_lowercase + "0123456789_:#/@-"
+
+    assert place(NAMESPACE, submitted(tags={"namespace": name})).queue_path == f"root.{name}"
+
+
+def test_first_rule_that_can_be_used() -> None:
+    """Rules are tried in order up to the first whose queue can be used."""
+    placement = place(
+        f"name: provided\n{NAMESPACE}\n{{name: fixed, value: a, create: true}}", submitted(tags={"namespace": "b"})
+    )
+
+    assert placement == (
+        "root.b",
+        (
+            ("placementrules[0] provided", None, "the application names no queue"),
+            ("placementrules[1] tag namespace", "root.b", ""),
+        ),
+        True,
+    )
+
+
+def test_placement_explains_itself() -> None:
+    """A placement tells which rule was taken and why those before it passed."""
+    text = f"name: provided\n{NAMESPACE}"
+
+    assert str(place(text, submitted("a"))) == "placed in root.a, by placementrules[0] provided"
+    assert str(place(text, submitted(tags={"namespace": "b"}))) == (
+        "placed in root.b, which is created, by placementrules[1] tag namespace; before it:\n"
+        "  placementrules[0] provided: the application names no queue"
+    )
+
+
+def test_rejection_explains_itself() -> None:
+    """A rejection is false, and tells why every rule passed."""
+    placement = place(f"name: provided\n{NAMESPACE}", submitted("new"))
+
+    assert not placement
+    assert str(placement) == (
+        "rejected, no rule found a queue:\n"
+        "  placementrules[0] provided: root.new does not exist and the rule creates none\n"
+        "  placementrules[1] tag namespace: the application has no tag 'namespace'"
+    )
+
+
+def test_placement_as_json() -> None:
+    """A placement is written for programs with the same facts."""
+    placement = place("name: provided", submitted("a"))
+
+    assert placement
+    assert json.loads(json.dumps(placement.to_dict())) == {
+        "placed": True,
+        "queue_path": "root.a",
+        "creates": False,
+        "trials": [{"rule": "placementrules[0] provided", "queue_path": "root.a", "reason": ""}],
+    }
+
+
+def test_signs_that_cannot_be_shown_are_escaped() -> None:
+    """What a configuration says does not reach a terminal as it is."""
+    compiled = PlacementRules.compile([PlacementRule(name="tag", value="\x1b[31m")])
+    passed, taken = compiled.place(submitted(), QUEUES), compiled.place(submitted(tags={"\x1b[31m": "a"}), QUEUES)
+
+    assert str(passed.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
+    assert str(taken) == r"placed in root.a, by placementrules[0] tag \x1b[31m"
+
+
+UNKNOWN = "unknown placement rule (allowed: fixed, provided, tag, user)"
+NO_QUEUE = "a fixed rule needs a queue: names separated by single dots"
+TWO_STARTS = "starts at the root, but the parent rule is to say where"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (PlacementRule(name="recovery"), f"placementrules[0].name 'recovery': {UNKNOWN}"),
+        (
+            PlacementRule(name="user", parent=PlacementRule(name="x")),
+            f"placementrules[0].parent.name 'x': {UNKNOWN}",
+        ),
+        (PlacementRule(name="tag"), "placementrules[0].value '': a tag rule needs the name of a tag"),
+        (PlacementRule(name="fixed"), f"placementrules[0].value '': {NO_QUEUE}"),
+        (PlacementRule(name="fixed", value="a b", create=True), f"placementrules[0].value 'a b': {NO_QUEUE}"),
+        (PlacementRule(name="fixed", value="\u212a"), f"placementrules[0].value '\u212a': {NO_QUEUE}"),
+        (PlacementRule(name="fixed", value="root.root"), f"placementrules[0].value 'root.root': {NO_QUEUE}"),
+        (
+            PlacementRule(name="fixed", value="root.a", parent=PlacementRule(name="user")),
+            f"placementrules[0].value 'root.a': {TWO_STARTS}",
+        ),
+    ],
+)
+def test_rules_that_never_work(rule: Wrong, message: str) -> None:
+    """A rule that nobody knows, or that can never find a queue, is refused when the rules are compiled."""
+    with pytest.raises(RequestError) as caught:
+        PlacementRules.compile([rule])
+
+    assert str(caught.value) == message
+
+
+def test_wrong_filter_says_where() -> None:
+    """A filter that cannot be used is refused with its place."""
+    rule = parse_config("partitions: [{queues: [{name: a}], placementrules: [{name: user}]}]").partition()
+    broken = rule.placement_rules[0].filter.model_copy(update={"type": "x"})
+    with pytest.raises(RequestError) as caught:
+        PlacementRules.compile([PlacementRule(name="user", parent=PlacementRule(name="user", filter=broken))])
+
+    assert str(caught.value) == "placementrules[0].parent.filter.type 'x': expected 'allow' or 'deny'"
+
+
+def test_rules_of_recorded_configurations_compile() -> None:
+    """The rules of every configuration that the peer accepts can be compiled, and asked."""
+    accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
+
+    for partition in (partition for yaml in accepted for partition in parse_config(yaml).partitions):
+        placement = PlacementRules.compile(partition.placement_rules).place(submitted(), QUEUES)
+        assert placement or len(placement.trials) == len(partition.placement_rules or "1")
+
+
+def test_nothing_is_tried_twice() -> None:
+    """A whole rule is asked of the tree a fixed number of times, however many queues there are."""
+
+    class Counting(Queues):
+        asked = 0
+
+        def exists(self, queue_path: str) -> bool:
+            self.asked += 1
+            return super().exists(queue_path)
+
+    queues = Counting([f"root.q{number}" for number in range(1000)])
+
+    assert rules("name: provided").place(Submission("app-1", LIN, "q7"), queues)
+    assert queues.asked == 1

@@ -1,0 +1,110 @@
+"""Filters of placement rules: whom they name, and what follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tracking_fixtures import Wrong
+from ugm import RequestError, UserGroup
+from ugm.config import FilterConfig
+from ugm.queues import Filter
+
+EVERYBODY = [UserGroup("ana", ("dev",)), UserGroup("bob", ("ops", "test")), UserGroup("sue")]
+
+
+def allowed(kind: str = "", users: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> list[str]:
+    """Return the names of those whom a filter allows."""
+    found = Filter.compile(FilterConfig(type=kind, users=users, groups=groups))
+    return [user.name for user in EVERYBODY if found is None or found.allows(user)]
+
+
+@pytest.mark.parametrize(
+    ("users", "groups", "named"),
+    [
+        (("ana",), (), ["ana"]),
+        (("ana", "sue"), (), ["ana", "sue"]),
+        ((), ("test",), ["bob"]),
+        (("ana",), ("none", "ops"), ["ana", "bob"]),
+        (("Ana", "SUE"), (), []),
+        (("nobody",), (), []),
+    ],
+)
+def test_names(users: tuple[str, ...], groups: tuple[str, ...], named: list[str]) -> None:
+    """A user is named, exactly as written, or is a member of a group that is; the type says what follows."""
+    others = [user.name for user in EVERYBODY if user.name not in named]
+
+    assert allowed("", users, groups) == allowed("allow", users, groups) == named
+    assert allowed("deny", users, groups) == others
+
+
+@pytest.mark.parametrize(
+    ("pattern", "named"),
+    [("^a", ["ana"]), ("[ab]", ["ana", "bob"]), ("u.*", ["sue"]), ("b$", ["bob"]), ("(?i)^SUE$", ["sue"]), ("^n", [])],
+)
+def test_patterns(pattern: str, named: list[str]) -> None:
+    """One name with a sign of a regular expression is one, and is searched for anywhere in the name."""
+    assert allowed("allow", users=(pattern,)) == named
+
+
+def test_pattern_of_groups() -> None:
+    """A pattern of groups names the members of every group that has it."""
+    assert allowed("deny", groups=("^(dev|ops)$",)) == ["sue"]
+
+
+def test_dollar_makes_a_pattern() -> None:
+    """A name that ends in a dollar sign is a pattern when it stands alone, and a name among others."""
+    host = UserGroup("host$")
+    alone = Filter.compile(FilterConfig(users=("host$",)))
+    among = Filter.compile(FilterConfig(users=("host$", "x")))
+
+    assert alone is not None
+    assert among is not None
+    assert (alone.allows(host), alone.allows(UserGroup("ghost"))) == (False, True)
+    assert (among.allows(host), among.allows(UserGroup("ghost"))) == (True, False)
+
+
+def test_patterns_among_others_are_names() -> None:
+    """Of several names none is a pattern."""
+    assert allowed("allow", users=("^a", ".*")) == []
+
+
+def test_classes_of_characters_are_ascii() -> None:
+    """What a pattern calls a letter or a digit is one in ASCII."""
+    found = Filter.compile(FilterConfig(users=(r"^\w+$",)))
+
+    assert found is not None
+    assert (found.allows(UserGroup("ana")), found.allows(UserGroup("añá"))) == (True, False)
+
+
+def test_nobody_named_is_everybody() -> None:
+    """A filter without names is for everybody: it lets all in, or keeps all out."""
+    assert Filter.compile(FilterConfig()) is None
+    assert allowed("allow") == ["ana", "bob", "sue"]
+    assert allowed("deny") == []
+
+
+@pytest.mark.parametrize("kind", ["Deny", "DENY", "deny"])
+def test_type_in_any_case(kind: str) -> None:
+    """A filter that denies does so however the word is written."""
+    assert allowed(kind, users=("ana",)) == ["bob", "sue"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"type": "denied"}, "filter.type 'denied': expected 'allow' or 'deny'"),
+        (
+            {"users": ("[a",)},
+            "filter.users '[a': the class is not closed: it begins at character 1",
+        ),
+        ({"groups": ("x", "y"), "users": "ana"}, "filter.users 'ana': expected several names"),
+        ({"users": (7,)}, "filter.users 7: expected names"),
+        ({"groups": ("a", "x" * 257)}, f"filter.groups {'x' * 257!r}: a name has 1 to 256 characters"),
+    ],
+)
+def test_wrong_filters(spec: dict[str, Wrong], message: str) -> None:
+    """A filter of unknown type, a broken pattern, and one text in place of several names are refused."""
+    with pytest.raises(RequestError) as caught:
+        Filter.compile(FilterConfig.model_construct(**spec))
+
+    assert str(caught.value) == message

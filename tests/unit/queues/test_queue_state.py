@@ -1,0 +1,115 @@
+"""Queues as values: usage, shares of guarantees, and JSON."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from fractions import Fraction
+
+import pytest
+
+from support.partition_fixtures import BOB, memory, partition_of, started
+from ugm import Partition, QueueState, Resource
+
+QUEUES = (
+    "{name: p, resources: {guaranteed: {memory: 9, vcore: 2}, max: {memory: 10}}, queues:"
+    " [{name: a, resources: {guaranteed: {memory: 3, gpu: 0}}}, {name: b, resources: {guaranteed: {vcore: 1}}}]},"
+    " {name: c}, {name: d, resources: {guaranteed: {gpu: 0, memory: 1}}, maxapplications: 7}"
+)
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    partition = partition_of(QUEUES, cluster=Resource(memory=20, vcore=4000, gpu=1))
+    started(partition, "one", 4, "root.p.a")
+    started(partition, "two", 2, "root.p.b", BOB)
+    partition.submit("idle", BOB, "root.p.b")
+    partition.allocate("cores", "two", Resource(vcore=500, gpu=0))
+    return partition
+
+
+def state(partition: Partition, queue_path: str = "root") -> QueueState:
+    """Return a queue that is there."""
+    told = partition.queue(queue_path)
+    assert told is not None
+    return told
+
+
+def test_usage_is_summed_up(partition: Partition) -> None:
+    """A queue uses what all queues below it use, without zeros, and runs their applications."""
+    told = {queue.queue_path: (queue.usage, queue.running_applications) for queue in state(partition).walk()}
+    assert told == {
+        "root": (Resource(memory=6, vcore=500), 2),
+        "root.c": (Resource(), 0),
+        "root.d": (Resource(), 0),
+        "root.p": (Resource(memory=6, vcore=500), 2),
+        "root.p.a": (memory(4), 1),
+        "root.p.b": (Resource(memory=2, vcore=500), 1),
+    }
+
+
+def test_applications_are_those_of_the_queue(partition: Partition) -> None:
+    """A queue lists the applications submitted to itself, running or not, sorted."""
+    assert {queue.queue_path: queue.applications for queue in state(partition, "root.p").walk()} == {
+        "root.p": (),
+        "root.p.a": ("one",),
+        "root.p.b": ("idle", "two"),
+    }
+
+
+def test_share_is_the_largest_fraction(partition: Partition) -> None:
+    """The share is that of the resource of whose guarantee most is used, exactly; it may be above 1."""
+    told = {queue.queue_path: queue.share for queue in state(partition).walk()}
+    assert told["root.p"] == Fraction(2, 3)
+    assert told["root.p.a"] == Fraction(4, 3)
+    assert told["root.p.b"] == Fraction(1, 2)
+
+
+def test_share_without_a_guarantee(partition: Partition) -> None:
+    """Where nothing is guaranteed there is no share; a guarantee of nothing is none; unused, it is 0."""
+    assert state(partition, "root.c").share is state(partition).share is None
+    assert state(partition, "root.d").share == 0
+    assert state(partition, "root.d")._replace(guaranteed=Resource(gpu=0)).share is None
+
+
+def test_order_by_share(partition: Partition) -> None:
+    """Sorted by share, the queue that is furthest below its guarantee comes first."""
+    children = state(partition, "root.p").children
+    assert [queue.queue_path for queue in sorted(children, key=lambda queue: queue.share or 0)] == [
+        "root.p.b",
+        "root.p.a",
+    ]
+
+
+def test_root_has_the_cluster(partition: Partition) -> None:
+    """The maximum of the root is the size of the cluster."""
+    assert state(partition).max_resources == Resource(gpu=1, memory=20, vcore=4000)
+    assert state(partition_of()).max_resources is None
+
+
+def test_for_json(partition: Partition) -> None:
+    """A queue is told in JSON in the words of its attributes, with the share as a decimal number."""
+    told = json.loads(json.dumps(state(partition, "ROOT.P.B").to_dict()))
+    assert told == {
+        "queue_path": "root.p.b",
+        "is_leaf": True,
+        "is_managed": True,
+        "is_draining": False,
+        "max_resources": None,
+        "max_applications": 0,
+        "guaranteed": {"vcore": 1000},
+        "usage": {"memory": 2, "vcore": 500},
+        "running_applications": 1,
+        "applications": ["idle", "two"],
+        "children": [],
+        "share": 0.5,
+    }
+    assert [child["queue_path"] for child in state(partition).to_dict()["children"]] == ["root.c", "root.d", "root.p"]
+
+
+def test_value(partition: Partition) -> None:
+    """A queue is a value of its moment: it does not change, is equal to its like, and can be pickled."""
+    before = state(partition)
+    partition.release("cores")
+    assert before != state(partition)
+    assert pickle.loads(pickle.dumps(before)) == before  # noqa: S301 - our own

@@ -1,0 +1,268 @@
+"""Documents of trees and consumers, in JSON and YAML, and what is said of malformed ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from support.quotatree_fixtures import PAIR, document
+from ugm import ConfigError, Resource
+from ugm.quotatree import QuotaManager, TreeCache, TreeRequest, consumer_from_struct, parse_consumer
+from ugm.quotatree.documents import tree_from_struct
+
+#: The tree that the documentation of the original shows, comma and all.
+TREE = """{
+  "kind": "QuotaTree",
+  "metadata": {
+    "name": "TestTree"
+  },
+  "spec": {
+    "resourceNames": [
+      "cpu",
+      "memory"
+    ],
+    "nodes": {
+      "A": {"parent": "nil", "hard": "true", "quota": {"cpu": "10", "memory": "256"}},
+      "B": {"parent": "A", "hard": "true", "quota": {"cpu": "2", "memory": "64"}},
+      "C": {"parent": "A", "hard": "false", "quota": {"cpu": "6", "memory": "64"}},
+    }
+  }
+}"""
+
+#: Its consumer, with the slip.
+CONSUMER = """{
+  "kind": "Consumer",
+  "metadata": {"name": "consumer-data"},
+  "spec": {
+    "id": "consumer-1",
+    "trees:": [
+      {"treeName": "ExampleTree", "groupID": "C", "request": {"cpu": 4, "memory": 16}, "priority": 0, "type": 0,
+       "unPreemptable": true}
+    ]
+  }
+}"""
+
+
+def problems(text: str) -> list[str]:
+    """Return what is wrong with a tree document."""
+    with pytest.raises(ConfigError) as caught:
+        QuotaManager().add_tree_from_string(text)
+    return str(caught.value).splitlines()
+
+
+def spec(text: str) -> str:
+    """Return a tree document with some nodes."""
+    return f'{{"kind": "QuotaTree", "metadata": {{"name": "T"}}, "spec": {{"nodes": {text}}}}}'
+
+
+def test_trailing_comma_is_refused_with_its_place() -> None:
+    """JSON has no comma behind the last entry."""
+    assert problems(TREE) == ["<text>:14:83: no JSON: a comma follows the last entry [json-syntax]"]
+
+
+def test_the_tree_of_the_documentation() -> None:
+    """Without that comma it loads as it stands."""
+    manager = QuotaManager()
+
+    assert manager.add_tree_from_string(TREE.replace("}},\n    }", "}}\n    }")) == "TestTree"
+    assert [(n.name, n.hard, n.quota) for n in manager.view("TestTree").nodes] == [
+        ("A", True, Resource(cpu=10, memory=256)),
+        ("B", True, Resource(cpu=2, memory=64)),
+        ("C", False, Resource(cpu=6, memory=64)),
+    ]
+
+
+def test_the_slip_is_refused_with_its_place() -> None:
+    """A key that nearly is one of those known is a slip."""
+    with pytest.raises(ConfigError) as caught:
+        parse_consumer(CONSUMER)
+
+    assert str(caught.value) == "<text>:6:5: spec: unknown key 'trees:', meant is perhaps 'trees' [key-unknown]"
+
+
+def test_the_consumer_of_the_documentation() -> None:
+    """Without the slip it loads as it stands."""
+    info = parse_consumer(CONSUMER.replace("trees:", "trees"))
+
+    assert info.consumer_id == "consumer-1"
+    assert info.trees == (TreeRequest("ExampleTree", "C", Resource(cpu=4, memory=16), unpreemptable=True),)
+
+
+def test_the_forest_consumer_of_the_documentation() -> None:
+    """A consumer of several trees, each with its own resources."""
+    entries = [
+        {"treeName": "ContextTree", "groupID": "Context-4", "request": {"cpu": 2}, "priority": 0},
+        {"treeName": "ServiceTree", "groupID": "Srvc-X", "request": {"cpu": 2, "disk": 1}, "priority": 0},
+    ]
+    told = {"kind": "Consumer", "metadata": {"name": "consumer-data"}, "spec": {"id": "job-1", "trees": entries}}
+
+    assert parse_consumer(json.dumps(told)).trees == (
+        TreeRequest("ContextTree", "Context-4", Resource(cpu=2)),
+        TreeRequest("ServiceTree", "Srvc-X", Resource(cpu=2, disk=1)),
+    )
+
+
+def test_yaml_says_the_same() -> None:
+    """In YAML quotation marks may be left out."""
+    text = "kind: QuotaTree\nmetadata: {name: T}\nspec:\n  resourceNames: [cpu]\n  nodes:\n"
+    text += "    R: {quota: {cpu: 4}}\n    A: {parent: R, hard: true, quota: {cpu: 010}}\n"
+    manager = QuotaManager()
+    manager.add_tree_from_string(text)
+
+    assert [(n.name, n.hard, n.quota["cpu"]) for n in manager.view("T").nodes] == [("R", False, 4), ("A", True, 10)]
+
+
+def test_consumers_in_yaml() -> None:
+    """A consumer in YAML has whole numbers and truth values."""
+    info = parse_consumer(
+        "kind: Consumer\nspec:\n  id: a\n  trees:\n"
+        "  - {treeName: T, groupID: A, request: {cpu: 2}, priority: -1, unPreemptable: true}\n"
+    )
+
+    assert info.trees == (TreeRequest("T", "A", Resource(cpu=2), -1, 0, unpreemptable=True),)
+
+
+def test_all_problems_together() -> None:
+    """Everything that is wrong is said at once, each with its place, in the order of the text."""
+    text = (
+        '{"kind": "Tree",\n"metadata": {"name": 5},\n"spec": {"resourceNames": "cpu",\n'
+        '"nodes": {"R": {"quota": null},\n'
+        '"A": {"hard": true, "quota": {"cpu": 1, "gpu": "1.5", "disk": "99999999999999999999"}},\n"B": 3}}}'
+    )
+
+    assert problems(text) == [
+        "<text>:1:10: kind: expected 'QuotaTree', found 'Tree' [kind-unknown]",
+        "<text>:2:22: metadata.name: expected a text, found 5 [type-text]",
+        "<text>:3:27: spec.resourceNames: expected a list, found 'cpu' [type-list]",
+        "<text>:4:16: spec.nodes.R.quota: a node has a quota, be it an empty one [node-quota-missing]",
+        "<text>:5:15: spec.nodes.A.hard: expected a text, found True [type-text]",
+        "<text>:5:38: spec.nodes.A.quota.cpu: expected a whole number in quotation marks, found 1 [type-text]",
+        "<text>:5:48: spec.nodes.A.quota.gpu: '1.5' is no whole number [quantity-invalid]",
+        "<text>:5:63: spec.nodes.A.quota.disk: more than a signed 64-bit integer holds [quantity-invalid]",
+        "<text>:6:6: spec.nodes.B: expected a mapping, found 3 [type-mapping]",
+    ]
+
+
+def test_all_problems_of_a_consumer() -> None:
+    """So it is with consumers."""
+    entry = {"treeName": "T", "groupId": "A", "request": {"cpu": 1.5, "gpu": True, "n": 10**30}, "unPreemptable": "no"}
+    with pytest.raises(ConfigError) as caught:
+        consumer_from_struct({"kind": "Consumer", "spec": {"trees": [entry, 1]}})
+
+    assert [(problem.path, problem.code) for problem in caught.value.problems] == [
+        ("spec.id", "consumer-id-missing"),
+        ("spec.trees[0].request.cpu", "type-whole"),
+        ("spec.trees[0].request.gpu", "type-whole"),
+        ("spec.trees[0].request.n", "quantity-invalid"),
+        ("spec.trees[0].unPreemptable", "type-boolean"),
+        ("spec.trees[1]", "type-mapping"),
+    ]
+
+
+def test_consumer_without_an_id() -> None:
+    """A consumer has an id."""
+    with pytest.raises(ConfigError) as caught:
+        parse_consumer('{"kind": "Consumer"}')
+
+    assert str(caught.value) == "<text>:1:1: spec.id: a consumer has an id [consumer-id-missing]"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "1:1: no JSON: a value is missing"),
+        ("{", "1:2: no JSON: a key in quotation marks is missing"),
+        ('{"a" 1}', "1:6: no JSON: a colon is missing behind a key"),
+        ('{"a": 1 "b": 2}', "1:9: no JSON: a comma or } is missing"),
+        ('{"a": [1,]}', "1:9: no JSON: a comma follows the last item"),
+        ('{"a": ,}', "1:7: no JSON: a value is missing"),
+        ('{"a": nope}', "1:7: no JSON: expecting value"),
+        ('{"a": NaN}', "1:7: no JSON: NaN is no number"),
+        ('{"a": "b', "1:7: no JSON: unterminated string starting at"),
+        ("{}\n x", "2:2: no JSON: the document ends here, and more follows"),
+        ('{"a": ' + "[" * 70, "1:71: no JSON: nested more than 64 deep"),
+    ],
+)
+def test_text_that_is_no_json(text: str, told: str) -> None:
+    """Where a text is no JSON is said with its place."""
+    assert problems(text) == [f"<text>:{told} [json-syntax]"]
+
+
+def test_text_that_is_no_yaml() -> None:
+    """So it is with YAML, where a key given twice is refused."""
+    assert problems("kind: QuotaTree\nkind: QuotaTree\n") == [
+        "<text>:2:1: kind: the key 'kind' is given twice, first in line 1 [yaml-key-duplicate]"
+    ]
+
+
+def test_no_text() -> None:
+    """What is no text is refused."""
+    with pytest.raises(ConfigError):
+        QuotaManager().add_tree_from_string(5)  # type: ignore[arg-type]  # what is tested
+
+
+def test_several_nodes_are_added_together_or_not_at_all() -> None:
+    """Of several nodes of which one is malformed none is added."""
+    cache = TreeCache()
+    with pytest.raises(ConfigError):
+        cache.add_node_specs({"g": {"quota": {}}, "h": {}})
+
+    assert cache.get_node_names() == ()
+    cache.add_node_specs('{"g": {"quota": {}}}')
+    assert cache.get_node_names() == ("g",)
+
+
+def test_tree_info() -> None:
+    """A name and resources can be read by themselves."""
+    cache = TreeCache()
+    cache.add_tree_info('{"name": "N", "resourceNames": ["b", "", "a", "b"]}')
+
+    assert (cache.get_tree_name(), cache.get_resource_names()) == ("N", ("a", "b"))
+
+
+def test_document_merges() -> None:
+    """A document adds its nodes and resources to those that are there; clearing forgets all."""
+    cache = TreeCache()
+    cache.from_struct(document(PAIR))
+    cache.from_string(json.dumps(document({"C": ("R", 1)}, "U")))
+
+    assert (cache.get_tree_name(), cache.get_node_names()) == ("U", ("A", "B", "C", "R"))
+    cache.clear()
+    assert (cache.get_tree_name(), cache.get_node_names(), cache.get_resource_names()) == ("", (), ())
+
+
+def test_json_loads_no_yaml() -> None:
+    """A program whose documents are in JSON loads neither pydantic nor yaml."""
+    program = (
+        f"import sys; sys.path[:] = {sys.path!r}\nfrom ugm.quotatree import QuotaManager\n"
+        f"QuotaManager().add_tree_from_string({spec('{}')!r})\nprint(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+
+    assert not {"pydantic", "yaml"} & set(done.stdout.split())
+
+
+def test_structures_without_end() -> None:
+    """A structure that contains itself, or is nested too deep, is refused as a text would be."""
+    endless: dict[str, object] = {"kind": "Consumer"}
+    endless["spec"] = endless
+    for read in (tree_from_struct, consumer_from_struct):
+        with pytest.raises(ConfigError, match="nested more than 64 deep") as caught:
+            read(endless)
+        assert [problem.code for problem in caught.value.problems] == ["nested-too-deep"]
+
+
+def test_numbers_that_cannot_be_shown() -> None:
+    """A number too long to be written out is refused with its place."""
+    entry = {"treeName": "T", "request": {"cpu": 10**9999}, "priority": -(10**9999)}
+    with pytest.raises(ConfigError) as caught:
+        consumer_from_struct({"kind": "Consumer", "spec": {"id": "a", "trees": [entry, 10**9999]}})
+
+    assert [problem.path for problem in caught.value.problems] == [
+        "spec.trees[0].priority",
+        "spec.trees[0].request.cpu",
+        "spec.trees[1]",
+    ]

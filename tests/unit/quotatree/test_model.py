@@ -1,0 +1,344 @@
+"""A tree and a forest as quota models, through the protocol alone."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.quotatree_fixtures import PAIR, document
+from support.quotatree_strategies import documents
+from ugm import Claim, EvictingModel, Partition, RequestError, Resource, UserGroup
+from ugm.model import SetupViolation
+from ugm.quotatree import ConsumerInfo, ForestModel, Mode, QuotaManager, TreeModel, TreeRequest
+
+SUE = UserGroup("sue")
+
+amounts = st.integers(0, 4)
+ranks = st.integers(0, 3)
+
+
+def claim(number: int, group: str, cpu: int = 1, memory: int = 0, priority: int = 0) -> Claim:
+    """Return the claim of one allocation in one group."""
+    usage = Resource(cpu=cpu, memory=memory)
+    return Claim(f"a{number}", "app", usage, f"root.{group}", SUE, priority=priority)
+
+
+def group_of(asked: Claim) -> str | None:
+    """Return the last part of a queue path; nothing for those that the tree does not limit."""
+    group = asked.queue_path.removeprefix("root.")
+    return None if group == "free" else group
+
+
+def manager_of(*trees: str) -> QuotaManager:
+    """Return a manager in normal mode with some trees, in one forest."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest("F")
+    for name in trees:
+        manager.add_tree_from_struct(document(PAIR, name))
+        manager.add_tree_to_forest("F", name)
+    return manager
+
+
+@pytest.fixture(name="model", params=["tree", "forest"])
+def _model(request: pytest.FixtureRequest) -> EvictingModel:
+    manager = manager_of("T", "U")
+    if request.param == "tree":
+        return TreeModel(manager, "T", group_of)
+    return ForestModel(manager, "F", lambda asked: {name: group_of(asked) or "" for name in ("T", "U")})
+
+
+def test_protocol(model: EvictingModel) -> None:
+    """Both are quota models that may evict."""
+    assert isinstance(model, EvictingModel)
+
+
+def test_check_charge_refund(model: EvictingModel) -> None:
+    """What fits is charged, what does not is told with every quota in the way, and a refund makes room."""
+    first, second = claim(1, "A", 4), claim(2, "B", 1)
+    assert not list(model.check(first))
+    model.charge(first)
+
+    (told,) = [violation for violation in model.check(second) if violation.name == "R"]
+    assert str(told) == "quota node 'R': 1 cpu requested, 4 of 4 used, 1 too much"
+    model.refund(first)
+    assert not list(model.check(second))
+
+
+def test_evictions_are_of_lower_priority(model: EvictingModel) -> None:
+    """Those are proposed whose refund lets the claim in, and nobody of the same priority."""
+    model.charge(claim(1, "A", 4))
+
+    assert list(model.evictions(claim(2, "B", 1))) == []
+    assert list(model.evictions(claim(3, "B", 1, priority=1))) == ["a1"]
+    assert list(model.evictions(claim(4, "B", 5, priority=1))) == []
+
+
+def test_charge_without_a_check(model: EvictingModel) -> None:
+    """What runs already is charged whatever the quotas; what is not in the tree at all is misuse."""
+    model.charge(claim(1, "A", 9))
+
+    assert list(model.check(claim(2, "A", 1)))
+    with pytest.raises(RequestError):
+        model.charge(claim(3, "nowhere"))
+    with pytest.raises(RequestError):
+        model.charge(claim(1, "A"))
+    assert list(model.check(claim(3, "nowhere")))
+    model.refund(claim(1, "A", 9))
+    assert not list(model.check(claim(2, "A", 1)))
+
+
+@pytest.mark.parametrize(
+    ("group", "usage"), [("nowhere", Resource(cpu=2)), ("nowhere", Resource()), ("R", Resource(cpu=1))]
+)
+def test_unknown_group(model: EvictingModel, group: str, usage: Resource) -> None:
+    """A group that is no leaf of the tree allows nothing, not even an empty request."""
+    (violation,) = model.check(claim(1, group)._replace(usage=usage))
+
+    assert (str(violation), violation.can_wait) == (f"quota node '{group}': the tree has no such leaf", False)
+    assert not list(model.evictions(claim(1, group, priority=9)))
+
+
+def test_maintenance_is_denied() -> None:
+    """A manager that enforces nothing yet grants nothing through a model; what runs is counted."""
+    manager = manager_of("T")
+    manager.set_mode(Mode.MAINTENANCE)
+    for model, kind, name in (
+        (TreeModel(manager, "T", group_of), "tree", "T"),
+        (ForestModel(manager, "F", lambda asked: {"T": group_of(asked)}), "forest", "F"),
+    ):
+        (violation,) = model.check(claim(1, "A", 1))
+        told = f"quota {kind} '{name}': its manager is in maintenance mode, in which no quota is enforced"
+        assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (told, False, True)
+        assert pickle.loads(pickle.dumps(violation)) == violation  # noqa: S301 - made here
+        assert not list(model.evictions(claim(1, "A", 1, priority=9)))
+        model.charge(claim(1, "A", 9))
+        model.refund(claim(1, "A", 9))
+
+    manager.set_mode("normal")
+    assert not list(model.check(claim(1, "A", 1)))
+
+
+def test_unknown_trees_and_forests() -> None:
+    """A tree or forest that does not exist is refused at setup; one that is gone later denies."""
+    manager = manager_of("T")
+    with pytest.raises(RequestError, match="tree_name 'Nope': there is no such quota tree"):
+        TreeModel(manager, "Nope", group_of)
+    with pytest.raises(RequestError, match="forest_name 'Nope': there is no such quota forest"):
+        ForestModel(manager, "Nope", lambda _: {})
+    tree, forest = TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda _: {"T": "A"})
+    manager.delete_tree("T")
+    assert [str(each) for each in tree.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
+    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota tree 'T': there is no such tree"]
+    manager.delete_forest("F")
+    assert [str(each) for each in forest.check(claim(1, "A"))] == ["quota forest 'F': there is no such forest"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((None, "T", group_of), {}),
+        ((manager_of("T"), None, group_of), {}),
+        ((manager_of("T"), "T", group_of), {"unrestricted": 1}),
+        ((manager_of("T"), "T", group_of), {"default_group": ""}),
+    ],
+)
+def test_misuse_at_setup(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+    """What cannot be a model is refused before it is one."""
+    with pytest.raises(RequestError):
+        TreeModel(*arguments, **options)
+
+
+def test_no_group_is_denied() -> None:
+    """A claim without a group is denied with the reason, unless the setup names a default or lifts the restriction."""
+    manager = manager_of("T", "U")
+    free = claim(1, "free", 3)
+
+    assert [str(each) for each in TreeModel(manager, "T", group_of).check(free)] == [
+        "quota tree 'T': the request has no group in it"
+    ]
+    default = TreeModel(manager, "T", group_of, default_group="A")
+    assert not list(default.check(free))
+    default.charge(free)
+    assert manager.view("T").consumers["a1"].group == "A"
+    assert [each.name for each in default.check(claim(2, "free", 9))] == ["A", "R"]
+    for answer, name in ((None, "U"), ({}, "F")):
+        groups = {"T": "A", "U": answer} if answer is None else answer
+        (violation,) = ForestModel(manager, "F", lambda _, groups=groups: groups).check(free)  # type: ignore[misc]
+        assert str(violation).endswith(f"'{name}': the request has no group in it")
+    (violation,) = ForestModel(manager, "F", lambda _: {"Typo": "A"}).check(free)
+    assert str(violation) == "quota tree 'Typo': there is no such tree"
+
+
+def test_trees_outside_the_forest_do_not_stand_for_it() -> None:
+    """A claim that names only trees outside the forest has no group in the forest."""
+    manager = manager_of("T", "U")
+    manager.delete_tree_from_forest("F", "U")
+    outside = ForestModel(manager, "F", lambda _: {"U": "A"})
+
+    assert [str(each) for each in outside.check(claim(1, "A"))] == ["quota forest 'F': the request has no group in it"]
+    assert not list(ForestModel(manager, "F", lambda _: {"U": "A"}, unrestricted=True).check(claim(1, "A")))
+    assert not list(ForestModel(manager, "F", lambda _: {"T": "A", "U": "A"}).check(claim(1, "A")))
+
+
+def test_asked_without_an_id(model: EvictingModel) -> None:
+    """A partition that only asks has no id for the claim: it is answered like any other, next to one named `?`."""
+    model.charge(claim(1, "A", 4)._replace(allocation_id="?"))
+    asked = claim(2, "B", 1, priority=1)._replace(allocation_id="")
+
+    assert [violation.name for violation in model.check(asked)] == ["R"]
+    assert list(model.evictions(asked)) == ["?"]
+
+
+def test_in_a_partition() -> None:
+    """Every question and every change of a partition finds its way into a tree and out of it."""
+    partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda asked: asked.tags["team"])])
+    partition.adopt_application("app", SUE, "root.a", tags={"team": "A"})
+    assert partition.check("app", Resource(cpu=4))
+    assert partition.allocate("a1", "app", Resource(cpu=3), placeholder=True)
+    assert partition.replace("a1", "a2", Resource(cpu=2))
+    assert partition.resize("a2", Resource(cpu=4))
+    assert [violation.name for violation in partition.explain("app", Resource(cpu=1)).decision.violations] == ["R"]
+    assert partition.release("a2")
+    assert partition.check("app", Resource(cpu=4))
+
+
+def test_no_say() -> None:
+    """A claim that a tree does not limit, as its setup says, is neither checked nor counted there."""
+    manager = manager_of("T")
+    model = TreeModel(manager, "T", group_of, unrestricted=True)
+    free = claim(1, "free", 100)
+    model.charge(free)
+    model.refund(free)
+
+    assert (list(model.check(free)), list(model.evictions(free))) == ([], [])
+    assert manager.get_all_consumer_ids() == ()
+
+
+@given(documents(), st.data())
+def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> None:
+    """After the refund of those proposed, and of nobody else, the check is clean; asking changes nothing."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    name = manager.add_tree_from_struct(tree)
+    model = TreeModel(manager, name, group_of)
+    nodes = manager.view(name).nodes
+    groups = [node.name for node in nodes if not any(other.parent == node.name for other in nodes)]
+    charged: dict[str, Claim] = {}
+    for number in range(data.draw(st.integers(1, 9))):
+        group, (cpu, memory, priority) = (
+            data.draw(st.sampled_from(groups)),
+            data.draw(st.tuples(amounts, amounts, ranks)),
+        )
+        asked = claim(number, group, cpu, memory, priority)
+        before = manager.view(name)
+        if list(model.check(asked)):
+            evictions = list(model.evictions(asked))
+            assert manager.view(name) == before
+            for allocation_id in evictions:
+                model.refund(charged.pop(allocation_id))
+            assert bool(evictions) == (not list(model.check(asked)))
+        if not list(model.check(asked)):
+            model.charge(asked)
+            charged[asked.allocation_id] = asked
+    manager.verify()
+
+
+def test_reset_keeps_everything_else() -> None:
+    """After a reset no claim is held, others come down, and claims may be charged again; other consumers stay."""
+    manager = manager_of("T", "U")
+    model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
+    model.charge(claim(1, "A", 2))
+    other.charge(claim(2, "A", 1))
+    assert manager.view("T").consumers["a2"].node == "R"
+    model.reset()
+
+    assert {name: one.node for name, one in manager.view("T").consumers.items()} == {"a2": "A"}
+    assert not list(model.evictions(claim(3, "B", 4, priority=9)))
+    model.charge(claim(1, "A", 2))
+    model.refund(claim(1, "A", 2))
+    model.reset()
+    manager.verify()
+    assert set(manager.view("T").consumers) == {"a2"}
+
+
+@pytest.mark.parametrize("kind", ["tree", "forest"])
+def test_recharged_without_a_group(kind: str) -> None:
+    """A claim that was charged before a reset is charged again even if its group has left the tree meanwhile."""
+    manager = manager_of("T", "U")
+    model: TreeModel | ForestModel = TreeModel(manager, "T", group_of)
+    if kind == "forest":
+        model = ForestModel(manager, "F", lambda asked: dict.fromkeys("TU", group_of(asked)))
+    for number, group in ((1, "A"), (2, "B")):
+        model.charge(claim(number, group, 1))
+    manager.get_tree_cache("T").delete_node("A")
+    manager.update_all()
+    before = manager.view("T").consumers
+    model.reset()
+    for number, group in ((1, "A"), (2, "B")):
+        model.charge(claim(number, group, 1))
+
+    assert manager.view("T").consumers == before
+    with pytest.raises(RequestError):
+        model.charge(claim(3, "A", 1))
+    model.refund(claim(1, "A", 1))
+    with pytest.raises(RequestError):
+        model.charge(claim(1, "A", 1)._replace(priority=1))
+    manager.verify()
+
+
+def test_recharged_without_a_tree() -> None:
+    """So is one whose tree has gone: it is held nowhere, as before the reset."""
+    manager = manager_of("T", "U")
+    models = [
+        TreeModel(manager, "T", group_of),
+        ForestModel(manager, "F", lambda asked: {"U": group_of(asked)}),
+    ]
+    for model in models:
+        model.charge(claim(1, "A", 1))
+    for name in ("T", "U"):
+        manager.deallocate(name, "a1")
+        manager.delete_tree(name)
+    manager.delete_forest("F")
+    for model in models:
+        model.reset()
+        model.charge(claim(1, "A", 1))
+        model.refund(claim(1, "A", 1))
+
+
+def test_a_policy_that_raises_changes_nothing() -> None:
+    """If the choice of victims fails, everybody is where they were, also those who were left out for the question."""
+
+    def broken(candidates: object, amounts: object, room: object) -> None:  # noqa: ARG001 - as of a policy
+        raise ZeroDivisionError
+
+    manager = QuotaManager(policy=broken)
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest("F")
+    manager.add_tree_to_forest("F", manager.add_tree_from_struct(document(PAIR, "T")))
+    models = [TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda asked: {"T": group_of(asked)})]
+    models[0].charge(claim(1, "A", 4))
+    before = manager.view("T")
+    for model in models:
+        with pytest.raises(ZeroDivisionError):
+            model.evictions(claim(2, "B", 1, priority=9))
+    manager.add_consumer(ConsumerInfo("x", [TreeRequest("T", "B", Resource(cpu=1), priority=9)]))
+    calls: list[tuple[Callable[[str, str], object], str]] = [
+        (manager.try_allocate, "T"),
+        (manager.plan_allocate, "T"),
+        (manager.allocate, "T"),
+        (manager.try_allocate_forest, "F"),
+        (manager.plan_allocate_forest, "F"),
+        (manager.allocate_forest, "F"),
+    ]
+    for call, name in calls:
+        with pytest.raises(ZeroDivisionError):
+            call(name, "x")
+
+    assert manager.view("T") == before
+    manager.verify()

@@ -1,0 +1,242 @@
+"""Trees and forests as quota models of a partition: every way in which an allocation comes and goes, adding up.
+
+After every step the counters of the partition and of the trees are made anew and compared, and so are the allocations
+of the one with the consumers of the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from support.partition_fixtures import SUE, config, partition_of, shown
+from support.quotatree_fixtures import document
+from ugm import Ask, Claim, Decision, Partition, QuotaModel, RequestError, Resource
+from ugm.partition.entry import AllocationState
+from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
+
+#: A soft tree, and one in which a team cannot borrow.
+SOFT = {"all": ("nil", 8), "x": ("all", 4), "a": ("x", 2), "b": ("x", 2), "c": ("all", 4)}
+HARD = {"all": ("nil", 8), "x!": ("all", 4), "a": ("x", 2), "b!": ("x", 2), "c": ("all", 6)}
+
+QUEUES: Final = "{name: a, resources: {max: {cpu: 7}}}, {name: b}, {name: c}, {name: free}"
+
+
+class Town:
+    """A partition with a tree and a forest as quota models, whose groups are named like the queues."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
+        self.manager = QuotaManager()
+        self.manager.set_mode(Mode.NORMAL)
+        for name, nodes in (("T", SOFT), ("U", SOFT), ("V", HARD)):
+            self.manager.add_tree_from_struct(document(nodes, name))
+        self.manager.add_forest("F")
+        for name in ("U", "V"):
+            self.manager.add_tree_to_forest("F", name)
+        models: list[QuotaModel] = [
+            TreeModel(self.manager, "T", _group, unrestricted=True),
+            ForestModel(self.manager, "F", _groups, unrestricted=True),
+        ]
+        self.partition = partition_of(QUEUES, models=models, **options)
+        for queue in ("a", "b", "c", "free"):
+            self.partition.submit(queue, SUE, f"root.{queue}")
+
+    def seen(self) -> tuple[TreeView, ...]:
+        """Return all trees with everybody in them, in order."""
+        return tuple(self.manager.view(name) for name in self.manager.get_tree_names())
+
+    def verify(self) -> None:
+        """Compare everything with everything."""
+        self.partition.verify()
+        self.manager.verify()
+        counted = {
+            told.allocation_id: told.usage
+            for told in self.partition.allocations()
+            if told.state is not AllocationState.PENDING and told.application_id != "free"
+        }
+        for view in self.seen():
+            assert {name: consumer.request for name, consumer in view.consumers.items()} == counted
+
+
+def _group(claim: Claim) -> str | None:
+    group = claim.queue_path.rpartition(".")[2]
+    return None if group == "free" else group
+
+
+def _groups(claim: Claim) -> dict[str, str]:
+    group = _group(claim)
+    return {} if group is None else {"U": group, "V": group}
+
+
+def cpu(amount: int) -> Resource:
+    """Return so many processors."""
+    return Resource(cpu=amount)
+
+
+@pytest.fixture(name="town")
+def _town() -> Town:
+    return Town()
+
+
+def test_questions_change_nothing(town: Town) -> None:
+    """A check, an explanation and a denial of what has no id yet are answered like the request itself."""
+    town.partition.allocate("1", "a", cpu(4))
+    before = town.seen(), shown(town.partition)
+
+    for amount in (1, 5, 99):
+        decision = town.partition.check("c", cpu(amount), priority=1)
+        assert (town.seen(), shown(town.partition)) == before
+        assert decision.allowed == (amount == 1)
+        if not decision:
+            assert town.partition.allocate("2", "c", cpu(amount), priority=1) == decision
+            assert str(town.partition.explain("c", cpu(amount), priority=1)).startswith(str(decision))
+    town.verify()
+
+
+def test_an_allocation_without_a_name_is_nobody(town: Town) -> None:
+    """A question is not taken for one that is about an allocation with an odd id."""
+    assert town.partition.allocate("?", "a", cpu(1))
+    assert town.partition.check("a", cpu(1))
+
+
+def test_two_trees_of_one_manager() -> None:
+    """Several trees of a manager may take part beside each other, without a forest."""
+    town = Town()
+    models = [TreeModel(town.manager, name, _group) for name in ("T", "U")]
+    partition = partition_of(QUEUES, models=models)
+    partition.submit("a", SUE, "root.a")
+
+    assert partition.allocate("1", "a", cpu(2))
+    assert partition.release("1")
+    assert not any(view.consumers for view in town.seen())
+
+
+def crowd(town: Town) -> None:
+    """Fill the trees so that somebody borrows everywhere."""
+    for name, queue, amount in [("1", "a", 1), ("2", "a", 1), ("3", "b", 1), ("4", "c", 1), ("5", "c", 2)]:
+        assert town.partition.allocate(name, queue, cpu(amount))
+    assert town.partition.allocate("p", "a", cpu(1), placeholder=True)
+
+
+#: What is denied, or raises, after something was charged or refunded.
+REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
+    "allocate": lambda p: p.allocate("n", "b", cpu(9)),
+    "resize": lambda p: p.resize("1", cpu(9)),
+    "resize what borrows": lambda p: p.resize("2", cpu(7)),
+    "replace": lambda p: p.replace("p", "n", cpu(9)),
+    "gang": lambda p: p.allocate_all([Ask("n1", "a", cpu(0)), Ask("n2", "c", cpu(1)), Ask("n3", "b", cpu(5))]),
+    "evict": lambda p: p.allocate("n", "a", cpu(5), priority=3, evict=True),
+}
+
+
+@pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)
+def test_a_denial_changes_nothing(town: Town, operation: Callable[[Partition], object]) -> None:
+    """What is denied leaves partition and trees as they were, the order of consumers included."""
+    crowd(town)
+    before = town.seen(), shown(town.partition)
+
+    assert not operation(town.partition)
+    assert (town.seen(), shown(town.partition)) == before
+    town.verify()
+
+
+def test_a_denial_after_the_group_is_gone(town: Town) -> None:
+    """An allocation whose group has left the tree keeps what it has when it may not have more."""
+    crowd(town)
+    cache = town.manager.get_tree_cache("T")
+    cache.delete_node("c")
+    town.manager.update_tree("T")
+    before = town.seen(), shown(town.partition)
+
+    assert not town.partition.resize("4", cpu(2))
+    assert (town.seen(), shown(town.partition)) == before
+    town.verify()
+
+
+def test_asked_for_anew_after_a_release(town: Town) -> None:
+    """What comes back under its old id after a release is held to the quotas, and not put back where it was."""
+    town.partition.adopt("1", "a", cpu(3))
+    town.partition.release("1")
+    assert town.partition.allocate("1", "a", cpu(3))
+
+    assert town.manager.view("T").consumers["1"].node == "x"
+
+
+def test_changes_from_elsewhere_are_kept(town: Town) -> None:
+    """What another user of the manager has changed in between is not taken back with a charge."""
+    town.partition.allocate("1", "a", cpu(2))
+    town.partition.allocate("2", "a", cpu(1))
+    assert town.manager.deallocate("T", "2")
+    town.partition.allocate("3", "b", cpu(1))
+    for name in ("3", "2", "1"):
+        town.partition.release(name)
+
+    town.verify()
+
+
+def test_recovery(town: Town) -> None:
+    """What runs is adopted whatever the quotas; an unknown group is refused, and then nothing is charged."""
+    assert town.partition.adopt("1", "b", cpu(9)) == ()
+    town.verify()
+    town.manager.get_tree_cache("U").delete_node("c")
+    town.manager.update_forest("F")
+    before = town.seen(), shown(town.partition)
+    with pytest.raises(RequestError):
+        town.partition.adopt("2", "c", cpu(1))
+
+    assert (town.seen(), shown(town.partition)) == before
+    town.verify()
+
+
+def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
+    """Return one of each kind of call, with arguments drawn."""
+    name, other = (f"i{draw.randrange(12)}" for _ in range(2))
+    queue, usage, rank = draw.choice(["a", "b", "c", "free"]), cpu(draw.randint(0, 5)), draw.randint(0, 3)
+    gang = [Ask(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
+    is_safe = draw.random() < 0.8
+    queues = draw.choice([QUEUES, QUEUES.replace("7", "3"), QUEUES.replace("max", "guaranteed")])
+    running = [(told, queue, usage) for told in (name, other)]
+
+    def renew(town: Town) -> None:
+        tree = draw.choice(["T", "U", "V"])
+        cache = town.manager.get_tree_cache(tree)
+        quota = {"cpu": str(draw.randint(1, 9))}
+        cache.add_node_spec(queue.replace("free", "x"), {"parent": "x" if queue in "ab" else "all", "quota": quota})
+        town.manager.update_all()
+
+    return {
+        "allocate": lambda t: t.partition.allocate(name, queue, usage, priority=rank, preemptible=is_safe),
+        "evict": lambda t: t.partition.allocate(name, queue, usage, priority=rank, evict=True),
+        "placeholder": lambda t: t.partition.allocate(name, queue, usage, placeholder=True),
+        "gang": lambda t: t.partition.allocate_all(gang),
+        "replace": lambda t: t.partition.replace(name, other, usage),
+        "resize": lambda t: t.partition.resize(name, usage),
+        "ask": lambda t: t.partition.ask(name, queue, usage, priority=rank),
+        "preempt": lambda t: t.partition.preempt(name),
+        "release": lambda t: t.partition.release(name),
+        "gang member": lambda t: t.partition.release(gang[0].allocation_id),
+        "adopt": lambda t: t.partition.adopt(name, queue, usage, priority=rank),
+        "configure": lambda t: t.partition.configure(config(queues)),
+        "reconcile": lambda t: t.partition.reconcile(t.partition.audit(running)),
+        "update": renew,
+    }
+
+
+@pytest.mark.parametrize("number", range(12))
+def test_any_sequence(number: int) -> None:
+    """In whatever order calls come, all counters agree after each, and what is refused has changed nothing."""
+    draw, town = random.Random(number), Town()
+    for _ in range(60):
+        calls = steps(draw)
+        before = town.seen(), shown(town.partition)
+        refused = False
+        try:
+            answer = calls[draw.choice(list(calls))](town)
+        except RequestError:
+            refused = True
+        if refused or (isinstance(answer, Decision) and not answer):
+            assert (town.seen(), shown(town.partition)) == before
+        town.verify()

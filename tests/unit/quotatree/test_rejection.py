@@ -1,0 +1,135 @@
+"""Why a request was rejected, and what a plan says, in words and for JSON."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+from support.quotatree_fixtures import PAIR, Scene
+from ugm.quotatree import Reason, Rejection, Room, VictimPolicy, fewest, first_found
+
+
+def test_no_room_without_priority() -> None:
+    """Every quota in the way is named from the group upward, with what is missing there."""
+    scene = Scene(PAIR)
+    scene.ask("a", "A", 2)
+    scene.ask("b", "B", 2)
+
+    assert str(scene.ask("c", "A", 2)) == (
+        "'c' rejected in group 'A' of tree 'T': no room\n"
+        "  quota node 'A': 2 cpu requested, 2 of 2 used, 2 too much\n"
+        "  quota node 'R': 2 cpu requested, 4 of 4 used, 2 too much\n"
+        "  priority 0 preempts nobody for room"
+    )
+
+
+def test_hard_node_blocks_borrowing() -> None:
+    """The hard node that kept a request from borrowing is named, and nothing above it."""
+    scene = Scene({"R": ("nil", 9), "M!": ("R", 3), "L": ("M", 1)})
+    scene.ask("a", "L", 2, priority=3)
+
+    assert str(scene.ask("b", "L", 2, priority=1)) == (
+        "'b' rejected in group 'L' of tree 'T': no room\n"
+        "  quota node 'L': 2 cpu requested, 0 of 1 used, 1 too much\n"
+        "  quota node 'M': 2 cpu requested, 2 of 3 used, 1 too much\n"
+        "  'M' is hard: nothing is borrowed above it\n"
+        "  with all who may be preempted gone, 1 cpu would still be missing at 'M'"
+    )
+
+
+def test_victims_that_are_no_help() -> None:
+    """If enough could be preempted at the last node but not on the way to it, that is said."""
+    scene = Scene({"R": ("nil", 3), "H!": ("R", 2), "L": ("H", 1), "X": ("R", 2)})
+    scene.ask("a", "L", 1)
+    scene.ask("x", "X", 2, priority=5)
+    response = scene.ask("b", "L", 2, priority=1)
+
+    assert response.rejection is not None
+    assert response.rejection.blocked_by == "H"
+    assert response.rejection.victims
+
+
+def test_groups_that_are_no_leaf() -> None:
+    """A group that is no node, or has nodes below it, is told apart from one without room."""
+    scene = Scene(PAIR)
+    answers = [scene.ask(group or "x", group) for group in ("nowhere", "R", "")]
+
+    assert [a.rejection.reason for a in answers if a.rejection] == [
+        Reason.UNKNOWN_GROUP,
+        Reason.NOT_A_LEAF,
+        Reason.NO_GROUP,
+    ]
+    assert str(answers[0]) == "'nowhere' rejected in group 'nowhere' of tree 'T': unknown group"
+
+
+def test_rejection_for_json() -> None:
+    """A rejection can be written as JSON."""
+    scene = Scene({"R": ("nil", 1)})
+    response = scene.ask("a", "R", 2)
+    assert response.rejection is not None
+    told = response.rejection.to_dict()
+
+    assert [violation["shortfall"] for violation in told.pop("violations")] == [1]
+    assert told == {
+        "tree_name": "T",
+        "consumer_id": "a",
+        "group": "R",
+        "reason": "no room",
+        "blocked_by": "",
+        "victims": "priority 0 preempts nobody for room",
+    }
+
+
+def test_granted_and_planned_in_words() -> None:
+    """Responses and plans say who goes, who moves, and where the consumer is."""
+    scene = Scene({"R": ("nil", 5), "P": ("R", 3), "L": ("P", 2)})
+    scene.ask("a", "L", 2)
+    scene.ask("b", "L", 1)
+    scene.ask("c", "L", 2)
+    scene.know("d", "L", 2, priority=1)
+
+    assert str(scene.manager.plan_allocate("T", "d")) == (
+        "'d' would be allocated, preempting 'c'\n"
+        "  tree 'T': at 'L'\n"
+        "  tree 'T': 'a' from 'L' to 'R'\n"
+        "  tree 'T': 'b' from 'P' to 'R'"
+    )
+    assert str(scene.manager.allocate("T", "d")) == "'d' allocated, preempting 'c'"
+
+
+def test_plans_of_what_if() -> None:
+    """A plan can leave others out, forbid preemption, and be made for somebody unknown."""
+    scene = Scene({"R": ("nil", 2)})
+    scene.ask("a", "R", 2)
+    scene.know("b", "R", 2, priority=1)
+
+    assert scene.manager.plan_allocate("T", "b").preempted == ("a",)
+    assert not scene.manager.plan_allocate("T", "b", preempting=False)
+    assert scene.manager.plan_allocate("T", "b", preempting=False, without=["a"])
+    assert scene.held() == {"R": ["a"]}
+
+
+def test_useless_victims_stay_with_the_fewest() -> None:
+    """The original takes victims in their order; the other policy takes one that suffices."""
+    expected: list[tuple[VictimPolicy, tuple[str, ...]]] = [(first_found, ("a", "b")), (fewest, ("b",))]
+    for policy, victims in expected:
+        scene = Scene({"R": ("nil", 4), "A": ("R", 4)}, policy=policy)
+        scene.ask("a", "A", 1)
+        scene.ask("b", "A", 3)
+
+        assert scene.ask("c", "A", 3, priority=1).preempted == victims
+
+
+def test_rejection_is_a_value() -> None:
+    """A rejection holds nothing of the tree: it can be copied and sent, and stays when the tree changes."""
+    scene = Scene({"R": ("nil", 2), "L!": ("R", 1)})
+    rejection = scene.ask("a", "L", 2).rejection
+    assert isinstance(rejection, Rejection)
+    told = str(rejection)
+    cache = scene.manager.get_tree_cache("T")
+    cache.rename_node("L", "M")
+    scene.manager.update_tree("T")
+
+    assert rejection.rooms == (Room("L", is_hard=True, quota=(1,), left=(1,)),)
+    assert pickle.loads(pickle.dumps(rejection)) == copy.deepcopy(rejection) == rejection  # noqa: S301 - our own bytes
+    assert str(rejection) == told

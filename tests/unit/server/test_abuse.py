@@ -1,0 +1,174 @@
+"""What a client may do wrong: the answer is an error, and the engine is untouched."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from typing import Final
+
+import pytest
+
+from support.partition_fixtures import changing_nothing
+from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, busy, client, running, served
+from ugm import Resource, UserGroup
+from ugm.server.requests import Bounds
+
+MEGABYTE: Final = b"x" * (1 << 20)
+HOST: Final = "Host: localhost\n"
+KIND: Final = "Content-Type: application/yaml\n"
+JSON: Final = {"content-type": "application/json"}
+
+
+def exchange(port: int, head: str, *parts: bytes) -> bytes:
+    """Send a request, and return all of the answer."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(head.replace("\n", "\r\n").encode())
+        for part in parts:
+            connection.sendall(part)
+        while part := connection.recv(1 << 16):
+            answer += part
+    return answer
+
+
+def test_a_hundred_megabytes() -> None:
+    """A body that says that it is too large is refused, and the client gets to read why."""
+    partition = busy()
+    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 104857600\n\n"
+    with changing_nothing(partition), running(served(partition)) as port:
+        answer = exchange(port, head, *[MEGABYTE] * 100)
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert b'"body-too-large"' in answer
+
+
+def test_a_hundred_megabytes_that_nobody_announced() -> None:
+    """A body that grows too large is refused as soon as it is."""
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Transfer-Encoding: chunked\n\n"
+    with running(served()) as port:
+        answer = exchange(port, head, *[b"100000\r\n" + MEGABYTE + b"\r\n"] * 100, b"0\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
+def test_slow_clients() -> None:
+    """Clients that send nothing of what they promise are told so, and keep nobody from being answered."""
+    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
+    with running(served(bounds=Bounds(seconds=0.3))) as port:
+        slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
+        for connection in slow:
+            connection.sendall(head.encode())
+        quick = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+        answers = [connection.recv(1 << 16) for connection in slow]
+        for connection in slow:
+            connection.close()
+
+    assert quick.startswith(b"HTTP/1.1 200 ")
+    assert {answer[:13] for answer in answers} == {b"HTTP/1.1 408 "}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", "Expecting property name"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"\xff", "the body is not UTF-8"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": 1, "a": 2}', "a name is there twice"),
+        (b'{"a": 1e999999999}', "expected"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
+    ],
+)
+def test_malformed_json(body: bytes, reason: str) -> None:
+    """What is no JSON, or too much of it, is refused at once."""
+    started = time.perf_counter()
+    answer = client().post(f"{PREFIX}/check", content=body, headers=JSON)
+
+    assert answer.status_code == 400
+    assert answer.json()["code"] in {"body-malformed", "body-invalid"}
+    assert reason in answer.json()["message"] or answer.json()["code"] == "body-invalid"
+    assert time.perf_counter() - started < 60
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../../../../etc/passwd",
+        "/%2e%2e/%2e%2e/%2e%2e/etc/passwd",
+        "/..%2f..%2f__init__.py",
+        "/%2fetc%2fpasswd",
+        "/page/../../__init__.py",
+        "/%00",
+        "/a%00b",
+        "/" + "a" * 5000,
+        "/ws/v1/partition/..%2f..%2fdefault/queues",
+        "/ws/v1/partition/default/../../../etc/passwd",
+    ],
+)
+def test_path_tricks(path: str) -> None:
+    """Nothing outside of the page is served, whatever the path."""
+    with running(served()) as port:
+        answer = exchange(port, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+
+    assert answer.startswith(b"HTTP/1.1 404 ")
+    assert b"root:" not in answer
+
+
+@pytest.mark.parametrize("path", [f"/usage/user/{'a' * 2000}", f"/queue/root.{'a' * 2000}", "/queue/root..a"])
+def test_names_that_nobody_has(path: str) -> None:
+    """A name that is too long or no path is malformed, and not looked for."""
+    assert client().get(PREFIX + path).json()["code"] == "path-invalid"
+
+
+def test_markup_in_names() -> None:
+    """Names with markup are told as they are, as JSON, to browsers that may not guess and may run nothing."""
+    partition = busy()
+    partition.submit(NASTY, UserGroup(NASTY, (NASTY,)), "root.b", tags={NASTY: NASTY})
+    partition.allocate(NASTY, NASTY, Resource({NASTY: 1}))
+    for path in ("usage/users", "applications", "allocations", "queues", "standing/users"):
+        answer = client(partition).get(f"{PREFIX}/{path}")
+
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert json.loads(answer.text) == answer.json()
+
+
+def test_half_a_character_in_a_name() -> None:
+    """A name that no encoding can write is told all the same."""
+    partition = busy()
+    partition.submit("half", UserGroup("\ud800"), "root.b")
+    partition.allocate("half", "half", Resource(memory=1))
+    asked = client(partition)
+
+    assert "\\ud800" in asked.get(f"{PREFIX}/usage/users").text
+    assert '\\\\ud800"' in asked.get("/metrics").text
+
+
+def test_too_many_wait() -> None:
+    """When too many wait, the next is told to come again."""
+    answer = client(bounds=Bounds(waiting=0)).get(f"{PREFIX}/queues")
+
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
+    assert client(bounds=Bounds(waiting=0)).get("/metrics").status_code == 503
+
+
+def test_a_stolen_glance() -> None:
+    """A wrong token is refused before the body is looked at."""
+    answer = client().put("/ws/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
+
+    assert answer.status_code == 401
+
+
+def test_clients_that_go_away() -> None:
+    """A client that goes away in the middle of its body changes nothing, for nobody."""
+    partition = busy()
+    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
+    with changing_nothing(partition), running(served(partition)) as port:
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                connection.sendall(head.replace("\n", "\r\n").encode() + b"partitions:")
+        answer = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+
+    assert answer.startswith(b"HTTP/1.1 200 ")

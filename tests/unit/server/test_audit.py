@@ -1,0 +1,124 @@
+"""The audit log: who changed what, and who tried without the token."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server_fixtures import CONFIG, SECRET, TOKEN, UPLOAD, YAML, busy, client
+from ugm import RequestError
+from ugm.server import create_app
+from ugm.server.audit import AuditLog
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
+    """Return what is written, as it is read back."""
+    found: list[dict[str, Any]] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            text = record.getMessage()
+            assert "\n" not in text
+            found.append(json.loads(text))
+
+    handler = Kept()
+    logging.getLogger("ugm.audit").addHandler(handler)
+    with caplog.at_level(logging.INFO, "ugm.audit"):
+        yield found
+    logging.getLogger("ugm.audit").removeHandler(handler)
+
+
+def test_uploads(lines: list[dict[str, Any]]) -> None:
+    """An upload is written, also when it is refused."""
+    asked = client()
+    asked.put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
+    asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD)
+
+    assert lines[0] == {
+        "time": "1970-01-01T00:00:07.000Z",
+        "client": "testclient",
+        "role": "operator",
+        "action": "replace configuration",
+        "object": "upload",
+        "outcome": "ok",
+    }
+    assert [line["outcome"] for line in lines] == ["ok", "config-invalid"]
+
+
+def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
+    """A reload is written, whether a client, a signal or the watch of the file caused it."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    asked = client(config_path=file)
+    asked.post("/ws/v1/config/reload", headers=TOKEN)
+    file.write_text("partitions: [")
+    configurations = asked.app.state.configurations  # type: ignore[attr-defined]  # an application of starlette
+    assert configurations.reload_if_changed()
+
+    assert [(line["client"], line["role"], line["outcome"]) for line in lines] == [
+        ("testclient", "operator", "ok"),
+        ("local", "watch", "config-invalid"),
+    ]
+    assert {line["object"] for line in lines} == {str(file)}
+    assert asked.get("/ws/v1/health").json()["status"] == "degraded"
+
+
+def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
+    """A reload that is not possible is written as such."""
+    client().post("/ws/v1/config/reload", headers=TOKEN)
+
+    assert [line["outcome"] for line in lines] == ["config-without-file"]
+
+
+def test_wrong_tokens(lines: list[dict[str, Any]]) -> None:
+    """A failed authentication is written without the token that was sent."""
+    for headers in ({}, {"Authorization": "Bearer a-guess\n"[:-1]}):
+        client().put("/ws/v1/config", content=CONFIG, headers={**headers, **YAML})
+    client(read_only=True).put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
+
+    assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
+        ("anonymous", "PUT", "/ws/v1/config", "token-wrong"),
+        ("anonymous", "PUT", "/ws/v1/config", "token-wrong"),
+        ("anonymous", "PUT", "/ws/v1/config", "read-only"),
+    ]
+    assert "guess" not in str(lines)
+
+
+def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
+    """Very many failures are counted instead of written, and the count is written with the next one."""
+    now = [0.0]
+    log = AuditLog(lambda: now[0])
+    for second in range(100):
+        now[0] = second / 10
+        log.write_failure(client="10.0.0.1", action="PUT", target="/ws/v1/config", outcome="token-wrong")
+    now[0] = 61.0
+    log.write_failure(client="10.0.0.1", action="PUT", target="/ws/v1/config", outcome="token-wrong")
+
+    assert len(lines) == 21
+    assert lines[-1]["suppressed_before"] == 80
+    assert "suppressed_before" not in lines[0]
+
+
+def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:
+    """Whoever reads or asks leaves no line."""
+    client().get("/ws/v1/config")
+    client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
+
+    assert lines == []
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize("token", ["x", "a" * 15])
+def test_short_tokens(token: str, *, read_only: bool) -> None:
+    """A token of less than 16 characters is refused at the start, without being shown."""
+    with pytest.raises(RequestError, match="expected at least 16 characters") as caught:
+        create_app({"default": busy()}, token=token, read_only=read_only)
+
+    assert len(token) < 3 or token not in str(caught.value)
+    create_app({"default": busy()}, token=SECRET[:16], read_only=read_only)

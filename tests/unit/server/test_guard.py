@@ -1,0 +1,174 @@
+"""What a page of another site, or under another name, gets: nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, busy, client, served
+from ugm import RequestError
+from ugm.server import create_app
+
+#: One of everything: the page, its parts, metrics, the description, and REST.
+PATHS = ("/", "/js/main.js", "/metrics", "/openapi.json", f"{PREFIX}/usage/users", "/ws/v1/health", "/ws/v1/nothing")
+
+
+def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, str]:  # noqa: ANN401 - handed on
+    """Return the status and the code of an answer."""
+    answer = client(**options).get(path, headers=dict(headers))
+    is_json = answer.headers["content-type"] == "application/json"
+    told = answer.json() if is_json else {}
+    return answer.status_code, told.get("code", "") if isinstance(told, dict) else ""
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "1.2.3.4", "[2001:db8::1]", "testserver.x:80"]
+)
+def test_another_host(path: str, host: str) -> None:
+    """Whoever names another host gets nothing, whatever the path."""
+    assert code(path, {"host": host}) == (421, "host-unknown")
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a b", "user@localhost", "localhost:x", "localhost:123456", "http://localhost", "[::1"]
+)
+def test_a_host_that_is_none(host: str) -> None:
+    """A Host that is malformed is refused."""
+    assert code("/ws/v1/health", {"host": host}) == (400, "host-invalid")
+
+
+def test_two_hosts() -> None:
+    """Two hosts are refused: a proxy and the server might each look at another one."""
+    answer = client().get("/ws/v1/health", headers=[("host", "localhost"), ("host", "evil.example")])
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:8080",
+        "localhost.",
+        "127.0.0.1",
+        "127.9.9.9:1",
+        "[::1]:8080",
+        "ugm.localhost",
+        "testserver",
+    ],
+)
+def test_own_names(host: str) -> None:
+    """Loopback names with any port, and the address of the connection, are the server's own."""
+    assert code("/ws/v1/health", {"host": host})[0] == 200
+
+
+def test_allowed_names() -> None:
+    """Further names are allowed explicitly: with any port, or with one."""
+    allowed = {"allowed_hosts": ["quota.example.org", "other.example:8443", "[2001:db8::1]"]}
+
+    for host in ("quota.example.org", "Quota.Example.org:99", "other.example:8443", "[2001:DB8:0::1]:1"):
+        assert code("/ws/v1/health", {"host": host}, **allowed)[0] == 200
+    for host in ("other.example", "x.quota.example.org"):
+        assert code("/ws/v1/health", {"host": host}, **allowed)[0] == 421
+
+
+@pytest.mark.parametrize("wrong", ["localhost", [""], ["http://a"], ["a:b"], [7]])
+def test_names_that_cannot_be_allowed(wrong: object) -> None:
+    """What is no name of a host is refused when the server is made."""
+    with pytest.raises(RequestError):
+        create_app({"default": busy()}, allowed_hosts=wrong)  # type: ignore[arg-type]  # that is the point
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://testserver:8081"},
+        {"origin": "ftp://testserver"},
+        {"origin": "http://["},
+        {"origin": "http://localhost"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+        {"sec-fetch-site": "nonsense"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+        {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},
+    ],
+)
+@pytest.mark.parametrize("path", PATHS)
+def test_another_origin_reads_nothing(path: str, headers: dict[str, str]) -> None:
+    """A request that a page of another origin has caused is refused, whatever the path."""
+    assert code(path, headers) == (403, "cross-origin")
+
+
+@pytest.mark.parametrize("headers", [{"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/ws/v1/config", CONFIG),
+        ("POST", "/ws/v1/config/reload", None),
+        ("POST", "/ws/v1/validate-conf", CONFIG),
+        ("POST", f"{PREFIX}/check", "{}"),
+    ],
+)
+def test_another_origin_writes_nothing(method: str, path: str, body: str | None, headers: dict[str, str]) -> None:
+    """A request of another origin is refused before its body is read, even with the token."""
+    link = {"sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    answer = client().request(method, path, content=body, headers={**UPLOAD, **headers, **link})
+
+    assert (answer.status_code, answer.json()["code"]) == (403, "cross-origin")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"origin": "http://testserver"},
+        {"origin": "http://testserver:80"},
+        {"origin": "https://testserver", "host": "testserver:443"},
+        {"sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"},
+    ],
+)
+def test_own_requests(headers: dict[str, str]) -> None:
+    """The page itself, an address that the reader types, and a link from elsewhere all work."""
+    assert code("/", headers)[0] == 200
+
+
+def test_behind_a_proxy() -> None:
+    """Where a proxy passes on another Host than the browser used, that name has to be allowed."""
+    headers = {"origin": "https://quota.example.org", "sec-fetch-site": "same-origin"}
+
+    assert code("/ws/v1/health", headers) == (403, "cross-origin")
+    assert code("/ws/v1/health", headers, allowed_hosts=["quota.example.org"])[0] == 200
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/yaml", "application/json-x"],
+)
+@pytest.mark.parametrize("path", ["/ws/v1/validate-conf", f"{PREFIX}/plan", f"{PREFIX}/check", f"{PREFIX}/explain"])
+def test_bodies_of_forms(kind: str, path: str) -> None:
+    """A body of a type that a form can send is refused."""
+    answer = client().post(path, content="{}", headers={"content-type": kind} if kind else {})
+
+    assert (answer.status_code, answer.json()["code"]) == (415, "media-type")
+
+
+def test_headers_of_refusals() -> None:
+    """A refusal has the headers that browsers obey, too."""
+    answer = client().get("/", headers={"host": "evil.example"})
+
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_programs_are_not_affected() -> None:
+    """A program, which sends no Origin, uploads with the token."""
+    assert client().put("/ws/v1/config", content=CONFIG, headers=UPLOAD).status_code == 200
+    assert TestClient(served()).post("/ws/v1/config/reload", headers=TOKEN).status_code == 409

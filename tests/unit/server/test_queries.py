@@ -1,0 +1,213 @@
+"""What a client may ask: checks, explanations, limits, plans and validations. Nothing of it changes anything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from support.partition_fixtures import changing_nothing, partition_of, started
+from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client
+from ugm import Resource
+
+ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
+
+
+def asked(path: str, body: Mapping[str, object]) -> dict[str, object]:
+    """Return the answer to a question, and make sure that nothing has changed."""
+    partition = busy()
+    with changing_nothing(partition):
+        answer = client(partition).post(PREFIX + path, json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_check_of_an_application() -> None:
+    """An application is told what it would be told if it asked."""
+    told = asked("/check", {"application_id": "app", "usage": {"memory": 3}})
+
+    assert told == {**busy().check("app", Resource(memory=3)).to_dict(), **outcome(told)}
+    assert (told["allowed"], told["queue_path"], told["placement"]) == (False, "root.a", None)
+
+
+def outcome(told: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields that a server adds."""
+    return {name: told[name] for name in ("queue_path", "placement", "text")}
+
+
+def test_check_of_somebody() -> None:
+    """Somebody without an application is placed first, and then told what a new application would be told."""
+    told = asked("/check", {**ME, "usage": {"memory": "3"}})
+
+    assert told["text"] == str(busy().check_for(SUE, "root.a", Resource(memory=3)))
+    assert told["placement"] == busy().placement_for(SUE, "root.a").to_dict()
+
+
+def test_somebody_without_a_place() -> None:
+    """Who finds no queue is told what every rule said."""
+    told = asked("/explain", {"user": "sue", "usage": {"memory": 1}})
+
+    assert (told["allowed"], told["can_wait"], told["queue_path"], told["limits"]) == (False, False, None, [])
+    assert told["text"] == str(busy().placement_for(SUE, ""))
+
+
+def test_a_queue_that_would_be_created() -> None:
+    """A queue that placement would create is held to its template."""
+    told = asked("/check", {**ME, "queue": "root.new", "groups": [], "user": "new", "usage": {"memory": 60}})
+
+    assert [found["name"] for found in told["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
+
+
+@pytest.mark.parametrize("path", ["/check", "/explain"])
+def test_quota_of_a_namespace(path: str) -> None:
+    """The quota of a namespace counts for a queue that the configuration does not name."""
+    body = {"user": "new", "queue": "root.new", "usage": {"memory": 3}}
+
+    assert asked(path, {**body, "quota": {"memory": "3"}})["allowed"]
+    assert not asked(path, {**body, "quota": {"memory": "2"}})["can_wait"]
+
+
+def test_explain_of_an_application() -> None:
+    """An explanation names the holders of what is missing, and every limit that holds."""
+    told = asked("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})
+
+    assert told["violations"][0]["holders"] == [  # type: ignore[index] # a list
+        {"application_id": "app", "user": "sue", "queue_path": "root.a", "amount": 6}
+    ]
+    assert told["headroom"] == {"memory": 2}
+    assert told["text"] == str(busy().explain("app", Resource(memory=3), most=1))
+
+
+def test_explain_of_somebody() -> None:
+    """An explanation for somebody names the limits that would hold for a new application."""
+    told = asked("/explain", {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}})
+
+    assert [limit["kind"] for limit in told["limits"]] == ["user", "group", "queue"]  # type: ignore[attr-defined] # a list
+    assert told["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
+
+
+def test_an_explanation_is_of_one_moment() -> None:
+    """Decision, holders, limits and headroom agree, while what is explained changes all the time."""
+    partition, stop = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}'), threading.Event()
+    started(partition, "base", 3)
+    partition.submit("more", SUE, "root.a")
+    partition.ask("waits", "base", Resource(memory=8))
+
+    def change() -> None:
+        while not stop.is_set():
+            assert partition.allocate("x", "more", Resource(memory=3))
+            partition.release("x")
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    client_of, used = client(partition), set()
+    try:
+        for _ in range(60):
+            body = {"application_id": "base", "usage": {"memory": 8}}
+            one = client_of.post(f"{PREFIX}/explain", json=body).json()
+            other = client_of.get(f"{PREFIX}/application/base").json()["waiting"][0]["explanation"]
+            me = client_of.post(f"{PREFIX}/explain", json={**ME, "groups": [], "usage": {"memory": 8}}).json()
+            for told in (one, other, me):
+                (violation,), (limit,) = told["violations"], told["limits"]
+                held = sum(holder["amount"] for holder in violation["holders"])
+                assert violation["used"] == held == limit["usage"]["memory"] == 8 - told["headroom"]["memory"]
+                used.add(held)
+    finally:
+        stop.set()
+        thread.join()
+
+    assert used == {3, 6}
+
+
+def test_limits() -> None:
+    """The limits of a user in a queue are told without a request."""
+    told = client().get(f"{PREFIX}/limits?user=sue&group=dev&group=ops&queue=root.A").json()
+
+    assert told["queue_path"] == "root.a"
+    assert [limit["name"] for limit in told["limits"]] == ["sue", "dev", "root.a"]
+    assert told["headroom"] == {"memory": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({}, "body: the field 'application_id' is missing"),
+        ({"application_id": "app", "usage": {"memory": -1}}, "body.usage.memory: expected a number from 0 to"),
+        ({"application_id": "app", "usage": {"memory": 1.5}}, "body.usage.memory: expected an integer"),
+        ({"application_id": "app", "usage": {"memory": True}}, "body.usage.memory: expected an integer"),
+        (
+            {"application_id": "app", "usage": {"memory": "1m"}},
+            "body.usage.memory: '1m' is not a whole number in the base unit, or a quantity such as",
+        ),
+        ({"application_id": 7, "usage": {}}, "body.application_id: expected a string"),
+        ({"user": "*", "usage": {}}, "body.user: '*' is a wildcard, not a name"),
+        ([], "body: expected an object"),
+    ],
+)
+def test_malformed_questions(body: object, message: str) -> None:
+    """What is not as described is refused, with the place."""
+    answer = client().post(f"{PREFIX}/check", json=body)
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "body-invalid")
+    assert answer.json()["message"].startswith(message)
+
+
+def test_whole_numbers_in_any_spelling() -> None:
+    """A whole number is one, however JSON spells it, and exact."""
+    body = '{"application_id": "app", "usage": {"memory": 9.007199254740993e15}}'
+    answer = client().post(f"{PREFIX}/check", content=body, headers={"content-type": "application/json"})
+
+    assert answer.json()["violations"][0]["requested"] == 9007199254740993
+
+
+def test_unknown_application() -> None:
+    """An application that is not there is told so."""
+    answer = client().post(f"{PREFIX}/explain", json={"application_id": "nothing", "usage": {}})
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "application-unknown")
+
+
+def test_plan() -> None:
+    """A plan says what a configuration would do, and does nothing."""
+    partition = busy()
+    with changing_nothing(partition):
+        told = (
+            client(partition)
+            .post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5"), headers=YAML)
+            .json()
+        )
+
+    assert [found["name"] for found in told["newly_over"]] == ["dev"]
+    assert "limit in root for group 'dev'" in told["text"]
+
+
+def test_plan_without_the_partition() -> None:
+    """A plan for another partition is refused."""
+    answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"), headers=YAML)
+
+    assert (answer.status_code, answer.json()["problems"][0]["code"]) == (422, "partition-missing")
+
+
+def test_validate() -> None:
+    """A configuration is judged, with all problems; a bad one is no error of the request."""
+    assert client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML).json() == {
+        "allowed": True,
+        "reason": "",
+        "problems": [],
+        "warnings": [],
+    }
+    wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
+    told = client().post("/ws/v1/validate-conf", content=wrong, headers=YAML).json()
+
+    assert (told["allowed"], len(told["problems"])) == (False, 2)
+    assert told["reason"] == told["problems"][0]["message"]
+
+
+def test_validate_warns() -> None:
+    """What is allowed and probably a mistake is a warning."""
+    text = CONFIG.replace("memory", "Memory")
+    told = client().post("/ws/v1/validate-conf", content=text, headers=YAML).json()
+
+    assert (told["allowed"], told["problems"]) == (True, [])
+    assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}

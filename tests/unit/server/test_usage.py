@@ -1,0 +1,153 @@
+"""The four endpoints that the documents name, with the documents' own examples over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from support.server_fixtures import NASTY, PREFIX, client
+from ugm import Partition, Resource, UserGroup, parse_config
+
+SIX: Final = Resource(memory=6 * 10**9, vcore=6000)
+USER1: Final = UserGroup("user1", ("tester",))
+ALONE: Final = UserGroup("user1")
+
+#: The enforcement document's example of a user, as it stands there.
+USERS: Final = """
+[{"userName": "user1", "groups": {"app1": "tester"}, "queues": {"queuename": "root", "resourceUsage":
+{"memory": 12000000000, "vcore": 12000}, "runningApplications": ["app1", "app2"], "children": [
+{"queuename": "root.default", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app1"],
+"children": [], "maxApplications": 10, "maxResources": {"memory": 50000000000, "vcore": 100000}},
+{"queuename": "root.test", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"],
+"children": [], "maxApplications": 0, "maxResources": {}}], "maxApplications": 10, "maxResources": {}}}]
+"""
+#: The enforcement document's example of a group, with the field that only the tracking document has.
+GROUPS: Final = """
+[{"groupName": "tester", "users": ["user1"], "applications": ["app2"], "queues": {"queuename": "root", "resourceUsage":
+{"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"], "children": [{"queuename": "root.test",
+"resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"], "children": [],
+"maxApplications": 2, "maxResources": {"vcore": 10000}}], "maxApplications": 0, "maxResources": {}}}]
+"""
+#: The tracking document's example of a user; it has no limits.
+TRACKED: Final = """
+[{"userName": "user1", "groups": {"app2": "tester"}, "queues": {"queuename": "root", "resourceUsage":
+{"memory": 12000000000, "vcore": 12000}, "runningApplications": ["app1", "app2"], "children": [{"queuename":
+"root.default", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app1"], "children":
+[]}, {"queuename": "root.test", "resourceUsage": {"memory": 6000000000, "vcore": 6000}, "runningApplications": ["app2"],
+"children": []}]}}]
+"""
+
+
+def state(limits: str, *applications: tuple[str, UserGroup, str]) -> Partition:
+    """Return a partition in which applications each use what they use in the documents."""
+    partition = Partition(parse_config(limits).partition())
+    for application_id, user, queue in applications:
+        assert partition.submit(application_id, user, queue)
+        assert partition.allocate(application_id, application_id, SIX)
+    return partition
+
+
+def enforced_user() -> Partition:
+    """Return the state of the enforcement document's user."""
+    limits = """
+    partitions:
+    - name: default
+      queues:
+      - name: root
+        limits: [{users: [user1], maxapplications: 10}]
+        queues:
+        - name: default
+          limits:
+          - {users: [user1], maxapplications: 10, maxresources: {memory: 50G, vcore: 100}}
+          - {groups: [tester], maxresources: {memory: 50G}}
+        - name: test
+    """
+    return state(limits, ("app1", USER1, "root.default"), ("app2", ALONE, "root.test"))
+
+
+def enforced_group() -> Partition:
+    """Return the state of the enforcement document's group, which is that of the tracking document, too."""
+    limits = """
+    partitions:
+    - queues:
+      - name: default
+      - name: test
+        limits: [{groups: [tester], maxapplications: 2, maxresources: {vcore: 10}}]
+    """
+    return state(limits, ("app1", ALONE, "root.default"), ("app2", USER1, "root.test"))
+
+
+def sorted_bytes(told: Any) -> bytes:  # noqa: ANN401 - JSON
+    """Return JSON with its keys sorted."""
+    return json.dumps(told, sort_keys=True, indent=1).encode()
+
+
+def without_limits(told: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return JSON without what the tracking document did not know of."""
+    if isinstance(told, dict):
+        kept = {name: value for name, value in told.items() if name not in ("maxApplications", "maxResources")}
+        return {name: without_limits(value) for name, value in kept.items()}
+    return [without_limits(item) for item in told] if isinstance(told, list) else told
+
+
+def test_users_of_the_enforcement_document() -> None:
+    """The answer is the document's, byte for byte once keys are sorted.
+
+    Source: Apache YuniKorn, user based quota enforcement, "Exposure of quota details".
+    """
+    answer = client(enforced_user()).get(f"{PREFIX}/usage/users")
+
+    assert sorted_bytes(answer.json()) == sorted_bytes(json.loads(USERS))
+
+
+def test_groups_of_the_enforcement_document() -> None:
+    """The answer is the document's, with the applications that the tracking document shows besides.
+
+    Source: Apache YuniKorn, user based quota enforcement, "Exposure of quota details".
+    """
+    answer = client(enforced_group()).get(f"{PREFIX}/usage/groups")
+
+    assert sorted_bytes(answer.json()) == sorted_bytes(json.loads(GROUPS))
+
+
+def test_users_of_the_tracking_document() -> None:
+    """The answer is the document's, byte for byte once keys are sorted and limits left out.
+
+    Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking".
+    """
+    answer = client(enforced_group()).get(f"{PREFIX}/usage/users")
+
+    assert sorted_bytes(without_limits(answer.json())) == sorted_bytes(json.loads(TRACKED))
+
+
+def test_one_of_each() -> None:
+    """One user and one group are told as in the lists."""
+    asked = client(enforced_group())
+
+    assert asked.get(f"{PREFIX}/usage/user/user1").json() == asked.get(f"{PREFIX}/usage/users").json()[0]
+    assert asked.get(f"{PREFIX}/usage/group/tester").json() == asked.get(f"{PREFIX}/usage/groups").json()[0]
+
+
+@pytest.mark.parametrize("kind", ["user", "group"])
+def test_unknown(kind: str) -> None:
+    """Who uses nothing is not there, and is told so in JSON."""
+    answer = client(enforced_group()).get(f"{PREFIX}/usage/{kind}/nobody")
+
+    assert (answer.status_code, answer.json()) == (
+        404,
+        {"code": f"{kind}-unknown", "message": f"there is no {kind} 'nobody'"},
+    )
+
+
+def test_a_name_with_everything_in_it() -> None:
+    """A name with slashes and markup is found by its path, and stays a text of JSON."""
+    partition = state("partitions: [{queues: [{name: a}]}]", ("app", UserGroup(NASTY), "root.a"))
+    path = "".join(f"%{byte:02X}" for byte in NASTY.encode())
+
+    answer = client(partition).get(f"{PREFIX}/usage/user/{path}")
+
+    assert answer.json()["userName"] == NASTY
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"

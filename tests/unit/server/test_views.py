@@ -1,0 +1,241 @@
+"""What a client sees of queues, applications, allocations and events."""
+
+from __future__ import annotations
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from support.partition_fixtures import started
+from support.server_fixtures import PREFIX, SUE, busy, client, served
+from ugm import Partition, Resource, UserGroup, parse_config
+
+
+def test_queues_add_up() -> None:
+    """The tree shows what is used and pending in and below each queue."""
+    root = client().get(f"{PREFIX}/queues").json()
+    a, b = root["children"]
+
+    assert (root["usage"], root["pending"], root["pending_allocations"]) == ({"memory": 6}, {"memory": 4}, 1)
+    assert (root["applications"], root["running_applications"]) == (2, 1)
+    assert (a["usage"], a["max_resources"], a["guaranteed"], a["share"]) == (
+        {"memory": 6},
+        {"memory": 9},
+        {"memory": 4},
+        1.5,
+    )
+    assert (b["queue_path"], b["applications"], b["running_applications"]) == ("root.b", 1, 0)
+
+
+def test_queues_say_what_the_partition_says() -> None:
+    """Put together from pieces, the tree is that of the partition."""
+    partition = busy()
+    partition.submit("made", SUE, "root.c")
+    told = {queue.queue_path: queue for queue in (partition.queue() or partition.queue("root.a")).walk()}  # type: ignore[union-attr] # the root is there
+
+    def walk(queue: dict[str, object]) -> None:
+        state = told.pop(str(queue["queue_path"])).to_dict()
+        for name in set(state) - {"applications", "children"}:
+            assert queue[name] == state[name], name
+        for child in queue["children"]:  # type: ignore[attr-defined] # a list
+            walk(child)
+
+    walk(client(partition).get(f"{PREFIX}/queues").json())
+    assert told == {}
+
+
+def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
+    """A queue whose name begins like another's is no child of it, in whatever order their paths sort."""
+    config = parse_config("partitions: [{queues: [{name: a, queues: [{name: x}]}, {name: a-b, queues: [{name: y}]}]}]")
+    root = client(Partition(config.partition())).get(f"{PREFIX}/queues").json()
+
+    assert [(child["queue_path"], len(child["children"])) for child in root["children"]] == [
+        ("root.a", 1),
+        ("root.a-b", 1),
+    ]
+
+
+def test_one_queue() -> None:
+    """A queue is told with its headroom and the limits that the configuration sets on it."""
+    told = client().get(f"{PREFIX}/queue/root").json()
+
+    assert (told["headroom"], [child["queue_path"] for child in told["children"]]) == (None, ["root.a", "root.b"])
+    assert told["limits"][0] == {
+        "users": [],
+        "groups": ["dev"],
+        "max_resources": {"memory": 8},
+        "max_applications": 0,
+        "label": "team",
+    }
+    assert client().get(f"{PREFIX}/queue/root.A").json()["headroom"] == {"memory": 3}
+
+
+def test_unknown_queue() -> None:
+    """A queue that is not there is told so; what is no path is malformed."""
+    assert client().get(f"{PREFIX}/queue/root.z").json()["code"] == "queue-unknown"
+    assert client().get(f"{PREFIX}/queue/z").json()["code"] == "path-invalid"
+
+
+def test_standings() -> None:
+    """Users and groups come in the order of how close they are to a limit, and no more than were asked for."""
+    partition = busy()
+    for number in range(5):
+        started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
+    told = client(partition).get(f"{PREFIX}/standing/users?most=3").json()
+
+    assert told["total"] == 6
+    assert [line["name"] for line in told["standings"]] == ["sue", "user-4", "user-0"]
+    assert client(partition).get(f"{PREFIX}/standing/groups").json()["standings"][0]["share"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["app", "idle"]),
+        ("queue=root.A", ["app"]),
+        ("queue=root", ["app", "idle"]),
+        ("user=bob", ["idle"]),
+        ("group=dev", ["app"]),
+        ("state=new", ["idle"]),
+        ("state=running&user=bob", []),
+        ("after=app", ["idle"]),
+    ],
+)
+def test_applications(query: str, found: list[str]) -> None:
+    """Applications are found by queue, user, group and state."""
+    told = client().get(f"{PREFIX}/applications?{query}").json()
+
+    assert [line["application_id"] for line in told["applications"]] == found
+    assert told["next"] is None
+
+
+def test_pages() -> None:
+    """Page after page, every application is told once."""
+    partition = busy()
+    for number in range(7):
+        partition.submit(f"new-{number}", SUE, "root.b")
+    asked, found = client(partition), []
+    after: str | None = ""
+    while after is not None:
+        told = asked.get(f"{PREFIX}/applications", params={"most": 3, "after": after}).json()
+        found.append([line["application_id"] for line in told["applications"]])
+        after = told["next"]
+
+    assert [len(page) for page in found] == [3, 3, 3]
+    assert [name for page in found for name in page] == list(partition.application_ids())
+
+
+def test_allocations_have_holders() -> None:
+    """An allocation is told with its user, its group and its queue."""
+    (held, pending) = client().get(f"{PREFIX}/allocations").json()["allocations"]
+
+    assert (held["user"], held["group"], held["queue_path"], held["state"]) == ("sue", "dev", "root.a", "held")
+    assert pending["state"] == "pending"
+    assert client().get(f"{PREFIX}/allocation/held").json() == held
+
+
+def test_allocations_of_one_application() -> None:
+    """Allocations are found by their application, which must be there."""
+    asked = client()
+    told = asked.get(f"{PREFIX}/allocations?application=app&after=held").json()
+
+    assert [line["allocation_id"] for line in told["allocations"]] == ["pending"]
+    assert asked.get(f"{PREFIX}/allocations?application=nothing").json()["code"] == "application-unknown"
+    assert asked.get(f"{PREFIX}/allocation/nothing").json()["code"] == "allocation-unknown"
+
+
+def test_application_says_why_it_waits() -> None:
+    """An application is told with its limits, and what stands in the way of what is pending."""
+    told = client().get(f"{PREFIX}/application/app").json()
+    (waiting,) = told["waiting"]
+
+    assert (told["state"], told["headroom"], told["tags"]) == ("running", {"memory": 2}, {"tier": "gold"})
+    assert waiting["allocation"]["allocation_id"] == "pending"
+    assert [found["name"] for found in waiting["explanation"]["violations"]] == ["dev", "root.a"]
+    assert client().get(f"{PREFIX}/application/idle").json()["waiting"] == []
+
+
+def test_nodes() -> None:
+    """Nodes are told with what they offer, and the partition with their sum."""
+    partition = busy()
+    partition.add_node("n1", Resource(memory=70))
+
+    assert client(partition).get(f"{PREFIX}/nodes").json() == {"n1": {"memory": 70}}
+    assert client(partition).get(PREFIX).json()["cluster"] == {"memory": 70}
+
+
+def test_history() -> None:
+    """The newest events are told, by kind and from a number on."""
+    asked = client()
+    told = asked.get(f"{PREFIX}/history?kind=denied").json()
+
+    assert [(line["event"], line["times"], line["first_at"]) for line in told["records"]] == [("denied", 1, 7)]
+    assert told["told"]["allocated"] == 1
+    assert asked.get(f"{PREFIX}/history", params={"after": told["newest"]}).json()["records"] == []
+
+
+def test_partition_without_history() -> None:
+    """A partition that nobody follows has no history, and says so."""
+    assert client(busy()).get(f"{PREFIX}/history").json()["code"] == "history-missing"
+    assert client(busy()).get(PREFIX).json()["has_history"] is False
+
+
+def test_partitions() -> None:
+    """All partitions are told in a few figures."""
+    assert client().get("/ws/v1/partitions").json() == [
+        {
+            "name": "default",
+            "usage": {"memory": 6},
+            "cluster": None,
+            "users": 1,
+            "groups": 1,
+            "queues": 3,
+            "applications": 2,
+            "allocations": 2,
+            "nodes": 0,
+            "has_history": True,
+        }
+    ]
+
+
+def test_states() -> None:
+    """What is plugged in can be looked at by its name."""
+    asked = client()
+
+    assert asked.get("/ws/v1/states").json() == ["forest"]
+    assert asked.get("/ws/v1/state/forest").json() == {"trees": 2}
+    assert asked.get("/ws/v1/state/wood").json()["code"] == "state-unknown"
+
+
+def test_health() -> None:
+    """Health says what is served, since when, and how the last configuration went."""
+    told = client().get("/ws/v1/health").json()
+
+    assert (told["status"], told["started"], told["read_only"], told["partitions"]) == ("ok", 7, False, ["default"])
+    assert told["reason"] == ""
+    assert told["configuration"] == {
+        "file": None,
+        "source": "start",
+        "at": 7,
+        "problems": [],
+        "in_force": {"source": "start", "at": 7},
+        "refused": [],
+    }
+
+
+def test_page() -> None:
+    """The page comes with a policy that lets nothing in but what the server itself serves."""
+    answer = client().get("/")
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self';")
+
+
+def test_mounted() -> None:
+    """In another application everything is below the path that it is mounted at."""
+    asked = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
+
+    assert asked.get(f"/quota{PREFIX}/usage/user/sue").json()["userName"] == "sue"
+    assert asked.get("/quota/").headers["content-type"].startswith("text/html")
+    assert asked.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]

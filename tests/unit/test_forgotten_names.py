@@ -1,0 +1,235 @@
+"""Names that come and go leave nothing behind: memory stays flat, and operations stay as quick as at the beginning.
+
+Users, applications, queues, allocations, nodes and resources come with names of their own and go again. After the first
+tenth of a run the interpreter may not hold more blocks of memory, and the last operations run as many lines of ugm as
+the first that are counted. By default a run has some thousand names; the deep one has a million.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from support.line_counts import lines_run_by
+from ugm import Manager, Partition, QuotaModel, Resource, UserGroup, parse_config
+from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod
+from ugm.quotatree import Mode, QuotaManager, TreeModel
+from ugm.server import History
+from ugm.tracking import limits
+
+ONE: Final = Resource(vcore=1, memory=1)
+CLUSTER: Final = Resource(vcore=10**9, memory=10**9)
+#: More blocks than this are a leak: a name is one block, and a run has thousands after the first tenth.
+NOISE: Final = 400
+#: So many operations are counted together, because some work is done once for several of them.
+WINDOW: Final = 64
+
+CONFIG: Final = parse_config(
+    """
+    partitions:
+    - placementrules: [{name: provided, create: true}]
+      limits:
+      - {users: ["*"], maxresources: {vcore: 1000}, maxapplications: 10}
+      - {groups: [dev, "*"], maxresources: {memory: 1000}}
+      queues:
+      - {name: a, parent: true, childtemplate: {resources: {max: {vcore: 9}}}}
+      - {name: b}
+    """
+).partition()
+
+Operation = Callable[[int], object]
+
+
+def through_a_manager() -> Operation:
+    """Users, groups, applications and queues of a manager."""
+    manager = Manager(CONFIG)
+
+    def operate(number: int) -> None:
+        user = UserGroup(f"user-{number}", (f"group-{number}",))
+        assert manager.increase(f"root.a.queue-{number}", f"app-{number}", ONE, user)
+        assert not manager.increase("root.b", f"app-{number}", Resource(vcore=10**6), user)
+        manager.check(f"root.b.other-{number}", "other", ONE, user)
+        manager.decrease_tracked_resource(f"root.a.queue-{number}", f"app-{number}", ONE, user, remove_app=True)
+
+    return operate
+
+
+def through_a_partition(partition: Partition | None = None) -> Operation:
+    """Users, applications, queues that placement creates, and allocations of a partition."""
+    made = partition or Partition(CONFIG, cluster=CLUSTER)
+
+    def operate(number: int) -> None:
+        user = UserGroup(f"user-{number}", ("dev", f"group-{number}"))
+        name = f"app-{number}"
+        assert made.submit(name, user, f"root.a.queue-{number}", tags={"team": "dev"})
+        made.ask(f"{name}-1", name, ONE, priority=number % 3)
+        assert made.allocate(f"{name}-0", name, ONE)
+        assert made.allocate(f"{name}-1", name, ONE, priority=number % 3)
+        assert not made.allocate(f"{name}-2", name, Resource(vcore=10_000))
+        assert not made.check_for(user, f"root.a.other-{number}", Resource(vcore=10_000))
+        made.release(f"{name}-0")
+        made.remove(name)
+
+    return operate
+
+
+def with_a_history() -> Operation:
+    """The same where a history follows the partition."""
+    return through_a_partition(Partition(CONFIG, cluster=CLUSTER, subscribers=[History(20)]))
+
+
+def with_other_models() -> Operation:
+    """The same beside a quota tree and elastic groups."""
+    manager = QuotaManager()
+    tree = 'nodes: {company: {parent: nil, quota: {vcore: "100"}}}'
+    manager.add_tree_from_string(f"kind: QuotaTree\nmetadata: {{name: C}}\nspec: {{resourceNames: [vcore], {tree}}}")
+    manager.set_mode(Mode.NORMAL)
+    quota = ElasticQuota(ElasticTree(CLUSTER))
+    quota.create(ElasticGroup("dev", min=Resource(vcore=100), max=CLUSTER))
+    models: list[QuotaModel] = [
+        TreeModel(manager, "C", group_of=lambda _: "company"),
+        ElasticModel(quota, group_tag="team"),
+    ]
+    return through_a_partition(Partition(CONFIG, cluster=CLUSTER, models=models))
+
+
+def elastic_groups() -> Operation:
+    """Groups of an elastic quota, their pods, and resources that only one group or pod ever names."""
+    quota = ElasticQuota(ElasticTree(CLUSTER))
+    quota.create(ElasticGroup("stays", min=Resource(vcore=1), max=CLUSTER))
+
+    def operate(number: int) -> None:
+        name, device, claim = f"group-{number}", f"device-{number}", f"claim-{number}"
+        most = Resource({"vcore": 9, device: 1})
+        quota.create(ElasticGroup(name, min=Resource({device: 1}), max=most))
+        quota.adopt(Pod(f"pod-{number}", Resource({"vcore": 1, claim: 1}), group=name))
+        quota.update(ElasticGroup(name, max=Resource(vcore=9)))
+        quota.tree.set_total(CLUSTER + Resource({device: 1}))
+        quota.forget(f"pod-{number}")
+        quota.delete(name)
+
+    return operate
+
+
+def resources_of_allocations() -> Operation:
+    """Resources that only one allocation ever names: a device claim, a licence token."""
+    partition = Partition(CONFIG, cluster=CLUSTER)
+    partition.submit("app", UserGroup("ana"), "root.b")
+    partition.adopt("stays", "app", Resource(kept=1))
+
+    def operate(number: int) -> None:
+        partition.adopt("x", "app", Resource({f"example.com/claim-{number}": 1}))
+        partition.release("x")
+
+    return operate
+
+
+def resources_of_nodes() -> Operation:
+    """Resources that only one node ever offers."""
+    partition = Partition(CONFIG, cluster=CLUSTER)
+
+    def operate(number: int) -> None:
+        partition.add_node(f"node-{number}", Resource({"vcore": 5, f"example.com/device-{number}": 1}))
+        partition.update_node(f"node-{number}", Resource({"vcore": 5, f"example.com/other-{number}": 1}))
+        partition.remove_node(f"node-{number}")
+
+    return operate
+
+
+def resources_of_quotas() -> Operation:
+    """Resources that only the quota of one namespace ever names, with and without a cluster."""
+    partitions = [Partition(CONFIG), Partition(CONFIG, cluster=CLUSTER)]
+
+    def operate(number: int) -> None:
+        for partition in partitions:
+            quota = Resource({f"example.com/quota-{number}": 1})
+            assert partition.submit("app", UserGroup("ana"), f"root.a.space-{number}", quota=quota)
+            partition.complete("app")
+
+    return operate
+
+
+def resources_of_requests() -> Operation:
+    """Resources that nobody has, and that are only asked for."""
+    partition = Partition(CONFIG, cluster=CLUSTER)
+    partition.submit("app", UserGroup("ana"), "root.b")
+
+    def operate(number: int) -> None:
+        usage = Resource({f"example.com/none-{number}": 1})
+        assert not partition.allocate("x", "app", usage)
+        assert not partition.check("app", usage)
+        partition.ask("x", "app", usage)
+        partition.release("x")
+
+    return operate
+
+
+#: By what comes and goes: how a run begins, and how many names it has by default.
+RUNS: Final = {
+    "manager": (through_a_manager, 8_000),
+    "partition": (through_a_partition, 4_000),
+    # A history keeps what was denied of up to 1,000 limits.
+    "history": (with_a_history, 12_000),
+    "models": (with_other_models, 1_000),
+    "elastic-groups": (elastic_groups, 2_000),
+    "resources-of-allocations": (resources_of_allocations, 2_000),
+    "resources-of-nodes": (resources_of_nodes, 1_500),
+    "resources-of-quotas": (resources_of_quotas, 1_500),
+    "resources-of-requests": (resources_of_requests, 2_000),
+}
+
+
+@pytest.fixture(autouse=True)
+def _memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the caches for paths be full after the first tenth of the shortest run."""
+    monkeypatch.setattr(limits, "_REMEMBERED", 64)
+
+
+def allocated() -> int:
+    """Return how many blocks of memory are held."""
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+def lines_of(operate: Operation, numbers: range) -> int:
+    """Return how many lines of ugm some operations run."""
+
+    def run() -> None:
+        for number in numbers:
+            operate(number)
+
+    return lines_run_by(run)
+
+
+def leave_nothing(begin: Callable[[], Operation], names: int) -> None:
+    """Let names come and go, and compare the end with the time after the first tenth, 500 at least."""
+    operate = begin()
+    tenth = max(names // 10, 500)
+    for number in range(tenth):
+        operate(number)
+    first = lines_of(operate, range(tenth, tenth + WINDOW))
+    before = allocated()
+    for number in range(tenth + WINDOW, names):
+        operate(number)
+    grown = allocated() - before
+    last = lines_of(operate, range(names, names + WINDOW))
+
+    assert grown <= NOISE, f"{grown / (names - tenth):.2f} blocks are kept of each name"
+    assert last <= 1.05 * first
+
+
+@pytest.mark.parametrize("what", list(RUNS))
+def test_names_are_forgotten(what: str) -> None:
+    """Nothing is kept of names that are gone, and they make nothing slower."""
+    leave_nothing(*RUNS[what])
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("what", list(RUNS))
+def test_a_million_names_are_forgotten(what: str) -> None:
+    """The same for a million names."""
+    leave_nothing(RUNS[what][0], 1_000_000)

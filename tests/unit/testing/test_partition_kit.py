@@ -1,0 +1,103 @@
+"""What `ugm.testing` gives to programs with a partition: that it finds what it is there to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from support.law_partitions import Licences
+from ugm import Ask, Claim, Decision, Partition, Violation
+from ugm.model import QuotaModel
+from ugm.testing import PartitionMachine, PartitionSpec
+
+#: Enough to find what is wrong, and no time to make it small.
+FIND = settings(max_examples=100, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate])
+
+
+class Forgetful(Licences):
+    """Forgets to give back what was charged with a priority."""
+
+    def refund(self, claim: Claim) -> None:
+        """Give it back, or not."""
+        if not claim.priority:
+            super().refund(claim)
+
+
+class Lost(Licences):
+    """Raises where it has to agree."""
+
+    def charge(self, claim: Claim) -> None:
+        """Take one, up to the third."""
+        if self.taken == 2:
+            raise OverflowError
+        super().charge(claim)
+
+
+class WithForgetful(PartitionMachine):
+    """A model that loses count."""
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return it."""
+        return [Forgetful(4)]
+
+
+class WithLost(PartitionMachine):
+    """A model that raises in `charge`."""
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return it."""
+        return [Lost(4)]
+
+
+class Wrapper:
+    """Leaves all but one operation to a partition."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        found: Callable[..., object] = getattr(self._partition, name)
+        return found
+
+
+class OneByOne(Wrapper):
+    """Grants gangs one by one."""
+
+    def allocate_all(self, asks: Sequence[Ask]) -> Decision:
+        """Stop at the first that is denied."""
+        for ask in asks:
+            decision = self._partition.allocate_all([ask])
+            if not decision:
+                return decision
+        return Decision()
+
+
+class Silent(Wrapper):
+    """Tells nobody who is over."""
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return nothing."""
+        return ()
+
+
+@pytest.mark.parametrize(("machine", "error"), [(WithForgetful, AssertionError), (WithLost, OverflowError)])
+def test_wrong_models_are_found(machine: type[PartitionMachine], error: type[Exception]) -> None:
+    """A quota model that loses count, or raises where it must not, is found."""
+    with pytest.raises(error):
+        run_state_machine_as_test(machine, settings=FIND)
+
+
+@pytest.mark.parametrize("wrapper", [OneByOne, Silent])
+def test_wrong_wrappers_are_found(wrapper: type[Wrapper]) -> None:
+    """So is a wrapper around a partition that answers otherwise than a partition does."""
+
+    class Machine(PartitionMachine):
+        def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+            made: Partition = wrapper(super().make_partition(config, models))  # type: ignore[assignment]  # as embedders may
+            return made
+
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(Machine, settings=FIND)

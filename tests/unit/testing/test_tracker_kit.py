@@ -1,0 +1,259 @@
+"""What `ugm.testing` gives to other programs: that it finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from ugm import (
+    GroupUsage,
+    InvariantError,
+    Manager,
+    NotTrackedError,
+    Partition,
+    QueueUsage,
+    ReleaseError,
+    Request,
+    RequestError,
+    Resource,
+    Tracker,
+    TrackingType,
+    UserGroup,
+    UserUsage,
+    parse_config,
+)
+from ugm.testing import (
+    LimitSpec,
+    Model,
+    PartitionSpec,
+    QueueSpec,
+    TrackerMachine,
+    check_never_above,
+    check_sums,
+    limits,
+    partitions,
+    resource_names,
+    resources,
+    verify_all,
+)
+
+
+def test_verify_all_of_a_partition() -> None:
+    """A partition can be checked like a manager; a counter that has drifted is found, and so is a limit exceeded."""
+    limits = "partitions: [{limits: [{users: ['*'], maxresources: {memory: 4}}], queues: [{name: a}]}]"
+    checked = Partition(parse_config(limits).partition())
+    checked.submit("app", SUE, "root.a")
+    checked.allocate("app-0", "app", Resource(memory=3))
+    verify_all(checked)
+    check_never_above(checked)
+    checked.adopt("app-1", "app", Resource(memory=3))
+    verify_all(checked)
+    with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where 4 is allowed"):
+        check_never_above(checked)
+    checked._books.tree.root.chain[0].free_memory += 1
+    with pytest.raises(InvariantError):
+        verify_all(checked)
+
+
+class Told:
+    """A tracker that shows what it was told to."""
+
+    def __init__(self, users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...] = ()) -> None:
+        self._users = users
+        self._groups = groups
+
+    def increase_tracked_resource(self, *_: object) -> bool:
+        """Grant nothing."""
+        return False
+
+    def decrease_tracked_resource(self, *_: object, **__: object) -> None:
+        """Do nothing."""
+
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Return what the root of a user shows."""
+        return next((usage.queues.usage for usage in self._users if usage.user_name == user.name), None)
+
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Return nothing for any group."""
+        return next((NOTHING for usage in self._groups if usage.group_name == group), None)
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Return what it was told to."""
+        return self._users
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Return what it was told to."""
+        return self._groups
+
+
+def queue(path: str, usage: Resource, applications: tuple[str, ...], *children: QueueUsage) -> QueueUsage:
+    """Return a queue without limits."""
+    return QueueUsage(path, usage, applications, None, 0, children)
+
+
+def findings(tracker: Tracker) -> tuple[str, ...]:
+    """Return what is wrong with the sums of a tracker."""
+    with pytest.raises(InvariantError) as caught:
+        check_sums(tracker)
+    return caught.value.findings
+
+
+def test_sums_of_one_user() -> None:
+    """Negative usage, more usage or applications below than above, and empty queues are found."""
+    children = (
+        queue("root.a", Resource(memory=-1, vcore=2), ("app-1", "app-2")),
+        queue("root.b", NOTHING, ()),
+    )
+    root = queue("root", Resource(vcore=1), ("app-1",), *children)
+
+    assert findings(Told((UserUsage("sue", {}, root),))) == (
+        "user 'sue' uses 1 vcore more below root than in it",
+        "user 'sue' runs 'app-2' below root but not in it",
+        "user 'sue' uses -1 memory in root.a",
+        "user 'sue' is shown in root.b, where nothing runs",
+    )
+
+
+def test_groups_and_users_disagree() -> None:
+    """Groups that do not have what their users say are found."""
+    sue = UserUsage("sue", {"app-1": "dev", "app-2": "ops"}, queue("root", ONE, ("app-1", "app-2")))
+    dev = GroupUsage("dev", ("bob",), ("app-9",), queue("root", Resource(memory=3), ("app-9",)))
+
+    assert findings(Told((sue,), (dev,))) == (
+        "group 'dev' uses memory 3 according to its queues, and nothing in all",
+        "group 'dev' shows other users than are charged to it",
+        "group 'dev' shows other applications than are charged to it",
+        "group 'ops' is not tracked, but users are charged to it",
+        "the groups use 2 memory more than the users",
+    )
+
+
+def test_never_above_finds_both() -> None:
+    """Whoever uses or runs more than is allowed is named, users and groups."""
+    manager = Manager(partition({"root.a": [user("sue", memory=1), group("dev", applications=1)]}))
+    for application in ("app-1", "app-2"):
+        manager.adopt("root.a", application, ONE, SUE)
+
+    with pytest.raises(InvariantError) as caught:
+        check_never_above(manager)
+    assert caught.value.findings == (
+        "user 'sue' uses 2 memory in root.a, where 1 is allowed",
+        "group 'dev' runs 2 applications in root.a, where 1 may run",
+    )
+
+
+def test_never_above_of_users_alone() -> None:
+    """Where group limits do not hold for all, users can be looked at alone."""
+    manager = Manager(
+        partition({"root": [user("sue", memory=9), group("dev", memory=1)]}), group_limits="unless-user-limited"
+    )
+    manager.increase("root", "app-1", Resource(memory=5), SUE)
+
+    check_never_above(manager, [TrackingType.USER])
+    with pytest.raises(InvariantError):
+        check_never_above(manager, [TrackingType.GROUP])
+
+
+def test_verify_all_has_the_manager_recompute() -> None:
+    """Damage to a counter that nobody shows is found all the same."""
+    manager = Manager(partition({"root": [user("sue", memory=9)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    sue = manager.get_user_tracker("sue")
+    assert sue is not None
+    sue.queue.nodes["root"].free_memory += 5
+
+    with pytest.raises(InvariantError) as caught:
+        verify_all(manager)
+    assert str(caught.value) == "user 'sue' counts -4 memory in root, but its applications hold 1"
+
+
+@given(limits())
+def test_limits_keep_the_rules_of_a_queue(drawn: tuple[LimitSpec, ...]) -> None:
+    """Drawn limits are such that a configuration would be accepted."""
+    for kind in ("users", "groups"):
+        names = [name for limit in drawn for name in getattr(limit, kind)]
+        assert len(names) == len(set(names))
+        assert "*" not in names[:-1]
+    assert [limit.groups for limit in drawn if limit.groups] != [("*",)]
+    for limit in drawn:
+        assert limit.max_applications or limit.max_resources
+        assert limit.max_resources is None or any(limit.max_resources.values())
+
+
+@given(partitions(depth=2))
+def test_partitions_are_as_deep_as_asked(config: PartitionSpec) -> None:
+    """The root counts as one level."""
+    assert all(path.count(".") < 2 for path in config.paths)
+    assert config.paths[0] == "root"
+
+
+@given(resource_names(), resources(["gpu"], smallest=1))
+def test_drawn_resources(name: str, vector: Resource) -> None:
+    """Drawn names can be resources, and vectors keep to the names and amounts asked for."""
+    assert Resource({name: 1})
+    assert set(vector) <= {"gpu"}
+    assert all(amount >= 1 for amount in vector.values())
+
+
+# The model
+
+
+def test_model_refuses_what_a_manager_refuses() -> None:
+    """The model raises the errors of the manager."""
+    model = Model(partition({"root": [user("sue", memory=9)]}))
+    model.increase("root.a", "app-1", ONE, SUE)
+
+    with pytest.raises(RequestError):
+        model.increase("root.a", "app-1", ONE, BOB)
+    with pytest.raises(NotTrackedError):
+        model.decrease("root.b", "app-1", ONE, SUE)
+    with pytest.raises(ReleaseError):
+        model.decrease("root.a", "app-1", Resource(memory=2), SUE)
+    with pytest.raises(RequestError):
+        model.increase_all([Request("root.a", "app-2", ONE, SUE), Request("root.a", "app-1", ONE, BOB)])
+    assert model.running() == [("root.a", "app-1", "sue")]
+
+
+# The machine
+
+
+class NoGroups(TrackerMachine):
+    """A tracker that forgets the groups of its users."""
+
+    def make_tracker(self, config: PartitionSpec) -> Tracker:
+        """Return a manager under a configuration without group limits."""
+        return Manager(_without_groups(config))
+
+
+def _without_groups(config: PartitionSpec) -> PartitionSpec:
+    def strip(queue: QueueSpec) -> QueueSpec:
+        kept = tuple(limit for limit in queue.limits if limit.users)
+        return QueueSpec(queue.name, kept, tuple(strip(child) for child in queue.queues))
+
+    return PartitionSpec(strip(config.root))
+
+
+class Deaf(TrackerMachine):
+    """A tracker that grants nothing."""
+
+    def make_tracker(self, config: PartitionSpec) -> Tracker:
+        """Return a tracker that ignores its configuration."""
+        assert config.paths
+        return Told(())
+
+
+class Lenient(TrackerMachine):
+    """A tracker that is not as strict as it should be."""
+
+    def make_tracker(self, config: PartitionSpec) -> Tracker:
+        """Return a manager that logs misuse."""
+        return Manager(config, strict=False)
+
+
+@pytest.mark.parametrize("machine", [NoGroups, Deaf, Lenient])
+def test_machine_finds_it(machine: type[TrackerMachine]) -> None:
+    """A tracker that departs from the model is found out."""
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(machine, settings=settings(max_examples=200, database=None, phases=[Phase.generate]))

@@ -1,0 +1,103 @@
+"""The self-check: damage of every kind is found and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
+from ugm import InvariantError, Manager, QueueTracker, TrackingType
+from ugm.hierarchy import Limit, Node
+from ugm.tracking.holding import Holding
+
+
+@pytest.fixture(name="manager")
+def _manager() -> Manager:
+    manager = Manager(partition({"root": [user("sue", memory=9)], "root.a": [group("dev", applications=9)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.increase("root.b", "app-1", ONE, SUE)
+    return manager
+
+
+def sue(manager: Manager) -> QueueTracker:
+    """Return what keeps the usage of sue."""
+    return manager._ledger.users["sue"].queue
+
+
+def holding(manager: Manager) -> Holding:
+    """Return what sue's application holds in its first queue."""
+    return manager._holdings["app-1"]
+
+
+def another_node(manager: Manager) -> None:
+    """Count a queue in which nothing runs."""
+    tracker = sue(manager)
+    tracker.nodes["root.x"] = Node(tracker, "root.x", Limit(ONE), tracker.in_force.epoch.layout)
+
+
+def another_queue(manager: Manager) -> None:
+    """Move a holding to the queue of the other."""
+    holding(manager).queue_path = "root.b"
+
+
+def another_owner(manager: Manager) -> None:
+    """Charge a holding to a tracker that the manager does not know."""
+    holding(manager).owner = QueueTracker("sue", TrackingType.USER, manager._in_force)
+
+
+DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
+    "usage": (
+        lambda manager: setattr(sue(manager).nodes["root"], "free_memory", 8),
+        "user 'sue' counts 1 memory in root, but its applications hold 2",
+    ),
+    "applications": (
+        lambda manager: setattr(sue(manager).nodes["root"], "running", 2),
+        "user 'sue' counts 2 applications in root, but its applications hold 1",
+    ),
+    "unlimited resource": (
+        lambda manager: setattr(sue(manager).nodes["root"], "free_vcore", 0),
+        "vcore in root, but its applications hold 0",
+    ),
+    "node too many": (another_node, "user 'sue' counts root.x, where nothing runs"),
+    "node missing": (lambda manager: sue(manager).nodes.clear(), "user 'sue' does not count root"),
+    "tracker missing": (
+        lambda manager: manager._ledger.users.clear(),
+        "user 'sue' is charged 'app-1' but is not tracked",
+    ),
+    "tracker too many": (
+        lambda manager: sue(manager).holdings.clear(),
+        "user 'sue' is tracked without applications",
+    ),
+    "holding missing": (
+        lambda manager: manager._holdings.clear(),
+        "user 'sue' lists other holdings than are charged to it",
+    ),
+    "two owners": (another_owner, "application 'app-1' is charged to more than one user or group"),
+    "one queue twice": (another_queue, "application 'app-1' is listed twice in one queue"),
+    "negative": (
+        lambda manager: setattr(holding(manager), "amounts", (0, -1, None)),
+        "application 'app-1' holds -1 memory in root.a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "finding"), DAMAGE.values(), ids=DAMAGE)
+def test_damage(manager: Manager, damage: Callable[[Manager], object], finding: str) -> None:
+    """What does not follow from what the applications hold is named."""
+    manager.verify()
+    damage(manager)
+
+    with pytest.raises(InvariantError) as caught:
+        manager.verify()
+    assert any(found.endswith(finding) for found in caught.value.findings), caught.value.findings
+
+
+def test_idle_trackers_are_not_behind(manager: Manager) -> None:
+    """A tracker that nobody has used since the limits changed is in order, and stays idle."""
+    manager.update_config(partition({"root": [user("sue", gpu=9)], "root.b": [user("*", memory=9)]}))
+    manager.verify()
+    manager.increase("root.b", "app-2", ONE, BOB)
+    manager.verify()
+
+    assert "root.b" not in sue(manager).nodes

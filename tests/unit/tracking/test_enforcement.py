@@ -1,0 +1,260 @@
+"""The manager: what it grants and denies, one by one, replaced, adopted, and together."""
+
+from __future__ import annotations
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from ugm import (
+    Manager,
+    Request,
+    Resource,
+    TrackingType,
+    UserGroup,
+    Violation,
+)
+from ugm.testing import exposed
+
+
+def denials(manager: Manager, path: str, application: str, usage: Resource, asking: UserGroup) -> list[tuple[str, ...]]:
+    """Return whose limits deny a request, and where."""
+    return [(told.name, told.queue_path) for told in manager.check(path, application, usage, asking).violations]
+
+
+# Enforcing
+
+
+def test_denied_by_the_group_charges_nobody() -> None:
+    """If either has no room, neither is charged."""
+    manager = Manager(partition({"root": [user("sue", memory=9), group("dev", memory=2)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    before = exposed(manager)
+
+    assert not manager.increase("root", "app-2", Resource(memory=2), SUE)
+    assert exposed(manager) == before
+
+
+def test_denial_names_every_limit_in_order() -> None:
+    """A denial lists all limits in the way: the user's before the group's, each leaf to root."""
+    limits = {
+        "root": [user("sue", applications=1), group("dev", memory=1)],
+        "root.a": [user("sue", memory=1), group("dev", memory=2, applications=1)],
+    }
+    manager = Manager(partition(limits))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    decision = manager.increase("root.a", "app-2", Resource(memory=2), SUE)
+
+    assert [(told.kind, told.queue_path, told.resource) for told in decision.violations] == [
+        ("user", "root.a", "memory"),
+        ("user", "root", None),
+        ("group", "root.a", "memory"),
+        ("group", "root.a", None),
+        ("group", "root", "memory"),
+    ]
+
+
+def test_violation_tells_the_numbers() -> None:
+    """A violation has the limit, what is used and what was asked, and the name in the configuration."""
+    manager = Manager(partition({"root.a": [user("*", memory=5)]}))
+    manager.increase("root.a.x", "app-1", Resource(memory=4), SUE)
+    (told,) = manager.increase("root.a.y", "app-2", Resource(memory=3, vcore=1), SUE).violations
+
+    assert told == Violation(TrackingType.USER, "sue", "root.a", "*", "memory", 5, 4, 3)
+
+
+def test_check_changes_nothing() -> None:
+    """A check answers what an increase would, and can be asked any number of times."""
+    manager = Manager(partition({"root": [user("sue", memory=1)]}))
+
+    assert manager.check("root", "app-1", ONE, SUE).allowed
+    assert manager.check("root", "app-1", ONE, SUE).allowed
+    assert not manager.check("root", "app-1", Resource(memory=2), SUE)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_headroom_is_the_least() -> None:
+    """The headroom is the least that any limit of user and group leaves, resource by resource."""
+    limits = {
+        "root": [user("sue", memory=9, vcore=3), group("dev", memory=4)],
+        "root.a": [user("*", memory=5, pods=7)],
+    }
+    manager = Manager(partition(limits))
+    manager.increase("root.b", "app-1", Resource(memory=2, pods=1), SUE)
+
+    assert manager.headroom("root.a", "app-1", SUE) == Resource(memory=2, vcore=3, pods=7)
+    assert manager.headroom("root.b", "app-1", SUE) == Resource(memory=2, vcore=3)
+
+
+def test_headroom_may_be_negative_or_none() -> None:
+    """A limit below the usage leaves less than nothing; where nothing limits resources there is no headroom."""
+    manager = Manager(partition({"root.a": [user("sue", memory=1)], "root.b": [user("sue", applications=1)]}))
+    manager.adopt("root.a", "app-1", Resource(memory=3), SUE)
+
+    assert manager.headroom("root.a", "app-1", SUE) == Resource(memory=-2)
+    assert manager.headroom("root.b", "app-1", SUE) is None
+
+
+def test_can_run_app() -> None:
+    """Counts of applications decide whether an application may run, resources do not."""
+    manager = Manager(partition({"root": [user("sue", applications=1, memory=1), group("dev", applications=2)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+
+    assert manager.can_run_app("root", "app-1", SUE)
+    assert not manager.can_run_app("root", "app-2", SUE)
+    assert manager.can_run_app("root", "app-2", BOB)
+
+
+def test_asking_about_an_application_of_somebody_else() -> None:
+    """Who asks about an application of another user is told how one of that name would fare."""
+    manager = Manager(partition({"root": [user("bob", memory=5)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+
+    assert manager.headroom("root", "app-1", BOB) == Resource(memory=5)
+    assert manager.can_run_app("root", "app-1", BOB)
+    assert manager.group_for("root", "app-1", BOB) is None
+
+
+# Users with limits of their own
+
+
+def test_unless_user_limited() -> None:
+    """In that mode a user with a named limit on the path is held to that alone, and still counts for the group."""
+    limits = {"root": [user("sue", memory=9), group("dev", memory=2)]}
+    manager = Manager(partition(limits), group_limits="unless-user-limited")
+
+    assert manager.increase("root.a", "app-1", Resource(memory=8), SUE)
+    assert manager.get_group_resources("dev") == Resource(memory=8)
+    assert manager.headroom("root.a", "app-1", SUE) == ONE
+    assert denials(manager, "root.a", "app-2", ONE, BOB) == [("dev", "root")]
+    assert denials(manager, "root.a", "app-1", Resource(memory=2), SUE) == [("sue", "root")]
+
+
+def test_unless_user_limited_needs_a_named_limit_on_the_path() -> None:
+    """A wildcard, or a limit in another branch, is no limit of the user's own."""
+    limits = {"root": [user("*", memory=9), group("dev", memory=2)], "root.b": [user("sue", memory=5)]}
+    manager = Manager(partition(limits), group_limits="unless-user-limited")
+
+    assert denials(manager, "root.a", "app-1", Resource(memory=3), SUE) == [("dev", "root")]
+    assert manager.check("root.b", "app-1", Resource(memory=3), SUE)
+
+
+def test_unless_user_limited_concerns_applications_too() -> None:
+    """The group's count of applications does not hold a user with a limit of its own."""
+    limits = {"root": [user("sue", memory=9), group("dev", applications=1)]}
+    manager = Manager(partition(limits), group_limits="unless-user-limited")
+    manager.increase("root", "app-1", ONE, BOB)
+
+    assert manager.increase("root", "app-2", ONE, SUE)
+    assert not manager.can_run_app("root", "app-3", BOB)
+
+
+# Recovery, replacement, gangs
+
+
+def test_adopt_counts_above_the_limits() -> None:
+    """What runs already is counted, and what is over its limit now is told."""
+    manager = Manager(partition({"root": [user("sue", memory=2, applications=1), group("dev", memory=5)]}))
+    assert manager.adopt("root.a", "app-1", Resource(memory=2), SUE) == ()
+
+    told = manager.adopt("root.a", "app-2", Resource(memory=4), SUE)
+    assert [str(violation) for violation in told] == [
+        "user 'sue' in root: 6 memory used of 2, 4 too much (limit for 'sue')",
+        "user 'sue' in root: 2 of 1 applications running (limit for 'sue')",
+        "group 'dev' in root: 6 memory used of 5, 1 too much (limit for 'dev')",
+    ]
+    assert manager.over_limit() == told
+
+
+def test_adopted_usage_is_given_back() -> None:
+    """Once enough is given back, growth is allowed again."""
+    manager = Manager(partition({"root": [user("sue", memory=2)]}))
+    manager.adopt("root", "app-1", Resource(memory=3), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2), SUE)
+
+    assert manager.over_limit() == ()
+    assert manager.increase("root", "app-1", ONE, SUE)
+
+
+def test_replace_checks_growth_only() -> None:
+    """A placeholder is swapped for what is real; only what grows must fit."""
+    manager = Manager(partition({"root": [user("sue", memory=2, vcore=2)]}))
+    manager.adopt("root", "app-1", Resource(memory=5, vcore=1), SUE)
+
+    assert manager.replace("root", "app-1", Resource(memory=5, vcore=1), Resource(memory=4, vcore=2), SUE)
+    assert manager.get_user_resources(SUE) == Resource(memory=4, vcore=2)
+
+
+def test_replace_denied_changes_nothing() -> None:
+    """A replacement that grows too much is denied, as if the placeholder had made way, and the placeholder stays."""
+    manager = Manager(partition({"root": [user("sue", memory=3)]}))
+    manager.increase("root", "app-1", Resource(memory=2), SUE)
+    decision = manager.replace("root", "app-1", Resource(memory=2), Resource(memory=4), SUE)
+
+    assert decision.violations == (Violation(TrackingType.USER, "sue", "root", "sue", "memory", 3, 0, 4),)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_replace_smaller_keeps_the_application() -> None:
+    """A placeholder can be swapped for less, and for nothing; the application runs on."""
+    manager = Manager()
+    manager.increase("root", "app-1", Resource(memory=2), SUE)
+
+    assert manager.replace("root", "app-1", Resource(memory=2), NOTHING, SUE)
+    assert manager.get_user_resources(SUE) == NOTHING
+
+
+def test_increase_all_together() -> None:
+    """Several requests, of any users, are granted together."""
+    manager = Manager(partition({"root": [group("dev", memory=3)]}))
+
+    assert manager.increase_all([Request("root.a", "app-1", ONE, SUE), ("root.b", "app-2", Resource(memory=2), BOB)])  # type: ignore[list-item] # the parts of a request will do
+    assert manager.get_group_resources("dev") == Resource(memory=3)
+
+
+def test_increase_all_or_nothing() -> None:
+    """If all of them do not fit together, none is granted, and the denial tells what they ask together."""
+    manager = Manager(partition({"root": [group("dev", memory=3, applications=2)]}))
+    gang = [Request("root.a", f"app-{number}", ONE, SUE) for number in range(4)]
+    decision = manager.increase_all(gang)
+
+    assert decision.violations == (
+        Violation(TrackingType.GROUP, "dev", "root", "dev", "memory", 3, 0, 4),
+        Violation(TrackingType.GROUP, "dev", "root", "dev", None, 2, 0, 4),
+    )
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_increase_all_counts_one_application_once() -> None:
+    """Requests of one application start it once."""
+    manager = Manager(partition({"root": [user("sue", applications=1)]}))
+
+    assert manager.increase_all([Request(path, "app-1", ONE, SUE) for path in ("root.a", "root.b", "root.a")])
+
+
+def test_increase_all_of_running_applications() -> None:
+    """Requests of applications that run already start none, and so fit where too many run."""
+    manager = Manager(partition({"root": [user("sue", applications=1, memory=9)]}))
+    for application in ("app-1", "app-2"):
+        manager.adopt("root", application, ONE, SUE)
+
+    assert manager.increase_all([Request("root", "app-1", ONE, SUE), Request("root", "app-2", ONE, SUE)])
+
+
+def test_increase_all_of_nothing() -> None:
+    """No requests are granted, and change nothing."""
+    manager = Manager()
+
+    assert manager.increase_all([])
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_increase_all_takes_requests_before_it_locks() -> None:
+    """Requests may be made as they are asked for, by code that asks the manager itself."""
+    manager = Manager()
+    seen: list[Resource | None] = []
+
+    def gang() -> list[Request]:
+        # Asking would wait for ever if the lock were held.
+        seen.append(manager.get_user_resources(SUE))
+        return [Request("root", "app-1", ONE, SUE)]
+
+    assert manager.increase_all(request for _ in range(2) for request in gang())
+    assert seen == [None, None]

@@ -1,0 +1,434 @@
+"""Exceptions from outside at every point of every operation of a `ugm.Manager`, and of trackers without a manager.
+
+After each of them no lock is held, everything that can be seen is as before or after the operation, all counters follow
+from what the applications hold, and the operations that come next give the same answers as without the interruption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import pytest
+
+from support.injection import Injector, points_of
+from support.partition_fixtures import config
+from ugm import Manager, Request, Resource, UgmError, UserGroup
+from ugm.operation_lock import OperationLock
+from ugm.tracking.group_tracker import GroupTracker
+from ugm.tracking.limits import Limits, LimitsInForce
+from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.user_tracker import UserTracker
+
+SUE: Final = UserGroup("sue", ("dev", "ops"))
+BOB: Final = UserGroup("bob", ("guests",))
+NEW: Final = UserGroup("new", ("dev",))
+
+#: More than a signed 64-bit integer holds, and more than the number that stands for unlimited.
+HUGE: Final = 2**70
+
+CONFIG: Final = config(
+    "{name: a, limits: [{users: [sue], maxresources: {memory: 50, gpu: 9}, maxapplications: 6}, "
+    "{users: ['*'], maxresources: {memory: 40}, maxapplications: 5}], queues: [{name: b}, {name: c}]}, {name: d}",
+    limits="{groups: [dev], maxresources: {memory: 60, licence: 30}, maxapplications: 9}, "
+    "{groups: ['*'], maxresources: {memory: 45}}",
+)
+OTHER: Final = config(
+    "{name: a, limits: [{users: [sue], maxresources: {memory: 3, fpga: 7}}]}",
+    limits="{groups: [ops], maxresources: {memory: 60}}, {groups: ['*'], maxresources: {vcore: 30}}",
+)
+
+B: Final = "root.a.b"
+C: Final = "root.a.c"
+ALIKE: Final = Resource(memory=1)
+GPU: Final = Resource(memory=1, gpu=2)
+
+
+class Scene(Protocol):
+    """Something that is interrupted, made anew as often as it is wanted."""
+
+    @property
+    def lock(self) -> OperationLock:
+        """The lock that must not stay held."""
+        ...
+
+    def build(self) -> None:
+        """Make it."""
+        ...
+
+    def state(self) -> object:
+        """Return everything that can be seen, after everything has been verified."""
+        ...
+
+    def go_on(self) -> object:
+        """Do several things, and return their answers."""
+        ...
+
+
+class Managed:
+    """A manager in the middle of its work, and trackers that somebody has fetched from it."""
+
+    def __init__(self, *, user_limits_win: bool) -> None:
+        self.user_limits_win = user_limits_win
+
+    @property
+    def lock(self) -> OperationLock:
+        """The lock of the manager."""
+        return self.manager._lock
+
+    def build(self) -> None:
+        """Let something of every kind run: in one queue, in several, of other resources, of huge amounts."""
+        mode = "unless-user-limited" if self.user_limits_win else "always"
+        self.manager = manager = Manager(CONFIG, group_limits=mode)  # type: ignore[arg-type] # one of the two
+        for path, application_id, usage, user in [
+            (B, "one", Resource(memory=4), SUE),
+            (B, "many", Resource(memory=2), SUE),
+            (C, "many", Resource(memory=3, gpu=1), SUE),
+            ("root.d", "many", Resource(vcore=1), SUE),
+            (B, "bob", Resource(memory=5), BOB),
+            ("root.d", "huge", Resource(storage=HUGE), BOB),
+            (B, "idle", Resource(), SUE),
+            (B, "warm", ALIKE, SUE),
+        ]:
+            assert manager.increase(path, application_id, usage, user)
+        sue, bob = manager.get_user_tracker("sue"), manager.get_user_tracker("bob")
+        dev, guests = manager.get_group_tracker("dev"), manager.get_group_tracker("*")
+        assert sue
+        assert bob
+        assert dev
+        assert guests
+        self.sue, self.bob, self.dev, self.guests = sue, bob, dev, guests
+        self.sue.set_group_for_app("chosen", self.guests)
+        self.bob.set_max_resources(Resource(memory=30, licence=4), B)
+
+    def state(self) -> object:
+        """Return what the manager and the trackers say."""
+        manager = self.manager
+        manager.verify()
+        trackers = [self.sue, self.bob, self.dev, self.guests]
+        names = ("one", "many", "bob", "huge", "idle", "chosen", "new")
+        asked = [(B, name, {"bob": BOB, "huge": BOB, "new": NEW}.get(name, SUE)) for name in names]
+        return (
+            manager.get_users_resources(),
+            manager.get_groups_resources(),
+            manager.over_limit(),
+            [(manager.headroom(*each), manager.can_run_app(*each), manager.group_for(*each)) for each in asked],
+            [manager.effective_limits(user, path, name) for path, name, user in asked],
+            [(tracker.usage, tracker.applications) for tracker in trackers],
+            [
+                (tracker.has_group_for_app(name), tracker.group_name_for_app(name))
+                for tracker in (self.sue, self.bob)
+                for name in names
+            ],
+            [manager.get_user_tracker(user.name) in (None, self.sue, self.bob) for user in (SUE, BOB)],
+        )
+
+    def go_on(self) -> object:
+        """Grant, deny, give back and limit by hand."""
+        manager, sue = self.manager, self.sue
+        return [
+            _answer(call)
+            for call in (
+                lambda: manager.increase(B, "warm", ALIKE, SUE),
+                lambda: manager.decrease_tracked_resource(B, "warm", ALIKE, SUE),
+                lambda: manager.increase(C, "chosen", Resource(memory=2), SUE),
+                lambda: manager.increase(B, "warm", Resource(memory=1000, gpu=1), SUE),
+                lambda: manager.decrease_tracked_resource(C, "chosen", Resource(memory=2), SUE, remove_app=True),
+                lambda: sue.set_max_applications(1, "root.a"),
+                lambda: manager.increase(B, "another", ALIKE, SUE),
+                lambda: manager.update_config(CONFIG),
+                lambda: manager.increase(B, "another", ALIKE, SUE),
+            )
+        ]
+
+
+def _answer(call: Callable[[], object]) -> object:
+    """Return what a call returns or refuses."""
+    try:
+        return call()
+    except UgmError as error:
+        return repr(error)
+
+
+class Alone:
+    """Trackers of a user, of a group and of both, without a manager."""
+
+    @property
+    def lock(self) -> OperationLock:
+        """The lock of all of them."""
+        return self.in_force.lock
+
+    def build(self) -> None:
+        """Let something run in one queue, and in several."""
+        self.in_force = LimitsInForce(Limits.compile(CONFIG))
+        self.sue, self.dev = UserTracker("sue", self.in_force), GroupTracker("dev", self.in_force)
+        self.queue = QueueTracker("bob", "user", self.in_force)  # type: ignore[arg-type] # its text will do
+        for name in ("one", "many", "idle", "chosen"):
+            self.sue.set_group_for_app(name, self.dev)
+        assert self.sue.increase_resource(B, "one", Resource(memory=4))
+        assert self.sue.increase_resource(B, "idle", Resource())
+        for path in (B, C, "root.d"):
+            assert self.sue.increase_resource(path, "many", Resource(memory=1))
+            assert self.queue.increase_resource(path, "many", Resource(memory=1, gpu=2))
+        assert self.dev.increase_resource(C, "alone", Resource(memory=2))
+        self.queue.set_max_resources(Resource(memory=30), B)
+
+    def state(self) -> object:
+        """Return what the trackers say, after their counters have been compared with what they hold."""
+        for tracker in (self.sue.queue, self.dev.queue, self.queue):
+            nodes = self.lock.run(tracker.in_line)
+            assert tracker.uncounted() == []
+            expected = tracker.expected()
+            for node in nodes:
+                counted = expected[node.queue_path]
+                used = node.used()
+                assert {name: used[name] for name in node.limited()} == {
+                    name: counted.get(name, 0) for name in node.limited()
+                }
+                assert node.running == counted[None]
+        names = ("one", "many", "idle", "chosen", "new")
+        return (
+            [
+                (sorted((each.queue_path, each.application_id, each.held()["memory"]) for each in _held(tracker)))
+                for tracker in (self.sue.queue, self.dev.queue, self.queue)
+            ],
+            [(tracker.usage, tracker.running_applications) for tracker in (self.sue.queue, self.dev.queue, self.queue)],
+            [(self.sue.has_group_for_app(name), self.sue.group_name_for_app(name)) for name in names],
+            [
+                (path, limit.resources, limit.applications)
+                for tracker in (self.sue.queue, self.dev.queue, self.queue)
+                for path, limit in tracker.limits_on(B)
+            ],
+        )
+
+    def go_on(self) -> object:
+        """Grant, deny and give back."""
+        sue = self.sue
+        return [
+            _answer(call)
+            for call in (
+                lambda: sue.increase_resource(B, "one", ALIKE),
+                lambda: sue.decrease_resource(B, "one", ALIKE),
+                lambda: sue.increase_resource(C, "chosen", GPU),
+                lambda: self.dev.usage,
+                lambda: sue.increase_resource(C, "chosen", Resource(memory=100)),
+                lambda: self.queue.increase_resource(B, "many", GPU),
+                lambda: self.queue.decrease_resource(B, "many", GPU),
+                lambda: sue.decrease_resource(C, "chosen", GPU, remove_app=True),
+                lambda: self.dev.decrease_resource(C, "alone", Resource(memory=2), remove_app=True),
+            )
+        ]
+
+
+def _held(tracker: QueueTracker) -> list:  # type: ignore[type-arg]
+    from itertools import islice  # noqa: PLC0415
+
+    from ugm.tracking.index import every  # noqa: PLC0415
+
+    held = list(islice(every(tracker.holdings), 100))
+    assert len(held) < 100
+    return held
+
+
+GANG: Final = [
+    Request(B, "one", ALIKE, SUE),
+    Request(C, "one", GPU, SUE),
+    Request(B, "new", ALIKE, NEW),
+    Request(B, "chosen", Resource(memory=1, fpga=2), SUE),
+]
+
+MANAGER: Final[dict[str, Callable[[Managed], object]]] = {
+    "increase": lambda s: s.manager.increase(B, "warm", ALIKE, SUE),
+    "increase another size": lambda s: s.manager.increase(B, "one", Resource(memory=2, gpu=1), SUE),
+    "increase another resource": lambda s: s.manager.increase(B, "one", Resource(memory=2, fpga=1), SUE),
+    "increase in another queue": lambda s: s.manager.increase(C, "one", GPU, SUE),
+    "increase the first": lambda s: s.manager.increase(B, "new", GPU, NEW),
+    "increase the chosen": lambda s: s.manager.increase(B, "chosen", GPU, SUE),
+    "increase of a wildcard": lambda s: s.manager.increase(C, "bob", ALIKE, BOB),
+    "increase too much": lambda s: s.manager.increase(B, "one", Resource(memory=1000), SUE),
+    "increase by a huge amount": lambda s: s.manager.increase("root.d", "huge", Resource(storage=HUGE), BOB),
+    "increase_tracked_resource": lambda s: s.manager.increase_tracked_resource(B, "one", ALIKE, SUE),
+    "increase_all": lambda s: s.manager.increase_all(GANG),
+    "increase_all too much": lambda s: s.manager.increase_all([*GANG, Request(B, "x", Resource(memory=99), NEW)]),
+    "increase_all misused": lambda s: _answer(lambda: s.manager.increase_all([*GANG, Request(B, "one", ALIKE, BOB)])),
+    "adopt": lambda s: s.manager.adopt(C, "one", Resource(memory=1000, fpga=HUGE), SUE),
+    "adopt the first": lambda s: s.manager.adopt(B, "new", Resource(memory=1000), NEW),
+    "adopt the chosen": lambda s: s.manager.adopt(B, "chosen", Resource(memory=1000), SUE),
+    "replace": lambda s: s.manager.replace(C, "many", Resource(memory=3), Resource(memory=1, gpu=2), SUE),
+    "replace by too much": lambda s: s.manager.replace(C, "many", ALIKE, Resource(memory=500), SUE),
+    "decrease": lambda s: s.manager.decrease_tracked_resource(B, "warm", ALIKE, SUE),
+    "decrease another resource": lambda s: s.manager.decrease_tracked_resource(C, "many", Resource(gpu=1), SUE),
+    "decrease too much": lambda s: _answer(
+        lambda: s.manager.decrease_tracked_resource(C, "many", Resource(gpu=2), SUE)
+    ),
+    "end": lambda s: s.manager.decrease_tracked_resource(B, "one", Resource(memory=4), SUE, remove_app=True),
+    "end in the first queue": lambda s: s.manager.decrease_tracked_resource(
+        B, "many", Resource(memory=2), SUE, remove_app=True
+    ),
+    "end in the second queue": lambda s: s.manager.decrease_tracked_resource(
+        C, "many", Resource(memory=3, gpu=1), SUE, remove_app=True
+    ),
+    "end in the last queue": lambda s: s.manager.decrease_tracked_resource(
+        "root.d", "many", Resource(vcore=1), SUE, remove_app=True
+    ),
+    "end the huge": lambda s: s.manager.decrease_tracked_resource(
+        "root.d", "huge", Resource(storage=HUGE), BOB, remove_app=True
+    ),
+    "end too little": lambda s: _answer(
+        lambda: s.manager.decrease_tracked_resource(B, "one", ALIKE, SUE, remove_app=True)
+    ),
+    "update_config": lambda s: s.manager.update_config(OTHER),
+    "update_config to none": lambda s: s.manager.update_config(None),
+    "check": lambda s: s.manager.check(B, "new", GPU, NEW),
+    "headroom": lambda s: s.manager.headroom(B, "one", SUE),
+    "can_run_app": lambda s: s.manager.can_run_app(B, "new", NEW),
+    "group_for": lambda s: s.manager.group_for(B, "new", NEW),
+    "effective_limits": lambda s: s.manager.effective_limits(NEW, B),
+    "over_limit": lambda s: s.manager.over_limit(),
+    "get_user_resources": lambda s: s.manager.get_user_resources(SUE),
+    "get_group_resources": lambda s: s.manager.get_group_resources("dev"),
+    "get_users_resources": lambda s: s.manager.get_users_resources(),
+    "get_groups_resources": lambda s: s.manager.get_groups_resources(),
+    "get_user_tracker": lambda s: s.manager.get_user_tracker("sue"),
+    "get_group_tracker": lambda s: s.manager.get_group_tracker("dev"),
+    "verify": lambda s: s.manager.verify(),
+    "set_max_resources": lambda s: s.sue.set_max_resources(Resource(memory=20, fpga=1), B),
+    "set_max_applications": lambda s: s.dev.set_max_applications(4, "root.a"),
+    "set_group_for_app": lambda s: s.sue.set_group_for_app("new", s.guests),
+    "usage": lambda s: (s.sue.usage, s.sue.applications),
+}
+
+ALONE: Final[dict[str, Callable[[Alone], object]]] = {
+    "increase": lambda s: s.sue.increase_resource(B, "one", ALIKE),
+    "increase another resource": lambda s: s.sue.increase_resource(B, "one", Resource(memory=2, fpga=HUGE)),
+    "increase in another queue": lambda s: s.sue.increase_resource(C, "one", GPU),
+    "increase the chosen": lambda s: s.sue.increase_resource(B, "chosen", GPU),
+    "increase the first": lambda s: s.sue.increase_resource(B, "new", GPU),
+    "increase too much": lambda s: s.sue.increase_resource(B, "one", Resource(memory=1000)),
+    "increase a group": lambda s: s.dev.increase_resource(B, "alone", GPU),
+    "increase a queue": lambda s: s.queue.increase_resource("root.e", "many", GPU),
+    "decrease": lambda s: s.sue.decrease_resource(B, "one", ALIKE),
+    "decrease too much": lambda s: _answer(lambda: s.sue.decrease_resource(B, "one", GPU)),
+    "end": lambda s: s.sue.decrease_resource(B, "one", Resource(memory=4), remove_app=True),
+    "end in the first queue": lambda s: s.sue.decrease_resource(B, "many", ALIKE, remove_app=True),
+    "end in the second queue": lambda s: s.sue.decrease_resource(C, "many", ALIKE, remove_app=True),
+    "end in the last queue": lambda s: s.sue.decrease_resource("root.d", "many", ALIKE, remove_app=True),
+    "end in the first queue of a tracker": lambda s: s.queue.decrease_resource(B, "many", GPU, remove_app=True),
+    "end in the second queue of a tracker": lambda s: s.queue.decrease_resource(C, "many", GPU, remove_app=True),
+    "set_max_resources": lambda s: s.sue.set_max_resources(Resource(memory=20, fpga=1), B),
+    "set_max_applications": lambda s: s.dev.set_max_applications(4, "root.a"),
+    "set_max_resources of a tracker": lambda s: s.queue.set_max_resources(None, B),
+    "set_group_for_app": lambda s: s.sue.set_group_for_app("new", s.dev),
+    "usage": lambda s: (s.sue.usage, s.dev.applications, s.queue.running_applications),
+}
+
+SCENES: Final[dict[str, Callable[[], Scene]]] = {
+    "always": lambda: Managed(user_limits_win=False),
+    "unless-user-limited": lambda: Managed(user_limits_win=True),
+    "alone": Alone,
+}
+
+CASES: Final = [(kind, name) for kind in SCENES for name in (ALONE if kind == "alone" else MANAGER)]
+
+#: Of each operation, one instruction in so many is interrupted by default, and all of them in the deep run.
+SAMPLE: Final = 61
+
+
+def operation_of(kind: str, name: str) -> Callable[[Scene], object]:
+    """Return an operation on a scene."""
+    return (ALONE if kind == "alone" else MANAGER)[name]  # type: ignore[return-value] # of that scene
+
+
+def witness(scene: Scene, *, looks_first: bool) -> object:
+    """Return all that can be found out about a scene: what it shows, and how it goes on."""
+    seen = scene.state() if looks_first else None
+    answers = scene.go_on()
+    return seen, answers, scene.state()
+
+
+def interrupt(scene: Scene, operation: Callable[[Scene], object], points: range, *, opcodes: bool) -> int:
+    """Interrupt an operation at some of its points, one at a time, and return how many interruptions arrived."""
+    expected: dict[bool, list[object]] = {False: [], True: []}
+    for looks_first, witnesses in expected.items():
+        for change in (lambda _: None, operation):
+            scene.build()
+            change(scene)
+            witnesses.append(witness(scene, looks_first=looks_first))
+    arrived = 0
+    for at in points:
+        scene.build()
+        injector = Injector(at + 1, opcodes=opcodes)
+        arrived += injector.run(lambda: operation(scene))
+        assert injector.events > at
+        assert not scene.lock.locked(), at
+        looks_first = bool(at % 2)
+        assert witness(scene, looks_first=looks_first) in expected[looks_first], at
+        assert not scene.lock.locked(), at
+    return arrived
+
+
+def count_of(scene: Scene, operation: Callable[[Scene], object], *, opcodes: bool) -> int:
+    """Return how many points an operation has."""
+    scene.build()
+    return points_of(lambda: operation(scene), opcodes=opcodes)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_interrupted_at_some_instructions(kind: str, name: str) -> None:
+    """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
+    scene, operation = SCENES[kind](), operation_of(kind, name)
+    count = count_of(scene, operation, opcodes=True)
+    # A tracer that sees nothing would interrupt nothing.
+    assert count > 30
+    points = range(sum(map(ord, name + kind)) % SAMPLE, count, SAMPLE * max(1, count // 500))
+    assert interrupt(scene, operation, points, opcodes=True) >= len(points) * 9 // 10
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_interrupted_at_every_instruction(kind: str, name: str) -> None:
+    """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
+    scene, operation = SCENES[kind](), operation_of(kind, name)
+    for opcodes in (False, True):
+        count = count_of(scene, operation, opcodes=opcodes)
+        # Exceptions that arrive while a generator is closed go nowhere.
+        assert interrupt(scene, operation, range(count), opcodes=opcodes) >= count * 9 // 10
+
+
+def interrupt_twice(scene: Scene, operation: Callable[[Scene], object], steps: tuple[int, int]) -> int:
+    """Interrupt an operation, and the recovery from that as well, and return how often that was done."""
+    expected = []
+    for change in (lambda _: None, operation):
+        scene.build()
+        change(scene)
+        expected.append(witness(scene, looks_first=True))
+    done = 0
+    for at in range(1, count_of(scene, operation, opcodes=True), steps[0]):
+        again = 1 + at % steps[1]
+        events = again
+        while events >= again:
+            scene.build()
+            Injector(at, opcodes=True).run(lambda: operation(scene))
+            recovery = Injector(again, opcodes=True)
+            recovery.run(lambda: scene.lock.run(lambda: None))
+            events = recovery.events
+            assert not scene.lock.locked(), (at, again)
+            assert witness(scene, looks_first=True) in expected, (at, again)
+            done += 1
+            again += steps[1]
+    return done
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_some_interrupted_recoveries(kind: str, name: str) -> None:
+    """A recovery that is interrupted is made good by the next one."""
+    scene, operation = SCENES[kind](), operation_of(kind, name)
+    count = count_of(scene, operation, opcodes=True)
+    assert interrupt_twice(scene, operation, (count // 3 + 1, 301)) > 2
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_every_interrupted_recovery(kind: str, name: str) -> None:
+    """A recovery that is interrupted anywhere is made good by the next one."""
+    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (17, 19)) > 2

@@ -1,0 +1,141 @@
+"""The limits of a configuration, compiled, and which of them are in force."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
+from ugm import LimitsInForce, Manager, RequestError, Resource, UserGroup, UserTracker, parse_config
+from ugm.testing import LimitSpec, Model, PartitionSpec, QueueSpec, exposed, partitions, queue_paths, users
+from ugm.tracking.limits import Limits
+
+TEXT = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        queues:
+          - name: Sales
+            limits:
+              - {limit: named, users: [sue], maxresources: {memory: 3, vcore: 2}, maxapplications: 2}
+              - {limit: team, groups: [dev, ops], maxresources: {memory: 4}}
+              - {limit: others, users: ["*"], maxresources: {memory: 1}}
+"""
+
+
+def test_configuration_from_a_file() -> None:
+    """A configuration that was read from YAML holds like one that a program made."""
+    manager = Manager(parse_config(TEXT).partition())
+
+    assert manager.headroom("root.sales", "app-1", SUE) == Resource(memory=3, vcore=2000)
+    assert manager.headroom("root.sales", "app-1", UserGroup("bob")) == ONE
+    assert manager.group_for("root.sales", "app-1", UserGroup("bob", ("ops", "dev"))) == "dev"
+    assert [limit.place for limit in manager.effective_limits(BOB, "root.sales")] == [
+        "root.sales limits[2]",
+        "root.sales limits[1]",
+    ]
+
+
+def test_configuration_is_any_object() -> None:
+    """Anything with the right attributes is a configuration; lists do as well as tuples."""
+    limit = SimpleNamespace(users=["sue"], groups=[], max_resources=ONE, max_applications=0)
+    config: Any = SimpleNamespace(root=SimpleNamespace(name="root", limits=[limit], queues=[]))
+
+    assert Manager(config).headroom("root", "app-1", SUE) == ONE
+
+
+def test_first_of_two_entries_holds() -> None:
+    """Of two entries for one name in a queue, the first holds."""
+    manager = Manager(partition({"root": [user("sue", memory=1), user("sue", memory=5)]}))
+
+    assert manager.headroom("root", "app-1", SUE) == ONE
+
+
+def test_name_and_wildcard_in_one_entry() -> None:
+    """A wildcard may end a list of names, and is told apart from them."""
+    manager = Manager(partition({"root": [user("sue", "*", memory=1)]}))
+    names = [manager.effective_limits(asking, "root")[0].limit_name for asking in (SUE, BOB)]
+
+    assert names == ["sue", "*"]
+
+
+def test_one_entry_for_users_and_groups() -> None:
+    """An entry may limit users and groups at once, each by itself."""
+    manager = Manager(PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), ("dev",), Resource(memory=2)),))))
+    manager.increase("root", "app-1", ONE, BOB)
+
+    assert manager.headroom("root", "app-2", SUE) == ONE
+    assert manager.headroom("root", "app-2", UserGroup("sue")) == Resource(memory=2)
+
+
+def test_empty_vector_is_no_limit() -> None:
+    """An entry whose vector is empty limits applications alone."""
+    manager = Manager(PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), (), Resource(), 1),))))
+
+    assert manager.headroom("root", "app-1", SUE) is None
+    assert manager.can_run_app("root", "app-1", SUE)
+
+
+def test_largest_limit() -> None:
+    """A limit is exact up to the largest there is; beyond it is refused, as in a file."""
+    most = 2**63 - 1
+    manager = Manager(partition({"root": [user("sue", memory=most)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=most), SUE)
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    with pytest.raises(RequestError, match="above what a signed 64-bit integer holds"):
+        manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
+
+
+def test_request_beyond_every_count() -> None:
+    """A request that no limit stands against is granted, however large, and given back exactly."""
+    manager = Manager(partition({"root": [user("sue", vcore=1)]}))
+    huge = Resource(memory=2**300)
+
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", huge, SUE)
+    assert manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    assert not manager.increase("root", "app-1", Resource(vcore=1), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2**301, vcore=1), SUE, remove_app=True)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+@pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
+def test_limit_of_nothing_but_zeros(limit: LimitSpec) -> None:
+    """A limit that allows nothing of everything it names is refused, wherever it comes from."""
+    with pytest.raises(RequestError, match="a limit that allows nothing of every resource it names"):
+        Limits.compile(partition({"root.a": [limit]}))
+
+
+def test_trackers_by_themselves_share_limits() -> None:
+    """Trackers made with one `LimitsInForce` are held to its limits."""
+    in_force = LimitsInForce(Limits.compile(partition({"root": [user("*", memory=1)]})))
+    sue, bob = UserTracker("sue", in_force), UserTracker("bob", in_force)
+
+    assert sue.increase_resource("root", "app-1", ONE)
+    assert bob.increase_resource("root", "app-2", ONE)
+    assert not bob.increase_resource("root", "app-2", ONE)
+
+
+def test_swap_reaches_every_tracker() -> None:
+    """Limits that are swapped hold for all trackers, without anybody visiting them."""
+    in_force = LimitsInForce()
+    sue = UserTracker("sue", in_force)
+    sue.increase_resource("root.a", "app-1", Resource(memory=3))
+    in_force.swap(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+
+    assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
+    assert sue.increase_resource("root.a", "app-1", ONE)
+
+
+@given(partitions(), queue_paths(), users())
+def test_limits_are_those_of_the_book(config: PartitionSpec, path: str, asking: UserGroup) -> None:
+    """Which limits hold, and which group is chosen, follows the order of the documents."""
+    manager, model = Manager(config), Model(config)
+
+    assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)
+    assert manager.headroom(path, "app-1", asking) == model.headroom(path, "app-1", asking)

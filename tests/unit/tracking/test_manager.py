@@ -1,0 +1,335 @@
+"""The manager: what it tracks, for whom, in which queues, and against which group."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from ugm import (
+    Manager,
+    NotTrackedError,
+    RequestError,
+    Resource,
+    Tracker,
+    UserGroup,
+)
+from ugm.testing import exposed, verify_all
+
+ANA = UserGroup("ana")
+
+
+def test_is_a_tracker() -> None:
+    """The manager has the interface of the tracking document."""
+    assert isinstance(Manager(), Tracker)
+
+
+# Tracking
+
+
+def test_without_configuration_everything_is_tracked() -> None:
+    """Without limits everything is granted, in any queue, and counted against the user alone."""
+    manager = Manager()
+
+    assert manager.increase_tracked_resource("root.a.b", "app-1", Resource(memory=2**70), SUE)
+    assert manager.get_user_resources(SUE) == Resource(memory=2**70)
+    assert manager.get_groups_resources() == ()
+
+
+def test_users_and_groups_not_tracked() -> None:
+    """Who uses nothing is not tracked, and asking does not change that."""
+    manager = Manager(partition({"root": [group("dev", memory=5)]}))
+
+    assert manager.get_user_resources(SUE) is None
+    assert manager.get_group_resources("dev") is None
+    assert manager.get_user_tracker("sue") is None
+    assert manager.get_group_tracker("dev") is None
+    assert (manager.get_users_resources(), manager.get_groups_resources()) == ((), ())
+
+
+def test_live_trackers() -> None:
+    """The trackers handed out are live."""
+    manager = Manager(partition({"root": [group("dev", memory=5)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    sue, dev = manager.get_user_tracker("sue"), manager.get_group_tracker("dev")
+    manager.increase("root.a", "app-1", ONE, SUE)
+
+    assert sue is not None
+    assert dev is not None
+    assert sue.usage == dev.usage == Resource(memory=2)
+
+
+def test_tracker_is_gone_with_its_last_application() -> None:
+    """A tracker without applications is dropped at once; a limit does not keep it."""
+    manager = Manager(partition({"root": [user("sue", memory=5), group("dev", memory=5)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_application_without_usage_runs_on() -> None:
+    """Giving everything back does not end an application: requests may be pending."""
+    manager = Manager()
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE)
+
+    assert manager.get_user_resources(SUE) == NOTHING
+    assert manager.get_users_resources()[0].queues.running_applications == ("app-1",)
+
+
+def test_application_ends_in_one_queue_at_a_time() -> None:
+    """An application in two queues leaves the root only when it has left both."""
+    manager = Manager()
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.increase("root.b", "app-1", Resource(memory=2), SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+
+    (usage,) = manager.get_users_resources()
+    assert [child.queue_path for child in usage.queues.children] == ["root.b"]
+    assert usage.queues.running_applications == ("app-1",)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_three_queues_end_in_any_order() -> None:
+    """An application in many queues can end in them in any order."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    for path in ("root.a", "root.b", "root.c"):
+        manager.increase(path, "app-1", ONE, SUE)
+    for path in ("root.b", "root.a", "root.c"):
+        manager.decrease_tracked_resource(path, "app-1", ONE, SUE, remove_app=True)
+        verify_all(manager)
+
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_queue_names_in_any_case() -> None:
+    """A queue is the same in any case: in limits, in requests, in questions."""
+    manager = Manager(partition({"root.Sales": [user("sue", memory=2)]}))
+    manager.increase("root.SALES", "app-1", ONE, SUE)
+
+    assert not manager.increase("ROOT.sales", "app-1", Resource(memory=2), SUE)
+    assert manager.headroom("root.Sales", "app-1", SUE) == ONE
+    manager.decrease_tracked_resource("root.sAles", "app-1", ONE, SUE, remove_app=True)
+    assert manager.get_user_resources(SUE) is None
+
+
+# Again and again, with the same objects
+
+
+def test_same_objects_under_other_limits() -> None:
+    """A request that is repeated meets the limits of the moment, whatever was granted to it before."""
+    manager = Manager(partition({"root": [user("sue", memory=9)]}))
+    assert manager.increase("root", "app-1", ONE, SUE)
+    assert manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(partition({"root": [user("sue", memory=3)], "root.a": [user("sue", gpu=1)]}))
+
+    assert manager.increase("root", "app-1", ONE, SUE)
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
+    verify_all(manager)
+
+
+def test_same_objects_of_somebody_else() -> None:
+    """A usage that one user has had granted does not let another use the application, nor give back."""
+    manager = Manager()
+    for _ in range(2):
+        manager.increase("root", "app-1", ONE, SUE)
+
+    for call in (manager.increase, manager.decrease_tracked_resource):
+        with pytest.raises(RequestError):
+            call("root", "app-1", ONE, BOB)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_same_objects_in_another_queue() -> None:
+    """Nor is what is repeated in another queue taken for the first."""
+    manager = Manager(partition({"root.b": [user("sue", memory=1)]}))
+    for _ in range(2):
+        manager.increase("root.a", "app-1", ONE, SUE)
+
+    assert manager.increase("root.b", "app-1", ONE, SUE)
+    assert not manager.increase("root.b", "app-1", ONE, SUE)
+    with pytest.raises(NotTrackedError):
+        manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root.b", "app-1", ONE, SUE, remove_app=True)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+# The limit in force
+
+
+def test_named_limit_comes_before_the_wildcard() -> None:
+    """A user named in a queue is held to that limit there, and not to the wildcard, whichever is lower."""
+    manager = Manager(partition({"root": [user("sue", memory=9), user("*", memory=2, vcore=2)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=9, vcore=9), SUE)
+    assert not manager.increase("root", "app-2", Resource(memory=3), BOB)
+
+
+def test_user_wildcard_is_for_each_user() -> None:
+    """The wildcard limits every user alone."""
+    manager = Manager(partition({"root": [user("*", memory=2)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=2), SUE)
+    assert manager.increase("root", "app-2", Resource(memory=2), BOB)
+
+
+def test_group_wildcard_is_for_all_together() -> None:
+    """The group wildcard is one tracker for all members of unnamed groups."""
+    manager = Manager(partition({"root": [group("ops", "*", memory=3)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=2), SUE)
+    assert not manager.increase("root", "app-2", Resource(memory=2), UserGroup("cleo", ("science",)))
+    assert manager.get_group_resources("*") == Resource(memory=2)
+    assert manager.increase("root", "app-3", Resource(memory=3), UserGroup("cleo", ("ops",)))
+
+
+def test_zero_in_a_limit_allows_none() -> None:
+    """A zero beside a positive amount forbids that resource; a missing one is unlimited."""
+    manager = Manager(partition({"root": [user("sue", memory=5, gpu=0)]}))
+
+    assert not manager.increase("root", "app-1", Resource(gpu=1), SUE)
+    assert manager.increase("root", "app-1", Resource(memory=5, gpu=0, pods=10**9), SUE)
+
+
+def test_every_queue_on_the_way_holds() -> None:
+    """A request must fit the limits of its queue and of every queue above."""
+    manager = Manager(partition({"root": [user("sue", memory=5)], "root.a.b": [user("sue", memory=3)]}))
+
+    assert not manager.increase("root.a.b.c", "app-1", Resource(memory=4), SUE)
+    assert manager.increase("root.a.b.c", "app-1", Resource(memory=3), SUE)
+    assert not manager.increase("root.b", "app-1", Resource(memory=3), SUE)
+    assert manager.increase("root.b", "app-1", Resource(memory=2), SUE)
+
+
+def test_queues_whose_names_begin_alike() -> None:
+    """A queue is not below another whose name its own begins with."""
+    manager = Manager(partition({"root.a": [user("sue", applications=1)], "root.ab": [user("sue", memory=1)]}))
+    manager.increase("root.ab", "app-1", ONE, SUE)
+    manager.increase("root.a", "app-2", Resource(memory=5), SUE)
+
+    assert not manager.can_run_app("root.a", "app-1", SUE)
+    assert not manager.increase("root.ab", "app-2", ONE, SUE)
+
+
+def test_what_is_not_asked_for_never_denies() -> None:
+    """A resource that is over its limit does not deny requests for others."""
+    manager = Manager(partition({"root": [user("sue", memory=1, vcore=1)]}))
+    manager.adopt("root", "app-1", Resource(memory=5), SUE)
+
+    assert manager.increase("root", "app-1", Resource(vcore=1, memory=0), SUE)
+    assert not manager.increase("root", "app-1", Resource(memory=1), SUE)
+
+
+def test_running_application_may_grow_where_no_other_may_start() -> None:
+    """A limit on applications concerns those that do not run below the queue yet."""
+    manager = Manager(partition({"root.a": [user("sue", applications=1)]}))
+    manager.increase("root.a.x", "app-1", ONE, SUE)
+
+    assert manager.increase("root.a.y", "app-1", ONE, SUE)
+    assert not manager.increase("root.a.x", "app-2", NOTHING, SUE)
+    assert manager.increase("root.b", "app-2", ONE, SUE)
+    assert not manager.increase("root.a.x", "app-2", NOTHING, SUE)
+
+
+# The group
+
+
+def test_nearest_queue_chooses_the_group() -> None:
+    """From the leaf upward, the first queue that names a group of the user decides."""
+    manager = Manager(partition({"root": [group("dev", memory=9)], "root.a": [group("ops", memory=9)]}))
+    both = UserGroup("sue", ("dev", "ops"))
+
+    assert manager.group_for("root.a.x", "app-1", both) == "ops"
+    assert manager.group_for("root.b", "app-1", both) == "dev"
+
+
+def test_configuration_order_chooses_the_group() -> None:
+    """Within a queue the order of the configuration decides, not that of the user's groups."""
+    manager = Manager(partition({"root": [group("ops", memory=9), group("dev", memory=9)]}))
+
+    assert manager.group_for("root", "app-1", UserGroup("sue", ("dev", "ops"))) == "ops"
+
+
+def test_group_wildcard_hides_named_groups_above() -> None:
+    """A group wildcard low in the hierarchy takes applications away from groups that are named above."""
+    manager = Manager(partition({"root": [group("dev", memory=9)], "root.a": [group("ops", "*", memory=9)]}))
+
+    assert manager.group_for("root.a", "app-1", SUE) == "*"
+    assert manager.group_for("root.b", "app-1", SUE) == "dev"
+
+
+def test_user_without_groups_has_no_group() -> None:
+    """Nobody without groups is charged to a group, not even to the wildcard."""
+    manager = Manager(partition({"root": [group("dev", "*", memory=1)]}))
+
+    assert manager.group_for("root", "app-1", ANA) is None
+    assert manager.increase("root", "app-1", Resource(memory=5), ANA)
+    assert manager.get_groups_resources() == ()
+
+
+def test_group_stays_whatever_happens() -> None:
+    """The group of an application stays, in all its queues, whatever the configuration and the user's groups become."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.update_config(partition({"root": [group("ops", memory=9)]}))
+    moved = UserGroup("sue", ("ops",))
+    manager.increase("root.b", "app-1", ONE, moved)
+
+    assert manager.group_for("root.b", "app-1", moved) == "dev"
+    assert manager.get_group_resources("dev") == Resource(memory=2)
+    assert manager.group_for("root.b", "app-2", moved) == "ops"
+
+
+def test_no_group_is_a_choice() -> None:
+    """An application that started without a group stays without."""
+    manager = Manager()
+    manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(partition({"root": [group("dev", memory=1)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=9), SUE)
+    assert manager.get_group_resources("dev") is None
+
+
+def test_group_is_forgotten_with_the_last_queue() -> None:
+    """An application that starts again chooses anew."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root", "app-1", ONE, SUE, remove_app=True)
+
+    assert manager.group_for("root", "app-1", UserGroup("sue", ("ops",))) is None
+
+
+def test_chosen_by_hand_until_the_application_ends() -> None:
+    """A group chosen through the live tracker is used, and forgotten with the application, like any other."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    sue = manager.get_user_tracker("sue")
+    assert sue is not None
+    sue.set_group_for_app("app-2", None)
+
+    assert manager.group_for("root", "app-2", SUE) is None
+    manager.increase("root", "app-2", ONE, SUE)
+    manager.decrease_tracked_resource("root", "app-2", ONE, SUE, remove_app=True)
+    assert manager.group_for("root", "app-2", SUE) == "dev"
+
+
+def test_asking_chooses_no_group() -> None:
+    """No question makes the choice, nor does a denied increase."""
+    manager = Manager(partition({"root": [group("dev", memory=1)]}))
+    manager.headroom("root", "app-1", ANA)
+    manager.can_run_app("root", "app-1", ANA)
+    manager.check("root", "app-1", ONE, SUE)
+    manager.increase("root", "app-1", Resource(memory=2), SUE)
+
+    assert manager.group_for("root", "app-1", UserGroup("sue", ("ops",))) is None
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_same_name_for_a_user_and_a_group() -> None:
+    """A user and a group of one name have nothing to do with each other."""
+    manager = Manager(partition({"root": [user("dev", memory=1), group("dev", memory=5)]}))
+    manager.increase("root", "app-1", ONE, UserGroup("dev"))
+
+    assert manager.increase("root", "app-2", Resource(memory=5), SUE)
+    assert manager.get_user_resources(UserGroup("dev")) == ONE

@@ -1,0 +1,198 @@
+"""The manager: limits that change, that are set by hand, and that hold for somebody."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
+from ugm import (
+    Manager,
+    RequestError,
+    Resource,
+    UserGroup,
+    UserTracker,
+)
+from ugm.testing import exposed, verify_all
+
+# Changes of limits
+
+
+def test_new_limits_hold_at_once() -> None:
+    """Every answer after a change follows the new limits; usage stays."""
+    manager = Manager(partition({"root": [user("sue", memory=1)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(partition({"root": [user("sue", memory=3)]}))
+
+    assert manager.increase("root", "app-1", Resource(memory=2), SUE)
+    manager.update_config(partition({"root": [user("sue", memory=2)]}))
+    assert manager.get_user_resources(SUE) == Resource(memory=3)
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(None)
+    assert manager.increase("root", "app-1", Resource(memory=100), SUE)
+
+
+def test_limit_added_over_usage_without_limits() -> None:
+    """A limit counts what was used before it was there, also of a resource that no limit named before."""
+    manager = Manager()
+    manager.increase("root.a.b", "app-1", Resource(memory=2, gpu=2), SUE)
+    manager.increase("root.a.c", "app-1", Resource(memory=1), SUE)
+    manager.update_config(partition({"root.a": [user("sue", memory=4, gpu=3, applications=1)]}))
+
+    assert manager.headroom("root.a", "app-1", SUE) == Resource(memory=1, gpu=1)
+    assert not manager.can_run_app("root.a", "app-2", SUE)
+
+
+def test_limit_added_counts_an_application_once() -> None:
+    """An application in two queues is one application for a limit above both."""
+    manager = Manager()
+    manager.increase("root.a.x", "app-1", ONE, SUE)
+    manager.increase("root.a.y", "app-1", ONE, SUE)
+    manager.update_config(partition({"root.a": [user("sue", applications=1)]}))
+
+    assert manager.over_limit() == ()
+    manager.decrease_tracked_resource("root.a.x", "app-1", ONE, SUE, remove_app=True)
+    assert not manager.can_run_app("root.a", "app-2", SUE)
+    manager.decrease_tracked_resource("root.a.y", "app-1", ONE, SUE, remove_app=True)
+    assert manager.can_run_app("root.a", "app-2", SUE)
+
+
+def test_over_limit_in_order() -> None:
+    """Who is over a limit is told users before groups, by name, leaf to root."""
+    manager = Manager()
+    for asking, application in ((SUE, "app-1"), (BOB, "app-2")):
+        manager.increase("root.a", application, Resource(memory=2), asking)
+    manager.update_config(partition({"root": [user("*", memory=1)], "root.a": [user("sue", memory=1)]}))
+
+    assert [(told.name, told.queue_path, told.shortfall) for told in manager.over_limit()] == [
+        ("bob", "root", 1),
+        ("sue", "root.a", 1),
+        ("sue", "root", 1),
+    ]
+
+
+def test_limits_by_hand_end_with_the_configuration() -> None:
+    """A limit set through a live tracker holds until the next configuration, even if that is the same."""
+    limits = partition({"root": [user("*", memory=5)]})
+    manager = Manager(limits)
+    manager.increase("root", "app-1", ONE, SUE)
+    sue = manager.get_user_tracker("sue")
+    assert sue is not None
+    sue.set_max_resources(ONE)
+
+    assert not manager.increase("root", "app-1", ONE, SUE)
+    manager.update_config(limits)
+    assert manager.increase("root", "app-1", Resource(memory=4), SUE)
+
+
+def test_limits_by_hand_where_there_was_none() -> None:
+    """A limit set by hand in a queue without one counts what runs there from then on, until it ends."""
+    manager = Manager()
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.increase("root.b", "app-9", ONE, SUE)
+    sue = manager.get_user_tracker("sue")
+    assert sue is not None
+    sue.set_max_applications(1, "root.a")
+    manager.increase("root.a", "app-1", ONE, SUE)
+    verify_all(manager)
+
+    assert not manager.can_run_app("root.a", "app-2", SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    assert manager.can_run_app("root.a", "app-2", SUE)
+    verify_all(manager)
+
+
+def test_limits_by_hand_of_a_group() -> None:
+    """A limit set on a group holds for all members at once."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", ONE, SUE)
+    manager.increase("root.a", "app-2", ONE, BOB)
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+    dev.set_max_resources(Resource(memory=2), "root.a")
+
+    assert not manager.increase("root.a", "app-1", ONE, SUE)
+    assert not manager.increase("root.a", "app-2", ONE, BOB)
+    assert manager.increase("root.b", "app-2", ONE, BOB)
+
+
+# Effective limits
+
+
+def test_effective_limits() -> None:
+    """A user can be told every limit that holds in a queue, which entry sets it, and what is used of it."""
+    limits = {"root": [user("bob", memory=1), user("*", memory=9)], "root.a": [group("dev", applications=3)]}
+    manager = Manager(partition(limits))
+    manager.increase("root.a", "app-1", Resource(memory=2, vcore=1), SUE)
+
+    assert [tuple(limit) for limit in manager.effective_limits(SUE, "root.a.x")] == [
+        ("user", "sue", "root", "*", "root limits[1]", Resource(memory=9), 0, Resource(memory=2), 1),
+        ("group", "dev", "root.a", "dev", "root.a limits[0]", None, 3, NOTHING, 1),
+    ]
+
+
+def test_effective_limits_of_a_running_application() -> None:
+    """For a running application the group is the one that it is charged to."""
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root", "app-1", ONE, SUE)
+    moved = UserGroup("sue")
+
+    assert [limit.name for limit in manager.effective_limits(moved, "root", "app-1")] == ["dev"]
+    assert manager.effective_limits(moved, "root") == ()
+
+
+def test_effective_limits_without_limits() -> None:
+    """Where nothing limits there is nothing to tell."""
+    assert Manager().effective_limits(SUE, "root.a") == ()
+
+
+# Live trackers
+
+
+def _with_live_tracker() -> tuple[Manager, UserTracker]:
+    manager = Manager(partition({"root": [group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    tracker = manager.get_user_tracker("sue")
+    assert tracker is not None
+    return manager, tracker
+
+
+def test_live_tracker_is_charged_through_the_manager() -> None:
+    """What a manager tracks is changed through the manager: its trackers refuse, and nothing changes."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+    before = exposed(manager)
+
+    for tracker, name in ((sue, "sue"), (dev, "dev")):
+        for path, application in (("root.a", "app-1"), ("root.b", "app-1"), ("root.b", "app-2")):
+            with pytest.raises(RequestError) as caught:
+                tracker.increase_resource(path, application, ONE)
+            assert str(caught.value) == f"tracker {name!r}: the tracker belongs to a manager and is charged through it"
+    assert exposed(manager) == before
+
+
+def test_live_tracker_gives_nothing_back() -> None:
+    """Nor can an application be ended behind the manager's back."""
+    manager, sue = _with_live_tracker()
+    dev = manager.get_group_tracker("dev")
+    assert dev is not None
+
+    for tracker in (sue, dev):
+        with pytest.raises(RequestError, match="the tracker belongs to a manager and is charged through it"):
+            tracker.decrease_resource("root.a", "app-1", Resource(memory=2), remove_app=True)
+    verify_all(manager)
+    assert manager.get_user_resources(SUE) == Resource(memory=2)
+
+
+def test_dropped_tracker_is_of_no_use() -> None:
+    """A live tracker whose last application has ended no longer counts, and cannot disturb the manager."""
+    manager, sue = _with_live_tracker()
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    with pytest.raises(RequestError, match="user 'sue' runs nothing in or below the queue"):
+        sue.set_max_applications(1)
+    manager.increase("root.a", "app-2", ONE, SUE)
+    manager.increase("root.a", "app-3", ONE, SUE)
+
+    verify_all(manager)
+    assert sue.usage == NOTHING
+    assert manager.get_user_resources(SUE) == Resource(memory=2)

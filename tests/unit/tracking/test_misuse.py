@@ -1,0 +1,343 @@
+"""Misuse of the manager: one test for every error, with everything shown the same before and after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
+from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
+from ugm.testing import LimitSpec, PartitionSpec, QueueSpec, exposed, verify_all
+
+HERE = "application 'app-1' in 'root.a'"
+
+#: Every call that takes a queue path, an application, a usage and a user, by name.
+CHARGING: dict[str, Callable[..., Any]] = {
+    "increase": Manager.increase,
+    "increase_tracked_resource": Manager.increase_tracked_resource,
+    "decrease_tracked_resource": Manager.decrease_tracked_resource,
+    "check": Manager.check,
+    "adopt": Manager.adopt,
+    "replace": lambda manager, path, app, usage, asking: manager.replace(path, app, usage, usage, asking),
+    "increase_all": lambda manager, *request: manager.increase_all([Request("root.a", "new", ONE, SUE), request]),
+}
+#: Every call that takes a queue path, an application and a user.
+ASKING: dict[str, Callable[..., Any]] = {
+    "headroom": Manager.headroom,
+    "can_run_app": Manager.can_run_app,
+    "group_for": Manager.group_for,
+    "effective_limits": lambda manager, path, app, asking: manager.effective_limits(asking, path, app),
+}
+EVERY = {**CHARGING, **{name: lambda m, p, a, _, u, ask=ask: ask(m, p, a, u) for name, ask in ASKING.items()}}
+
+charging = pytest.mark.parametrize("call", CHARGING.values(), ids=CHARGING)
+every = pytest.mark.parametrize("call", EVERY.values(), ids=EVERY)
+
+
+@pytest.fixture(name="manager")
+def _manager() -> Manager:
+    manager = Manager(partition({"root": [user("sue", memory=9), group("dev", memory=9)]}))
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    return manager
+
+
+@contextmanager
+def refused(manager: Manager, kind: type[UgmError], text: str) -> Iterator[None]:
+    """Expect an error with a text, and that nothing has changed."""
+    before = exposed(manager)
+    with pytest.raises(kind) as caught:
+        yield
+    assert str(caught.value) == text
+    assert exposed(manager) == before
+    verify_all(manager)
+
+
+@every
+@pytest.mark.parametrize("path", ["", None, 7, ["root"]])
+def test_missing_queue(manager: Manager, call: Callable[..., Any], path: Wrong) -> None:
+    """An empty or missing queue is refused."""
+    with refused(manager, RequestError, f"queue_path {path!r}: a queue path is a text of at least one character"):
+        call(manager, path, "app-1", ONE, SUE)
+
+
+@every
+@pytest.mark.parametrize("path", ["a", "root.", "root..a", "root.a b", "Root.a\n"])
+def test_malformed_queue(manager: Manager, call: Callable[..., Any], path: str) -> None:
+    """A path that is not well formed under the root is refused."""
+    text = f"queue_path {path!r}: expected 'root', or names below it separated by single dots"
+    with refused(manager, RequestError, text):
+        call(manager, path, "app-1", ONE, SUE)
+
+
+@every
+@pytest.mark.parametrize("application", ["", 7, ["app-1"]])
+def test_missing_application(manager: Manager, call: Callable[..., Any], application: Wrong) -> None:
+    """An empty application, or one that is no text, is refused."""
+    text = f"application_id {application!r}: an application id is a text of 1 to 256 characters"
+    with refused(manager, RequestError, text):
+        call(manager, "root.a", application, ONE, SUE)
+
+
+@charging
+def test_application_none(manager: Manager, call: Callable[..., Any]) -> None:
+    """A missing application is refused."""
+    text = "application_id None: an application id is a text of 1 to 256 characters"
+    with refused(manager, RequestError, text):
+        call(manager, "root.a", None, ONE, SUE)
+
+
+@every
+@pytest.mark.parametrize("asking", [None, "sue", "", ("sue", ())])
+def test_missing_user(manager: Manager, call: Callable[..., Any], asking: Wrong) -> None:
+    """A user is a UserGroup, for running applications and for new ones."""
+    for application in ("app-1", "app-2"):
+        with refused(manager, RequestError, f"user {asking!r}: expected a UserGroup"):
+            call(manager, "root.a", application, ONE, asking)
+
+
+@charging
+@pytest.mark.parametrize("usage", [None, 1, {"memory": 1}])
+def test_usage_is_a_vector(manager: Manager, call: Callable[..., Any], usage: Wrong) -> None:
+    """A usage that is no resource vector is refused."""
+    argument = "placeholder" if call is CHARGING["replace"] else "usage"
+    with refused(manager, RequestError, f"{argument} {usage!r}: expected a Resource"):
+        call(manager, "root.a", "app-1", usage, SUE)
+
+
+@charging
+@pytest.mark.parametrize("name", ["memory", "pods"])
+def test_usage_is_not_negative(manager: Manager, call: Callable[..., Any], name: str) -> None:
+    """A negative amount is refused, whether or not a limit names the resource."""
+    usage = Resource({name: -1})
+    with refused(manager, RequestError, f"usage {usage!r}: the amount of {name} is negative"):
+        call(manager, "root.a", "app-1", usage, SUE)
+
+
+@charging
+def test_second_user(manager: Manager, call: Callable[..., Any]) -> None:
+    """An application belongs to one user, in all queues."""
+    for path in ("root.a", "root.b"):
+        with refused(manager, RequestError, "user 'bob': application 'app-1' belongs to user 'sue'"):
+            call(manager, path, "app-1", ONE, BOB)
+
+
+def test_real_is_a_vector(manager: Manager) -> None:
+    """What replaces a placeholder is a resource vector."""
+    with refused(manager, RequestError, "real None: expected a Resource"):
+        manager.replace("root.a", "app-1", ONE, None, SUE)  # type: ignore[arg-type] # what is tested
+
+
+def test_decrease_of_an_unknown_user(manager: Manager) -> None:
+    """Somebody who is not tracked has nothing to give back."""
+    text = "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, BOB)
+
+
+def test_decrease_of_an_unknown_application(manager: Manager) -> None:
+    """An application that does not run has nothing to give back."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, SUE)
+
+
+@pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
+def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
+    """An application gives back in the queue where it runs, not above it and not below."""
+    text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource(path, "app-1", ONE, SUE)
+
+
+def test_removal_of_an_unknown_application(manager: Manager) -> None:
+    """An application that does not run cannot end."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.decrease_tracked_resource("root.a", "app-9", NOTHING, SUE, remove_app=True)
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Resource(memory=3), "holds 2 memory and cannot give back 3"),
+        (Resource(vcore=1), "holds 0 vcore and cannot give back 1"),
+        (Resource(memory=1, pods=1), "holds 0 pods and cannot give back 1"),
+    ],
+)
+def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
+    """Nobody gives back more than the application holds in that queue."""
+    with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
+        manager.decrease_tracked_resource("root.a", "app-1", usage, SUE)
+
+
+def test_end_with_usage_left(manager: Manager) -> None:
+    """An application ends when it has given everything back."""
+    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
+        manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+
+
+def test_end_with_other_usage_left(manager: Manager) -> None:
+    """A resource that no limit names must be given back as well."""
+    manager.increase("root.a", "app-1", Resource(pods=1), SUE)
+    with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 1 pods and cannot end with 1 left"):
+        manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+
+
+def test_replace_of_more_than_is_held(manager: Manager) -> None:
+    """A placeholder that is not there cannot be replaced, however large the growth."""
+    for real in (ONE, Resource(memory=100)):
+        with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot give back 3"):
+            manager.replace("root.a", "app-1", Resource(memory=3), real, SUE)
+
+
+def test_replace_of_nothing_running(manager: Manager) -> None:
+    """An application that does not run has no placeholder."""
+    text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
+    with refused(manager, NotTrackedError, text):
+        manager.replace("root.a", "app-9", ONE, ONE, SUE)
+
+
+def test_group_limits_is_one_of_two() -> None:
+    """An unknown way to treat group limits is refused."""
+    with pytest.raises(RequestError) as caught:
+        Manager(group_limits="never")  # type: ignore[arg-type] # what is tested
+
+    assert str(caught.value) == "group_limits 'never': expected 'always' or 'unless-user-limited'"
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        (Resource(memory=0, vcore=0), "a limit that allows nothing of every resource it names"),
+        (Resource(memory=5, vcore=-1), "a limit below zero"),
+    ],
+)
+def test_refused_limits_leave_the_old_in_force(manager: Manager, limit: Resource, reason: str) -> None:
+    """A configuration that cannot be used changes nothing; the limits before it hold."""
+    config = partition({"root": [user("sue", **limit), user("bob", memory=1)]})
+    with refused(manager, RequestError, f"max_resources {limit!r}: {reason}"):
+        manager.update_config(config)
+    assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
+
+
+def test_limit_on_applications_is_a_count(manager: Manager) -> None:
+    """A count below zero in a configuration is refused; the limits before it hold."""
+    config = partition({"root": [user("sue", applications=-1)]})
+    with refused(manager, RequestError, "max_applications -1: expected a count of applications, 0 for no limit"):
+        manager.update_config(config)
+
+
+def test_user_of_a_question_about_usage(manager: Manager) -> None:
+    """The usage of a user is asked for with a UserGroup."""
+    with refused(manager, RequestError, "user 'sue': expected a UserGroup"):
+        manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
+
+
+@pytest.mark.parametrize(
+    ("ask", "argument"),
+    [
+        (Manager.get_group_resources, "group"),
+        (Manager.get_group_tracker, "group_name"),
+        (Manager.get_user_tracker, "user_name"),
+    ],
+)
+@pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
+def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
+    """A user or group is asked for by a name."""
+    with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of 1 to 256 characters"):
+        ask(manager, name)
+
+
+@pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
+def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
+    """What is no partition is refused, and so is a whole configuration; the limits before it hold."""
+    told = f"config {type(config).__name__!r}: expected one partition: pass config.partition()"
+    with refused(manager, RequestError, told):
+        manager.update_config(config)
+
+
+@pytest.mark.parametrize("gang", [7, [7], [("root", "app-1")]])
+def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
+    """What is no request cannot be part of a gang."""
+    with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
+        manager.increase_all(gang)
+
+
+def test_limits_are_for_several_names(manager: Manager) -> None:
+    """One text in place of several names is refused, not taken letter by letter."""
+    config = PartitionSpec(QueueSpec("root", (LimitSpec(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
+    with refused(manager, RequestError, "limits 'sue': expected several names at root limits[0]"):
+        manager.update_config(config)
+
+
+@pytest.mark.parametrize("limit", [{"memory": 1}, 7])
+def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
+    """A limit on resources is a resource vector."""
+    config = PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), max_resources=limit),)))
+    with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
+        manager.update_config(config)
+
+
+def test_error_within_a_gang(manager: Manager) -> None:
+    """If one of several requests is misuse, none is granted."""
+    gang = [Request("root.a", "app-2", ONE, SUE), Request("root.b", "app-3", ONE, BOB), Request("root", "", ONE, SUE)]
+    text = "application_id '': an application id is a text of 1 to 256 characters"
+    with refused(manager, RequestError, text):
+        manager.increase_all(gang)
+
+
+def test_foreign_error_within_a_gang(manager: Manager) -> None:
+    """If making the requests fails, none is granted."""
+    before = exposed(manager)
+
+    def gang() -> Iterator[Request]:
+        yield Request("root.a", "app-2", ONE, SUE)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        manager.increase_all(gang())
+    assert exposed(manager) == before
+
+
+# Not strict
+
+
+@pytest.mark.parametrize(
+    ("request_", "remove_app", "text"),
+    [
+        (
+            ("root.a", "app-9", ONE, BOB),
+            False,
+            "application 'app-9' of user 'bob' in 'root.a': the user is not tracked",
+        ),
+        (("root.a", "app-1", Resource(memory=3), SUE), False, f"{HERE} holds 2 memory and cannot give back 3"),
+        (("root.a", "app-1", ONE, SUE), True, f"{HERE} holds 2 memory and cannot end with 1 left"),
+    ],
+)
+def test_not_strict_logs(
+    caplog: pytest.LogCaptureFixture,
+    request_: tuple[str, str, Resource, UserGroup],
+    remove_app: bool,  # noqa: FBT001 - a parameter
+    text: str,
+) -> None:
+    """A manager that is not strict logs an error where another raises, and changes nothing either."""
+    manager = Manager(strict=False)
+    manager.increase("root.a", "app-1", Resource(memory=2), SUE)
+    before = exposed(manager)
+    manager.decrease_tracked_resource(*request_, remove_app)
+
+    logged = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert logged == [(logging.ERROR, f"nothing given back: {text}")]
+    assert exposed(manager) == before
+
+
+def test_not_strict_still_refuses_what_is_no_request() -> None:
+    """Arguments that are empty or of the wrong kind raise in any case."""
+    manager = Manager(strict=False)
+
+    with pytest.raises(RequestError):
+        manager.decrease_tracked_resource("", "app-1", ONE, SUE)

@@ -1,0 +1,228 @@
+"""Many threads on one manager: nothing lost, nothing above a limit, no deadlock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from threading import Event
+from typing import Final
+
+import pytest
+
+from support.threads import THREADS, run
+from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
+from ugm import Manager, Request, RequestError, Resource, TrackingType, UserGroup
+from ugm.testing import PartitionSpec, check_never_above, exposed, verify_all
+
+#: The most that each user, and the group, may use under every one of `CONFIGS`.
+MOST_OF_A_USER: Final = 20
+MOST_OF_THE_GROUP: Final = 50
+
+USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
+
+#: They agree on the limits of the root, and differ in all else: in queues, in counts, in the resources they name.
+CONFIGS: Final = tuple(
+    partition({"root": [user("*", memory=MOST_OF_A_USER), group("dev", memory=MOST_OF_THE_GROUP)], **more})
+    for more in (
+        {},
+        {"root.a": [user("ana", memory=5, gpu=3), user("*", applications=2)]},
+        {"root.a": [user("*", vcore=7)], "root.b": [group("dev", "*", pods=9, memory=30)]},
+    )
+)
+
+#: The budget of a test, and of a long one.
+budgets = pytest.mark.parametrize("steps", [1000, pytest.param(30_000, marks=pytest.mark.deep)])
+
+
+class Worker:
+    """One thread's own applications, and what it believes they hold."""
+
+    def __init__(self, manager: Manager, number: int) -> None:
+        self.manager = manager
+        self.random = Random(number)
+        self.number = number
+        self.held: dict[tuple[str, str, UserGroup], Resource] = {}
+
+    def work(self, steps: int) -> None:
+        """Take a little, or give some or all of it back, again and again."""
+        for _ in range(steps):
+            self.step()
+
+    def step(self) -> None:
+        """Take a little, or give some or all of it back."""
+        if self.held and self.random.random() < 0.4:
+            self.give_back(self.random.choice(list(self.held)), everything=self.random.random() < 0.5)
+            return
+        asking = self.random.choice(USERS)
+        key = (self.random.choice(["root.a", "root.b", "root.b.c"]), f"{asking.name}-{self.number}", asking)
+        usage = Resource(memory=self.random.randint(0, 6), gpu=self.random.randint(0, 1))
+        if self.manager.increase(*key[:2], usage, asking):
+            self.held[key] = self.held.get(key, NOTHING) + usage
+
+    def give_back(self, key: tuple[str, str, UserGroup], *, everything: bool) -> None:
+        """Give one unit, or everything, of an application back."""
+        held = self.held.pop(key)
+        back = held if everything else Resource({name: min(1, amount) for name, amount in held.items()})
+        self.manager.decrease_tracked_resource(*key[:2], back, key[2], remove_app=everything)
+        if not everything:
+            self.held[key] = held - back
+
+
+def swapping(manager: Manager, configs: tuple[PartitionSpec, ...] = CONFIGS) -> Callable[[Event], None]:
+    """Return a task that changes the configuration all the time."""
+
+    def swap(done: Event) -> None:
+        while not done.is_set():
+            for config in configs:
+                manager.update_config(config)
+
+    return swap
+
+
+def sampling(manager: Manager) -> Callable[[Event], None]:
+    """Return a task that looks at the limits of the root all the time."""
+
+    def sample(done: Event) -> None:
+        while not done.is_set():
+            for asking in USERS:
+                assert (manager.get_user_resources(asking) or NOTHING).get("memory", 0) <= MOST_OF_A_USER
+            assert (manager.get_group_resources("dev") or NOTHING).get("memory", 0) <= MOST_OF_THE_GROUP
+            assert [told for told in manager.over_limit() if told.queue_path == "root"] == []
+            manager.verify()
+
+    return sample
+
+
+@budgets
+def test_never_above_and_nothing_lost(steps: int) -> None:
+    """While limits are swapped, usage stays within those that all configurations have, and is all there afterwards."""
+    manager = Manager(CONFIGS[0])
+    workers = [Worker(manager, number) for number in range(THREADS)]
+    run(
+        lambda number: workers[number].work(steps),
+        swapping(manager),
+        sampling(manager),
+    )
+    verify_all(manager)
+
+    for asking in USERS:
+        held = [usage for worker in workers for key, usage in worker.held.items() if key[2] is asking]
+        assert (manager.get_user_resources(asking) or NOTHING) == sum(held, NOTHING).without_zeros()
+    for worker in workers:
+        for key in list(worker.held):
+            worker.give_back(key, everything=True)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+@budgets
+def test_limit_is_reached_and_not_passed(steps: int) -> None:
+    """Of many threads that ask for one unit each, exactly as many are granted as there are units."""
+    most = steps * THREADS // 2
+    manager = Manager(partition({"root": [user("sue", memory=most)]}))
+    granted = [0] * THREADS
+
+    def work(number: int) -> None:
+        for _ in range(steps):
+            granted[number] += manager.increase_tracked_resource("root.a", "app-1", ONE, SUE)
+
+    run(work)
+    assert sum(granted) == most
+    assert manager.get_user_resources(SUE) == Resource(memory=most)
+    verify_all(manager)
+
+
+@budgets
+def test_first_and_last_application(steps: int) -> None:
+    """Trackers that come and go all the time lose no usage, whoever finds or drops them."""
+    manager = Manager(partition({"root": [user("*", applications=THREADS), group("dev", memory=THREADS)]}))
+
+    def work(number: int) -> None:
+        for _ in range(steps):
+            assert manager.increase("root.a", f"app-{number}", ONE, SUE)
+            manager.decrease_tracked_resource("root.a", f"app-{number}", ONE, SUE, remove_app=True)
+
+    run(work)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+    verify_all(manager)
+
+
+@budgets
+def test_gangs_are_seen_whole(steps: int) -> None:
+    """Nobody sees a part of several requests that are granted, or taken back, together."""
+    manager = Manager(partition({"root": [group("dev", memory=30, applications=9)]}))
+
+    def work(number: int) -> None:
+        gang = [Request("root.a", f"app-{number}-{part}", ONE, USERS[part]) for part in range(3)]
+        for _ in range(steps):
+            if manager.increase_all(gang):
+                for request in gang:
+                    manager.replace(*request[:2], ONE, ONE, request.user)
+
+    def sample(done: Event) -> None:
+        while not done.is_set():
+            assert (manager.get_group_resources("dev") or NOTHING).get("memory", 0) % 3 == 0
+            check_never_above(manager)
+
+    run(work, sample)
+    assert manager.get_group_resources("dev") == Resource(memory=30)
+    verify_all(manager)
+
+
+@budgets
+def test_limits_by_hand(steps: int) -> None:
+    """Limits that are set through live trackers while usage and configurations change disturb nothing."""
+    manager = Manager(CONFIGS[0])
+    workers = [Worker(manager, number) for number in range(THREADS)]
+
+    def set_by_hand(done: Event) -> None:
+        random = Random(0)
+        while not done.is_set():
+            for tracker in (manager.get_user_tracker("ana"), manager.get_group_tracker("dev")):
+                if tracker is not None:
+                    with suppress(RequestError):  # what ran there has just ended
+                        tracker.set_max_resources(Resource({random.choice(["memory", "pods", "fpga"]): 9}), "root.b")
+                    with suppress(RequestError):
+                        tracker.set_max_applications(random.randint(0, 3))
+
+    run(lambda number: workers[number].work(steps), set_by_hand, swapping(manager))
+    verify_all(manager)
+    for worker in workers:
+        for key in list(worker.held):
+            worker.give_back(key, everything=True)
+    assert exposed(manager) == {"users": {}, "groups": {}}
+
+
+def test_limit_by_hand_holds_for_threads() -> None:
+    """A limit set by hand is passed by no thread that asks after it was set."""
+    manager = Manager()
+    manager.increase("root.a", "app-1", ONE, SUE)
+    tracker = manager.get_user_tracker("sue")
+    assert tracker is not None
+    tracker.set_max_resources(Resource(memory=100))
+
+    def work(_: int) -> None:
+        for _step in range(50):
+            manager.increase("root.a", "app-1", ONE, SUE)
+
+    run(work)
+    assert manager.get_user_resources(SUE) == Resource(memory=100)
+
+
+def test_questions_change_nothing_for_others() -> None:
+    """Any number of threads may ask, and show, while others change: no question is answered half-way."""
+    manager = Manager(CONFIGS[1])
+    workers = [Worker(manager, number) for number in range(THREADS)]
+
+    def ask(done: Event) -> None:
+        while not done.is_set():
+            manager.check("root.a", "ghost", ONE, USERS[0])
+            manager.headroom("root.b.c", "ana-1", USERS[0])
+            manager.can_run_app("root.a", "ghost", USERS[1])
+            manager.effective_limits(USERS[2], "root.a")
+            for usage in manager.get_users_resources():
+                assert set(usage.groups) == set(usage.queues.running_applications)
+            assert "ghost" not in [told.name for told in manager.over_limit() if told.kind is TrackingType.USER]
+
+    run(lambda number: workers[number].work(100), ask, swapping(manager))
+    verify_all(manager)
