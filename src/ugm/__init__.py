@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         Subscriber,
         Withdrawn,
     )
-    from ugm.queues import Placement, QueueSpec, QueueState, Quota, Trial
+    from ugm.queues import Placement, PlacementTrial, QueueSpec, QueueState, Quota
 
 __all__ = [
     "Allocated",
@@ -135,6 +135,7 @@ __all__ = [
     "PartitionSettings",
     "PartitionView",
     "Placement",
+    "PlacementTrial",
     "Plan",
     "Preempted",
     "Problem",
@@ -162,7 +163,6 @@ __all__ = [
     "Subscriber",
     "Tracker",
     "TrackingType",
-    "Trial",
     "UgmError",
     "UserGroup",
     "UserTracker",
@@ -183,7 +183,7 @@ _LATER: Final = {
     "QueueSpec": "ugm.queues",
     "QueueState": "ugm.queues",
     "Quota": "ugm.queues",
-    "Trial": "ugm.queues",
+    "PlacementTrial": "ugm.queues",
 }
 
 

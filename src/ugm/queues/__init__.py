@@ -3,7 +3,7 @@
 from ugm.queues.acl import Acl, path_allows
 from ugm.queues.cluster import Cluster
 from ugm.queues.filters import Filter, FilterSpec
-from ugm.queues.placement import MOST_NAMES, Placement, PlacementRules, QueueView, Trial
+from ugm.queues.placement import MOST_NAMES, Placement, PlacementRules, PlacementTrial, QueueView
 from ugm.queues.queue import Queue, Tenant
 from ugm.queues.rules import RuleConfig, Submission
 from ugm.queues.snapshot import QueueState, queue_state
@@ -18,6 +18,7 @@ __all__ = [
     "FilterSpec",
     "Placement",
     "PlacementRules",
+    "PlacementTrial",
     "Queue",
     "QueueSettings",
     "QueueSpec",
@@ -29,7 +30,6 @@ __all__ = [
     "RuleConfig",
     "Submission",
     "Tenant",
-    "Trial",
     "path_allows",
     "queue_state",
 ]

@@ -24,7 +24,7 @@ from ugm.identity import MAX_DEPTH, ROOT, UserGroup
 from ugm.queues.filters import Filter
 from ugm.queues.rules import QUALIFIED, Find, Found, RuleConfig, Submission, finder, provided, quoted
 
-__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "QueueView", "RuleConfig", "Submission", "Trial"]
+__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "PlacementTrial", "QueueView", "RuleConfig", "Submission"]
 
 #: How many names the path of a queue that is created may have; a configuration has none as deep.
 MOST_NAMES: Final = MAX_DEPTH
@@ -50,7 +50,7 @@ class QueueView(Protocol):
         ...
 
 
-class Trial(NamedTuple):
+class PlacementTrial(NamedTuple):
     """What came of one rule."""
 
     #: Its place, name and value; with those of its parent rules where they were asked.
@@ -74,7 +74,7 @@ class Placement(NamedTuple):
     #: None if the application is rejected.
     queue_path: str | None
     #: Every rule that was tried, in order; the last was taken if the application is placed. None was if it was before.
-    trials: tuple[Trial, ...]
+    trials: tuple[PlacementTrial, ...]
     #: Whether the queue does not exist yet.
     creates: bool
 
@@ -163,14 +163,14 @@ class _Chain:
         )
         self.create = self.steps[0].create
 
-    def attempt(self, submission: Submission, queues: QueueView) -> Trial:
+    def attempt(self, submission: Submission, queues: QueueView) -> PlacementTrial:
         """Say what comes of the rule."""
         names: list[str] = []
         path = label = ""
         for step, label in zip(self.steps, self.labels, strict=True):
             found, reason = step.find(submission)
             if reason:
-                return Trial(label, None, reason)
+                return PlacementTrial(label, None, reason)
             if found == ROOT or found.startswith(QUALIFIED):
                 path = found
                 break
@@ -178,9 +178,9 @@ class _Chain:
         path = path or f"{ROOT}.{names.pop()}"
         while names:
             if reason := self.steps[len(names)].why_not_above(path, queues):
-                return Trial(label, None, reason)
+                return PlacementTrial(label, None, reason)
             path = f"{path}.{names.pop()}"
-        return Trial(label, path, _why_not(path, submission.user, queues, create=self.create))
+        return PlacementTrial(label, path, _why_not(path, submission.user, queues, create=self.create))
 
 
 @final

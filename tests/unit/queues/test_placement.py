@@ -12,7 +12,7 @@ from support.tracking_fixtures import Wrong
 from support.vectors import vectors
 from ugm import RequestError, UserGroup
 from ugm.config import PlacementRule, parse_config
-from ugm.queues import Placement, PlacementRules, Submission, Trial
+from ugm.queues import Placement, PlacementRules, PlacementTrial, Submission
 
 QUEUES = Queues(["root.a", "root.prod.web", "root.a_dot_b"], parents=["root.dev"])
 
@@ -53,7 +53,7 @@ def test_without_rules() -> None:
 
     assert compiled.place(submitted("a"), QUEUES).queue_path == "root.a"
     assert compiled.place(submitted("new"), QUEUES).trials == (
-        Trial(
+        PlacementTrial(
             "provided (there are no placement rules)", "root.new", "root.new does not exist and the rule creates none"
         ),
     )
