@@ -45,7 +45,7 @@ def request(random: Random, number: int) -> tuple[str, str, UserGroup, Resource]
 @pytest.mark.parametrize("seed", range(30))
 def test_manager_grants_the_same(seed: int) -> None:
     """The loop for a manager grants, in order, what a loop grants that retries everything."""
-    random, page = Random(seed), blocks("embed.md")
+    random, page = Random(seed), blocks("embed-manager.md")
     manager = page["manager"] = Manager(parse_config(CONFIG).partition())
     naive, waiting = Manager(parse_config(CONFIG).partition()), dict[str, Any]()
     running = dict[str, Any]()

@@ -1,6 +1,6 @@
 """Where the original quota manager does something wrong or leaves it to chance: what is done here instead.
 
-Each of its defects has a test, in the order of the table in `docs/quotatree.md`.
+Each of its defects has a test, in the order of the table in `docs/explanation/quotatree.md`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every recorded scenario of quota trees in the original quota manager, every field of every step.
 
 They are replayed twice. A manager that keeps two habits of the original (`requeue_rejected`, `check_unrequested`; see
-`docs/quotatree.md`) agrees in every step. One without them agrees up to the first step at which one of them matters.
-`test_quotatree_differences.py` is about those, and about what is done instead of the defects of the original.
+`docs/explanation/quotatree.md`) agrees in every step. One without them agrees up to the first step at which one of them
+matters. `test_differences.py` has the tests of those two, and of what replaces the defects of the original.
 """
 
 from __future__ import annotations

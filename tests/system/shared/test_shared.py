@@ -254,7 +254,7 @@ def test_nobody_answers() -> None:
 
 def test_the_documentation_runs(shared_server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     """The example does what the page says."""
-    page = Path("docs/shared.md").read_text(encoding="utf-8")
+    page = Path("docs/howto/shared.md").read_text(encoding="utf-8")
     example = page.split("```{code-block} python\n")[1].split("```")[0]
 
     exec(example, {"CONNINFO": shared_server.conninfo})  # noqa: S102 - our own
