@@ -44,7 +44,7 @@ def at_most(pages: int, partition: JournaledPartition) -> Iterator[None]:
 
 def limit_pages(partition: JournaledPartition, pages: int) -> bool:
     """Let the database have so many pages more."""
-    connection = partition._outlet.writer._disk.connection
+    connection = partition._outlet.writer._log.connection
     [used] = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {used + pages}")
     return True

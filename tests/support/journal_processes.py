@@ -19,7 +19,7 @@ import pytest
 
 from support.journal_fixtures import begin
 from support.partition_fixtures import memory
-from ugm.journal import JournaledPartition, JournalError, JournalHeldError, exported, inspect, open_partition, usage
+from ugm.journal import JournaledPartition, JournalError, JournalHeldError, export, inspect, open_partition, usage
 
 __all__ = ["elsewhere", "fill", "forked", "killed", "opened", "race", "read", "writer"]
 
@@ -70,7 +70,7 @@ def opened(path: Path | str) -> str:
 def read(path: Path | str) -> list[str]:
     """Read a journal in every way, and return the error of each, or "read"."""
     found = []
-    for way in (inspect, lambda path: list(exported(path)), lambda path: usage(path, "user")):
+    for way in (inspect, lambda path: list(export(path)), lambda path: usage(path, "user")):
         try:
             way(path)
             found.append("read")

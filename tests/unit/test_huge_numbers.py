@@ -8,7 +8,7 @@ import pytest
 
 from ugm import NotTrackedError, Partition, ReleaseError, RequestError, Resource, UserGroup, Violation, parse_config
 from ugm.errors import number_text, value_text
-from ugm.journal import UsageLine
+from ugm.journal import UsageRow
 from ugm.resources import as_float, format_amount
 from ugm.server.responses import json_response
 
@@ -101,7 +101,7 @@ def test_errors_are_shown() -> None:
 
 def test_usage_over_time_is_shown() -> None:
     """A line of the usage over time can be converted and represented."""
-    line = UsageLine("ana", 0, 1, {"gpu": 1500, "vcore": HUGE * 1001})
+    line = UsageRow("ana", 0, 1, {"gpu": 1500, "vcore": HUGE * 1001})
 
     assert line.to_dict()["resource_seconds"]["gpu"] == "1.5"
     assert line.to_dict()["resource_seconds"]["vcore"].endswith("e+4299")

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from ugm import UgmError
 from ugm.cli.times import instant, local, with_instants
-from ugm.journal import UsageLine, compact, exported, inspect, usage
-from ugm.journal.usage import By, Period, seconds
+from ugm.journal import UsageRow, compact, export, inspect, usage
+from ugm.journal.usage import By, Period, format_seconds
 
 __all__ = ["journal", "usage_command"]
 
@@ -80,7 +80,7 @@ def verify_command(*, file: Path, as_json: bool) -> None:
 def show_command(*, file: Path, last: int, as_json: bool) -> None:
     """Print what FILE keeps, and its last changes."""
     found = inspect(file)
-    changes = list(deque((told for told in exported(file) if "events" in told), maxlen=last))
+    changes = list(deque((told for told in export(file) if "events" in told), maxlen=last))
     if as_json:
         _print({**_with_instants(found.to_dict()), "changes": list(map(_with_instants, changes))})
         return
@@ -122,7 +122,7 @@ def export_command(*, file: Path) -> None:
 
     First the state that its changes begin with, then every change. If FILE is damaged, what is readable is printed.
     """
-    for told in exported(file):
+    for told in export(file):
         click.echo(json.dumps(_with_instants(told), separators=(",", ":")))
 
 
@@ -188,7 +188,7 @@ def _print(told: dict[str, Any]) -> None:
     click.echo(json.dumps(told, indent=2))
 
 
-def _print_table(lines: Sequence[UsageLine], by: By, zone: ZoneInfo) -> None:
+def _print_table(lines: Sequence[UsageRow], by: By, zone: ZoneInfo) -> None:
     found = {resource for line in lines for resource in line.amounts}
     resources = [*(name for name in _HOURS if name in found), *sorted(found.difference(_HOURS))]
     table = Table(title=f"usage by {by}, in hours")
@@ -209,16 +209,16 @@ def _hours(resource: str, amount: int) -> str:
     return f"{thousandths // 1000:,}.{thousandths % 1000:03}"
 
 
-def _print_csv(lines: Sequence[UsageLine], by: By, _zone: ZoneInfo) -> None:
+def _print_csv(lines: Sequence[UsageRow], by: By, _zone: ZoneInfo) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["from", "until", by, "resource", "resource_seconds"])
     for line in lines:
         for resource, amount in line.amounts.items():
             times = instant(line.begin), instant(line.end)
-            writer.writerow([*times, line.name or "", resource, seconds(amount)])
+            writer.writerow([*times, line.name or "", resource, format_seconds(amount)])
 
 
-def _print_json(lines: Sequence[UsageLine], by: By, _zone: ZoneInfo) -> None:
+def _print_json(lines: Sequence[UsageRow], by: By, _zone: ZoneInfo) -> None:
     _print({"by": by, "lines": [_with_instants(line.to_dict()) for line in lines]})
 
 

@@ -2,10 +2,10 @@
 
 from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
-from ugm.journal.inspection import Summary, compact, exported, inspect
+from ugm.journal.inspection import JournalSummary, compact, export, inspect
 from ugm.journal.journal import Journal
 from ugm.journal.partition import JournaledPartition, open_partition
-from ugm.journal.usage import UsageLine, usage
+from ugm.journal.usage import UsageRow, usage
 
 __all__ = [
     "Compaction",
@@ -13,11 +13,11 @@ __all__ = [
     "JournalDamagedError",
     "JournalError",
     "JournalHeldError",
+    "JournalSummary",
     "JournaledPartition",
-    "Summary",
-    "UsageLine",
+    "UsageRow",
     "compact",
-    "exported",
+    "export",
     "inspect",
     "open_partition",
     "usage",

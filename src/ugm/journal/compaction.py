@@ -12,13 +12,13 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ugm.journal.beside import Reserve
-from ugm.journal.contents import Contents, Entry, opened, rebuild
+from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
+from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
 from ugm.journal.records import to_json, written_image
-from ugm.journal.session import writing
-from ugm.journal.spans import Meter, Span, kept_row, kept_spans
-from ugm.journal.store import transaction, truncate_log, written_rows
+from ugm.journal.session import open_for_maintenance
+from ugm.journal.store import checksummed_rows, transaction, truncate_log
+from ugm.journal.usage_intervals import UsageInterval, UsageMeter, decode_intervals, encode_intervals
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
@@ -42,10 +42,10 @@ class Compaction(NamedTuple):
 def compact_file(path: str, *, usage_since: int | None = None) -> Compaction:
     """Compact a journal that nobody writes; as `compacted`."""
     # Read before it is opened for writing: what is damaged stays as it is.
-    with opened(path):
+    with open_contents(path):
         pass
     try:
-        with writing(path) as connection:
+        with open_for_maintenance(path) as connection:
             return compacted(path, connection, usage_since=usage_since)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be compacted: {error}") from error
@@ -58,7 +58,7 @@ def compacted(path: str, connection: sqlite3.Connection, *, usage_since: int | N
         JournalError: it cannot be written, and has not changed.
         JournalDamagedError: it is damaged.
     """
-    with opened(path) as contents:
+    with open_contents(path) as contents:
         number, snapshot, history = _digest(contents, usage_since)
         done = Compaction(number - contents.start.number, len(snapshot), len(history))
     _replace(path, connection, number, {"snapshot": snapshot, "history": history})
@@ -74,7 +74,7 @@ def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Map
     """
     try:
         is_log_empty = truncate_log(connection)
-        if not is_log_empty and not Reserve(path).is_there:
+        if not is_log_empty and not DiskReserve(path).is_available:
             raise JournalError(path, "it cannot be compacted: the disk is full, and the journal is being read")
         try:
             with transaction(connection):
@@ -85,7 +85,7 @@ def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Map
                 connection.execute("DELETE FROM changes")
                 for table, rows in tables.items():
                     connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a name of ours
-                    connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", written_rows(0, rows))  # noqa: S608 - as above
+                    connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", checksummed_rows(0, rows))  # noqa: S608 - as above
             # A file that cannot be made smaller now uses the space for what comes.
             with suppress(sqlite3.OperationalError):
                 truncate_log(connection)
@@ -97,15 +97,15 @@ def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Map
         raise JournalError(path, f"it cannot be compacted: {error}") from error
 
 
-def _digest(contents: Contents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
+def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
     """Return the last change, the rows of the state after it, and those of the history up to it."""
     start = contents.start
     kept = list(contents.history())
-    found = [span for told in kept for span in kept_spans(told)]
+    found = [span for told in kept for span in decode_intervals(told)]
     history = [told for told in kept if told[0] != "used"]
-    meter = Meter(start.image, start.at)
+    meter = UsageMeter(start.image, start.at)
 
-    def follow(entry: Entry) -> None:
+    def follow(entry: JournalEntry) -> None:
         found.extend(meter.follow(entry))
         history.extend(
             ["configured", entry.number, entry.at, written_settings(settings_of(event.after.config))]
@@ -114,7 +114,7 @@ def _digest(contents: Contents, usage_since: int | None) -> tuple[int, list[byte
         )
 
     books = Books(Compiled.of(None), user_limits_win=False)
-    number, at = rebuild(contents, books, follow)
+    number, at = replay(contents, books, follow)
     verify(books)
     found.extend(meter.finish(at))
     since = max(start.usage_since, usage_since or 0)
@@ -125,14 +125,14 @@ def _digest(contents: Contents, usage_since: int | None) -> tuple[int, list[byte
     return number, [head, *image], list(map(to_json, history))
 
 
-def _used(found: list[Span], since: int) -> Iterator[list[Any]]:
+def _used(found: list[UsageInterval], since: int) -> Iterator[list[Any]]:
     """Yield rows for all spans that end behind an instant, those of one application together."""
     kept = [span._replace(begin=max(span.begin, since)) for span in found if span.end > since]
     # An id may come back with another owner; spans stay in their order.
     kept.sort(key=_whose)
     for _, together in groupby(kept, _whose):
-        yield kept_row(list(together))
+        yield encode_intervals(list(together))
 
 
-def _whose(span: Span) -> tuple[str, ...]:
+def _whose(span: UsageInterval) -> tuple[str, ...]:
     return span.application_id, span.user, span.queue_path, "" if span.group is None else f"+{span.group}"

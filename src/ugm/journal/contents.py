@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ugm.journal.beside import witnessed
+from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.records import from_json, read_events, read_image
-from ugm.journal.store import FORMAT, Reading, reading
+from ugm.journal.store import FORMAT, StoreReader, open_reader
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 from ugm.partition.events import Configured, Event
@@ -23,7 +23,7 @@ from ugm.partition.image import Image, restore
 from ugm.partition.redo import redo
 from ugm.partition.settings import read_settings
 
-__all__ = ["Contents", "Entry", "Start", "opened", "rebuild"]
+__all__ = ["JournalContents", "JournalEntry", "StartState", "open_contents", "replay"]
 
 _T = TypeVar("_T")
 
@@ -33,7 +33,7 @@ _MEANINGLESS: Final = (ValueError, TypeError, LookupError)
 _NOTHING: Final = Image(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
 
 
-class Start(NamedTuple):
+class StartState(NamedTuple):
     """Where the changes of a journal begin."""
 
     #: The last change before them, and its instant; 0 for none.
@@ -47,7 +47,7 @@ class Start(NamedTuple):
     image: Image
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """A change, as it was told."""
 
     number: int
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
 
 @contextmanager
-def opened(path: str) -> Iterator[Contents]:
+def open_contents(path: str) -> Iterator[JournalContents]:
     """Read a journal, of this or of another process.
 
     Raises:
@@ -65,36 +65,36 @@ def opened(path: str) -> Iterator[Contents]:
         JournalDamagedError: it is damaged.
     """
     # First what was acknowledged, then the journal: a writer may be at work.
-    known = witnessed(path)
-    with reading(path) as found:
+    known = read_ack_marker(path)
+    with open_reader(path) as found:
         if found.version != FORMAT:
             age = "an older" if found.version < FORMAT else "a newer"
             raise JournalError(path, f"it is of {age} version, {found.version}; this is {FORMAT}")
         found.check()
-        yield Contents(found, known.number if known else 0)
+        yield JournalContents(found, known.number if known else 0)
 
 
-class Contents:
+class JournalContents:
     """What one journal says."""
 
     __slots__ = ("_acknowledged", "_reading", "start")
 
-    def __init__(self, found: Reading, acknowledged: int) -> None:
+    def __init__(self, found: StoreReader, acknowledged: int) -> None:
         self._reading: Final = found
         self._acknowledged: Final = acknowledged
         self.start: Final = self._start()
 
-    def _start(self) -> Start:
+    def _start(self) -> StartState:
         rows = list(self._reading.rows("snapshot"))
         if not rows:
-            return Start(0, 0, 0, 0, Compiled.of(None), _NOTHING)
+            return StartState(0, 0, 0, 0, Compiled.of(None), _NOTHING)
         return self._read(lambda: self._snapshot(rows))
 
-    def _snapshot(self, rows: list[bytes]) -> Start:
+    def _snapshot(self, rows: list[bytes]) -> StartState:
         number, at, count, history, usage_since, settings = from_json(rows[0])
         if count != len(rows):
             raise self._reading.damaged(f"the snapshot has {len(rows)} of {count} rows")
-        return Start(number, at, history, usage_since, Compiled.of(read_settings(settings)), read_image(rows[1:]))
+        return StartState(number, at, history, usage_since, Compiled.of(read_settings(settings)), read_image(rows[1:]))
 
     def history(self) -> Iterator[Any]:
         """Yield what is kept of the time before the changes, as it was written."""
@@ -105,7 +105,7 @@ class Contents:
         if count != self.start.history:
             raise self._reading.damaged(f"the history has {count} of {self.start.history} rows")
 
-    def changes(self) -> Iterator[Entry]:
+    def changes(self) -> Iterator[JournalEntry]:
         """Yield all changes."""
         compiled, last = self.start.compiled, self.start.number
         for number, at, data in self._reading.changes(last):
@@ -116,7 +116,7 @@ class Contents:
             for event in events:
                 if type(event) is Configured:
                     compiled = event.after
-            yield Entry(number, at, events)
+            yield JournalEntry(number, at, events)
             last = number
         if last < self._acknowledged:
             raise self._reading.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
@@ -132,7 +132,9 @@ class Contents:
         return self._reading.damaged(f"what is written there means nothing: {error}")
 
 
-def rebuild(contents: Contents, books: Books, follow: Callable[[Entry], None] | None = None) -> tuple[int, int]:
+def replay(
+    contents: JournalContents, books: Books, follow: Callable[[JournalEntry], None] | None = None
+) -> tuple[int, int]:
     """Let books that hold nothing hold what a journal says, and return its last change and the instant of it.
 
     Args:

@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import Any, NamedTuple
 
-from ugm.journal.beside import Hold, place_of
 from ugm.journal.compaction import Compaction, compact_file
-from ugm.journal.contents import opened, rebuild
+from ugm.journal.contents import open_contents, replay
+from ugm.journal.file_use import resolve_path
 from ugm.journal.migration import migrate
+from ugm.journal.writer_lock import WriterLock
 from ugm.partition import event_dict
 from ugm.partition.audit import verify
 from ugm.partition.books import Books
 from ugm.partition.compiled import Compiled
 
-__all__ = ["Summary", "compact", "exported", "inspect"]
+__all__ = ["JournalSummary", "compact", "export", "inspect"]
 
 
-class Summary(NamedTuple):
+class JournalSummary(NamedTuple):
     """What a journal holds."""
 
     #: The last change, and its instant in milliseconds since 1970; 0 for none.
@@ -36,7 +37,7 @@ class Summary(NamedTuple):
         return self._asdict()
 
 
-def inspect(path: str | PathLike[str]) -> Summary:
+def inspect(path: str | PathLike[str]) -> JournalSummary:
     """Read a journal to the end, rebuild what it keeps, verify that, and return what it is.
 
     Raises:
@@ -44,25 +45,25 @@ def inspect(path: str | PathLike[str]) -> Summary:
         JournalError: it is no journal, or of another version.
         InvariantError: the outcome does not add up; that is a bug in ugm.
     """
-    with opened(place_of(path)) as contents:
+    with open_contents(resolve_path(path)) as contents:
         books = Books(Compiled.of(None), user_limits_win=False)
-        number, at = rebuild(contents, books)
+        number, at = replay(contents, books)
         for _ in contents.history():
             pass
         verify(books)
         compacted = contents.start.number
     queues, nodes = len(books.tree.queues), len(books.cluster.nodes)
-    return Summary(number, at, compacted, queues, len(books.applications), len(books.entries), nodes)
+    return JournalSummary(number, at, compacted, queues, len(books.applications), len(books.entries), nodes)
 
 
-def exported(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
+def export(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
     """Yield everything that can be read, for JSON: the state that the changes begin with, and then every change.
 
     Raises:
         JournalDamagedError: it is damaged; what was yielded until then is good.
         JournalError: it is no journal, or of another version.
     """
-    with opened(place_of(path)) as contents:
+    with open_contents(resolve_path(path)) as contents:
         start = contents.start
         yield {"number": start.number, "at": start.at, "nodes": _amounts(start.image.nodes)}
         for told in start.image.applications:
@@ -93,10 +94,10 @@ def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Com
         JournalDamagedError: it is damaged, and has not changed.
         JournalError: it cannot be written, and has not changed.
     """
-    place = place_of(path)
-    hold = Hold.on(place)
+    place = resolve_path(path)
+    writer_lock = WriterLock.acquire(place)
     try:
         migrate(place)
         return compact_file(place, usage_since=usage_since)
     finally:
-        hold.release()
+        writer_lock.release()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.journal.beside import Hold
 from ugm.journal.compaction import Compaction, compacted
 from ugm.journal.errors import JournalError
-from ugm.journal.store import exists, reading
-from ugm.journal.usage import By, Period, UsageLine, usage
+from ugm.journal.store import exists, open_reader
+from ugm.journal.usage import By, Period, UsageRow, usage
 from ugm.journal.writer import Writer
+from ugm.journal.writer_lock import WriterLock
 from ugm.operation_lock import OperationLock
 
 __all__ = ["Journal"]
@@ -25,14 +25,14 @@ class Journal:
     Any number of threads may use it, while others use the partition.
     """
 
-    __slots__ = ("_hold", "_is_released", "_lock", "_writer", "path")
+    __slots__ = ("_is_released", "_lock", "_writer", "_writer_lock", "path")
 
     #: The file.
     path: str
 
-    def __init__(self, path: str, hold: Hold, lock: OperationLock, writer: Writer) -> None:
+    def __init__(self, path: str, writer_lock: WriterLock, lock: OperationLock, writer: Writer) -> None:
         self.path = path
-        self._hold: Final = hold
+        self._writer_lock: Final = writer_lock
         self._lock: Final = lock
         self._writer: Final = writer
         self._is_released = False
@@ -56,7 +56,7 @@ class Journal:
         Raises:
             JournalError: something that was not acknowledged could not be written.
         """
-        if self._writer.is_foreign:
+        if self._writer.is_in_fork:
             return
         if self._is_released:
             return
@@ -74,7 +74,7 @@ class Journal:
         self._release()
 
     def _release(self) -> None:
-        self._hold.release()
+        self._writer_lock.release()
         self._is_released = True
 
     def backup(self, path: str | Path) -> None:
@@ -90,9 +90,9 @@ class Journal:
         if exists(f"{target}-wal"):
             # SQLite would read it as the log of the copy.
             raise RequestError("path", str(path), f"there is {target}-wal of another journal; move it away first")
-        self._hold.require_in_place()
+        self._writer_lock.require_in_place()
         try:
-            with reading(self.path) as source:
+            with open_reader(self.path) as source:
                 source.copy_to(target)
         except (sqlite3.Error, OSError) as error:
             target.unlink(missing_ok=True)
@@ -113,12 +113,12 @@ class Journal:
         made: list[Compaction] = []
 
         def work(connection: sqlite3.Connection) -> None:
-            self._hold.require_in_place()
+            self._writer_lock.require_in_place()
             made.append(compacted(self.path, connection, usage_since=usage_since))
 
         self._writer.require_not_writing()
         try:
-            self._writer.alone(work)
+            self._writer.run_exclusively(work)
         except BaseException:
             self._writer.let_go()
             raise
@@ -132,7 +132,7 @@ class Journal:
         until: int | None = None,
         period: Period | None = None,
         zone: str = "UTC",
-    ) -> tuple[UsageLine, ...]:
+    ) -> tuple[UsageRow, ...]:
         """Return who used how much between two instants; as `ugm.journal.usage`, up to now."""
-        self._hold.require_in_place()
+        self._writer_lock.require_in_place()
         return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ugm.journal.errors import JournalError
-from ugm.journal.session import writing
-from ugm.journal.store import FORMAT, Change, change_row, format_of, reading, row_sum, transaction
+from ugm.journal.session import open_for_maintenance
+from ugm.journal.store import FORMAT, Change, change_row, format_version, open_reader, row_checksum, transaction
 
 __all__ = ["migrate"]
 
@@ -23,11 +23,11 @@ def migrate(path: str) -> None:
         JournalError: that failed, and the journal is what it was; a newer version is left alone.
         JournalDamagedError: it is damaged.
     """
-    while (version := format_of(path)) in _STEPS:
-        with reading(path) as found:
+    while (version := format_version(path)) in _STEPS:
+        with open_reader(path) as found:
             rows = list(found.changes(0))
         try:
-            with writing(path) as connection:
+            with open_for_maintenance(path) as connection:
                 _step(connection, version, rows)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(path, f"it cannot be brought from version {version} to {FORMAT}: {error}") from error
@@ -39,7 +39,9 @@ _Rows = list[Change]
 def _step(connection: sqlite3.Connection, version: int, rows: _Rows) -> None:
     with transaction(connection):
         _STEPS[version](connection, rows)
-        connection.execute("UPDATE version SET version = ?, sum = ?", (version + 1, row_sum(version + 1, b"version")))
+        connection.execute(
+            "UPDATE version SET version = ?, sum = ?", (version + 1, row_checksum(version + 1, b"version"))
+        )
 
 
 def _from_seconds(connection: sqlite3.Connection, rows: _Rows) -> None:

@@ -78,9 +78,9 @@ class JournalOutlet:
         """
         self._before = self.writer.number
         if grows:
-            self.writer.require_room()
+            self.writer.require_space()
         else:
-            self.writer.require_sound()
+            self.writer.require_writable()
 
     def write(self) -> Written:
         """Note what the current operation has changed.
@@ -91,7 +91,7 @@ class JournalOutlet:
         events = self._feed.current
         data = self._serialised(events)
         if data:
-            self.writer.note(data)
+            self.writer.append(data)
         written = Written(self.writer.number, self._feed.last + len(events))
         if not self.writer.is_shared:
             # Before anybody else can see it. A failure is reported when the operation is concluded.
@@ -108,7 +108,7 @@ class JournalOutlet:
 
     def is_written(self) -> bool:
         """Return whether the current operation has been noted."""
-        return self.writer.has_noted(self._before)
+        return self.writer.has_appended(self._before)
 
     def publish(self) -> None:
         """Hand the events of the current operation to the subscribers, as soon as they are durable."""

@@ -24,17 +24,20 @@ from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.errors import RequestError
-from ugm.journal.answers import Awaited, Mailbox, Promised
-from ugm.journal.beside import Hold, Reserve, place_of, witnessed
-from ugm.journal.contents import opened, rebuild
-from ugm.journal.disk import Disk
+from ugm.journal.ack_marker import read_ack_marker
+from ugm.journal.change_log import ChangeLog
+from ugm.journal.contents import open_contents, replay
+from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
+from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalDamagedError, JournalError
+from ugm.journal.file_use import resolve_path
 from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
 from ugm.journal.outlet import JournalOutlet
 from ugm.journal.session import begin_session
 from ugm.journal.store import connect, create, exists
 from ugm.journal.writer import Clock, Writer, milliseconds
+from ugm.journal.writer_lock import WriterLock
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
@@ -71,7 +74,7 @@ class JournaledPartition(Partition):
     #: Its journal.
     journal: Journal
     #: That of the loop which awaited something last.
-    _mailbox: Mailbox | None
+    _mailbox: LoopMailbox | None
 
     def __init__(self, books: Books, others: ModelSet, outlet: JournalOutlet, journal: Journal) -> None:
         self._outlet: Final = outlet
@@ -100,8 +103,8 @@ class JournaledPartition(Partition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        answer: Promised[_T] = Promised(self._outlet)
-        answer.come_of(operation, *args, **kwargs)
+        answer: FutureResult[_T] = FutureResult(self._outlet)
+        answer.run(operation, *args, **kwargs)
         return answer.future
 
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -110,9 +113,9 @@ class JournaledPartition(Partition):
         mailbox = self._mailbox
         if mailbox is None or mailbox.loop is not loop:
             # Another thread may have a loop of its own, and a mailbox for it.
-            mailbox = self._mailbox = Mailbox(loop)
-        answer: Awaited[_T] = Awaited(self._outlet, mailbox)
-        answer.come_of(operation, *args, **kwargs)
+            mailbox = self._mailbox = LoopMailbox(loop)
+        answer: TaskResult[_T] = TaskResult(self._outlet, mailbox)
+        answer.run(operation, *args, **kwargs)
         return await answer.future
 
     # The configuration is kept as a value
@@ -166,13 +169,13 @@ def open_partition(
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
     lock = OperationLock()
     settings, others, feed = settings_of(config), ModelSet(models, lock), Feed(subscribers, lock.undo)
-    place, outlet = place_of(path), JournalOutlet(feed)
+    place, outlet = resolve_path(path), JournalOutlet(feed)
     with ExitStack() as undo:
-        hold = Hold.on(place)
-        undo.callback(hold.release)
+        writer_lock = WriterLock.acquire(place)
+        undo.callback(writer_lock.release)
         books, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
-        outlet.writer = _writer(place, hold, last, clock, undo, together=durability == "group")
-        partition = JournaledPartition(books, others, outlet, Journal(place, hold, lock, outlet.writer))
+        outlet.writer = _writer(place, writer_lock, last, clock, undo, together=durability == "group")
+        partition = JournaledPartition(books, others, outlet, Journal(place, writer_lock, lock, outlet.writer))
         undo.callback(partition.journal.close)
         partition.verify()
         others.apply(claims_of(books))
@@ -186,31 +189,33 @@ def open_partition(
 def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
     """Return the books that a journal keeps, and its last change with its instant."""
     books = Books(Compiled.of(None), user_limits_win=user_limits_win, lock=lock)
-    known = witnessed(path)
+    known = read_ack_marker(path)
     if exists(path):
         migrate(path)
-        with opened(path) as contents:
-            return books, rebuild(contents, books)
+        with open_contents(path) as contents:
+            return books, replay(contents, books)
     if known and known.number:
         raise JournalDamagedError(path, f"it is empty or missing, but {known.number} changes were acknowledged", 0)
     return books, (0, 0)
 
 
-def _writer(path: str, hold: Hold, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool) -> Writer:
+def _writer(
+    path: str, writer_lock: WriterLock, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool
+) -> Writer:
     try:
         if not exists(path):
             create(path)
-            hold.lock_file()
+            writer_lock.lock_file()
         elif not os.access(path, os.W_OK):
             raise JournalError(path, "it cannot be written: the file is read-only")
         connection = connect(path)
         undo.callback(connection.close)
-        reserve = Reserve(path)
-        witness = begin_session(path, connection, last[0], reserve.give_up)
-        undo.callback(witness.close)
+        reserve = DiskReserve(path)
+        marker = begin_session(path, connection, last[0], reserve.release)
+        undo.callback(marker.close)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(path, f"it cannot be written: {error}") from error
-    return Writer(path, Disk(path, connection, witness, reserve), last, clock, together=together)
+    return Writer(path, ChangeLog(path, connection, marker, reserve), last, clock, together=together)
 
 
 def _follow(

@@ -23,18 +23,21 @@ from contextlib import closing, contextmanager, suppress
 from random import SystemRandom
 from typing import Final
 
-from ugm.journal.beside import Reserve, Witness, witnessed
-from ugm.journal.inode import file_use
-from ugm.journal.store import connect, is_no_room, truncate_log
+from ugm.journal.ack_marker import AckMarker, read_ack_marker
+from ugm.journal.disk_reserve import DiskReserve
+from ugm.journal.file_use import open_file_use
+from ugm.journal.store import connect, is_disk_full, truncate_log
 
-__all__ = ["begin_session", "end_session", "writing"]
+__all__ = ["begin_session", "end_session", "open_for_maintenance"]
 
 #: The largest number that the header takes.
 _LARGEST: Final = 2**31 - 1
 _RANDOM: Final = SystemRandom()
 
 
-def begin_session(path: str, connection: sqlite3.Connection, number: int, make_room: Callable[[], object]) -> Witness:
+def begin_session(
+    path: str, connection: sqlite3.Connection, number: int, free_space: Callable[[], object]
+) -> AckMarker:
     """Begin to write a journal under a name, and return the note of what is acknowledged.
 
     A session that was not ended is continued, so nothing has to be written on a full disk.
@@ -43,49 +46,49 @@ def begin_session(path: str, connection: sqlite3.Connection, number: int, make_r
         path: the journal, which is locked.
         connection: what it is written through.
         number: the last change that it has.
-        make_room: called if the disk is full, before a second attempt.
+        free_space: called if the disk is full, before a second attempt.
 
     Raises:
         JournalError: the file cannot be read.
         OSError: the note cannot be written.
         sqlite3.Error: the journal cannot be written.
     """
-    with file_use(path) as use:
+    with open_file_use(path) as use:
         before = use.session
     session = before if before & 1 else _RANDOM.randrange(3, _LARGEST, 2)
     try:
-        witness = Witness(path, number, session)
+        marker = AckMarker(path, number, session)
     except OSError:
         # First truncate a log that a failed compaction has left; see `ugm.journal.compaction`.
         with suppress(sqlite3.Error):
             truncate_log(connection)
-        make_room()
-        witness = Witness(path, number, session)
+        free_space()
+        marker = AckMarker(path, number, session)
     try:
         [known] = connection.execute("PRAGMA user_version").fetchone()
         if known != session:
-            _with_room(make_room, lambda: connection.execute(f"PRAGMA user_version = {session}"))
+            _with_room(free_space, lambda: connection.execute(f"PRAGMA user_version = {session}"))
         # If there is no room for that either, the log stays as it is until there is.
         with suppress(sqlite3.OperationalError):
-            _with_room(make_room, lambda: truncate_log(connection))
+            _with_room(free_space, lambda: truncate_log(connection))
     except BaseException:
-        witness.close()
+        marker.close()
         raise
-    return witness
+    return marker
 
 
-def _with_room(make_room: Callable[[], object], work: Callable[[], object]) -> None:
+def _with_room(free_space: Callable[[], object], work: Callable[[], object]) -> None:
     """Do something, and once more with more room if the disk is full."""
     try:
         work()
     except sqlite3.OperationalError as error:
-        if not is_no_room(error):
+        if not is_disk_full(error):
             raise
-        make_room()
+        free_space()
         work()
 
 
-def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
+def end_session(connection: sqlite3.Connection, marker: AckMarker) -> None:
     """Close a journal: the file alone has everything then, unless a reader or the disk prevents that.
 
     Both are harmless. The session stays open then, and is continued when the journal is opened again.
@@ -95,13 +98,13 @@ def end_session(connection: sqlite3.Connection, witness: Witness) -> None:
         if truncate_log(connection):
             # The header may say so only when the log has gone, too.
             connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
-            connection.execute(f"PRAGMA user_version = {witness.session - 1}")
+            connection.execute(f"PRAGMA user_version = {marker.session - 1}")
     connection.close()
-    witness.close()
+    marker.close()
 
 
 @contextmanager
-def writing(path: str) -> Iterator[sqlite3.Connection]:
+def open_for_maintenance(path: str) -> Iterator[sqlite3.Connection]:
     """Open a journal that is locked, for work on the whole of it.
 
     Raises:
@@ -109,10 +112,10 @@ def writing(path: str) -> Iterator[sqlite3.Connection]:
         OSError: the note of what is acknowledged cannot be written.
         sqlite3.Error: the journal cannot be written.
     """
-    known = witnessed(path)
+    known = read_ack_marker(path)
     with closing(connect(path)) as connection:
-        witness = begin_session(path, connection, known.number if known else 0, Reserve(path).give_up)
+        marker = begin_session(path, connection, known.number if known else 0, DiskReserve(path).release)
         try:
             yield connection
         finally:
-            end_session(connection, witness)
+            end_session(connection, marker)

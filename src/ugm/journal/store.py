@@ -22,28 +22,28 @@ from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 from zlib import crc32
 
-from ugm.journal.beside import require_home, require_same_home, sync_folder
+from ugm.journal.ack_marker import require_last_name, require_same_name
 from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.inode import file_use
+from ugm.journal.file_use import open_file_use, sync_directory
 
 __all__ = [
     "FORMAT",
     "Change",
     "ChangeRow",
-    "Reading",
+    "StoreReader",
     "bound_log",
     "change_row",
+    "checksummed_rows",
     "connect",
     "create",
     "exists",
-    "format_of",
-    "is_no_room",
-    "reading",
-    "row_sum",
+    "format_version",
+    "is_disk_full",
+    "open_reader",
+    "row_checksum",
     "transaction",
     "truncate_log",
     "write_changes",
-    "written_rows",
 ]
 
 #: The version of the tables that this ugm writes.
@@ -114,7 +114,7 @@ def change_row(number: int, at: int, data: bytes) -> ChangeRow:
     return number, at, data, crc32(data, crc32(b"%d %d" % (number, at)))
 
 
-def row_sum(position: int, data: bytes) -> int:
+def row_checksum(position: int, data: bytes) -> int:
     """Return the checksum of any other row."""
     return crc32(data, crc32(b"%d" % position))
 
@@ -137,10 +137,10 @@ def create(path: str) -> None:
     draft.unlink(missing_ok=True)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
         connection.executescript(f"PRAGMA application_id = {_MAGIC}; BEGIN; {_TABLES}")
-        connection.execute("INSERT INTO version VALUES (?, ?)", (FORMAT, row_sum(FORMAT, b"version")))
+        connection.execute("INSERT INTO version VALUES (?, ?)", (FORMAT, row_checksum(FORMAT, b"version")))
         connection.execute("COMMIT")
     draft.replace(path)
-    sync_folder(draft.parent)
+    sync_directory(draft.parent)
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -187,7 +187,7 @@ def truncate_log(connection: sqlite3.Connection) -> bool:
     return not is_busy
 
 
-def is_no_room(error: sqlite3.Error) -> bool:
+def is_disk_full(error: sqlite3.Error) -> bool:
     """Return whether SQLite says that the disk is full."""
     return getattr(error, "sqlite_errorcode", 0) in _NO_ROOM
 
@@ -240,21 +240,21 @@ def _insert(count: int) -> str:
 
 
 @contextmanager
-def reading(path: str) -> Iterator[Reading]:
+def open_reader(path: str) -> Iterator[StoreReader]:
     """Read a file as it is at one moment, without changing anything of it; another process may be writing it.
 
     Raises:
         JournalError: it is no journal, or of another version.
         JournalDamagedError: it is damaged.
     """
-    with file_use(path) as use:
-        session = require_home(path, use)
+    with open_file_use(path) as use:
+        session = require_last_name(path, use)
         try:
             connection = sqlite3.connect(_address(path, session), uri=True, timeout=_PATIENCE, isolation_level=None)
         except sqlite3.Error as error:
             raise JournalError(path, f"cannot be read: {error}") from error
         with closing(connection):
-            found = Reading(path, connection)
+            found = StoreReader(path, connection)
             try:
                 found.begin()
                 if not session & 1 and _is_log_old(session, found.session) and use.session == session:
@@ -262,9 +262,9 @@ def reading(path: str) -> Iterator[Reading]:
                 yield found
             except JournalDamagedError:
                 # Somebody who writes it under another name would look like damage.
-                require_same_home(path, use, session)
+                require_same_name(path, use, session)
                 raise
-            require_same_home(path, use, session)
+            require_same_name(path, use, session)
 
 
 def _is_log_old(in_file: int, in_log: int) -> bool:
@@ -285,18 +285,18 @@ def _address(path: str, session: int) -> str:
     return address
 
 
-def format_of(path: str) -> int:
+def format_version(path: str) -> int:
     """Return the version of the tables of a file.
 
     Raises:
         JournalError: it is no journal.
         JournalDamagedError: it is damaged.
     """
-    with reading(path) as found:
+    with open_reader(path) as found:
         return found.version
 
 
-class Reading:
+class StoreReader:
     """One look at a journal."""
 
     __slots__ = ("_connection", "_path", "_readable", "version")
@@ -319,7 +319,7 @@ class Reading:
             if magic != _MAGIC:
                 raise JournalError(self._path, "this is no journal of ugm")
             rows = self._connection.execute("SELECT version, sum FROM version").fetchall()
-            if len(rows) != 1 or rows[0][1] != row_sum(rows[0][0], b"version"):
+            if len(rows) != 1 or rows[0][1] != row_checksum(rows[0][0], b"version"):
                 raise self.damaged("the version cannot be read")
             self.version = rows[0][0]
 
@@ -357,7 +357,7 @@ class Reading:
         with self._telling():
             select = f"SELECT position, data, sum FROM {table} ORDER BY position"  # noqa: S608 - a name of ours
             for due, (position, data, told) in enumerate(self._connection.execute(select)):
-                if type(data) is not bytes or position != due or told != row_sum(position, data):
+                if type(data) is not bytes or position != due or told != row_checksum(position, data):
                     raise self.damaged(f"row {due} of the {table} is damaged")
                 yield data
 
@@ -395,10 +395,10 @@ class Reading:
             raise self.damaged(f"the database cannot be read: {error}") from error
 
 
-def written_rows(first: int, data: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
+def checksummed_rows(first: int, data: Iterable[bytes]) -> Iterator[tuple[int, bytes, int]]:
     """Yield rows for the snapshot or the history, from position *first* on."""
     for position, record in enumerate(data, first):
-        yield position, record, row_sum(position, record)
+        yield position, record, row_checksum(position, record)
 
 
 def exists(path: str) -> bool:

@@ -14,19 +14,19 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ugm.errors import RequestError, number_text
-from ugm.journal.beside import place_of
-from ugm.journal.contents import opened
-from ugm.journal.spans import Span, spans
+from ugm.journal.contents import open_contents
+from ugm.journal.file_use import resolve_path
+from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.journal.writer import Clock, milliseconds
 
-__all__ = ["By", "Period", "UsageLine", "seconds", "usage"]
+__all__ = ["By", "Period", "UsageRow", "format_seconds", "usage"]
 
 #: Whose usage is summed up.
 By: TypeAlias = Literal["user", "group", "queue", "application"]
 #: How long each sum is.
 Period: TypeAlias = Literal["day", "week", "month", "year"]
 
-_NAMES: Final[Mapping[By, Callable[[Span], str | None]]] = {
+_NAMES: Final[Mapping[By, Callable[[UsageInterval], str | None]]] = {
     "user": lambda span: span.user,
     "group": lambda span: span.group,
     "queue": lambda span: span.queue_path,
@@ -34,7 +34,7 @@ _NAMES: Final[Mapping[By, Callable[[Span], str | None]]] = {
 }
 
 
-class UsageLine(NamedTuple):
+class UsageRow(NamedTuple):
     """What one user, group, queue or application used between two instants."""
 
     #: None for what is charged to no group.
@@ -51,11 +51,11 @@ class UsageLine(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the line for JSON, with exact resource-seconds as texts."""
-        told = {name: seconds(amount) for name, amount in self.amounts.items()}
+        told = {name: format_seconds(amount) for name, amount in self.amounts.items()}
         return {"name": self.name, "begin": self.begin, "end": self.end, "resource_seconds": told}
 
 
-def seconds(milliseconds: int) -> str:
+def format_seconds(milliseconds: int) -> str:
     """Write milliseconds as seconds: exactly, but for numbers of hundreds of digits.
 
     >>> seconds(3_600_250), seconds(2000)
@@ -75,7 +75,7 @@ def usage(
     period: Period | None = None,
     zone: str = "UTC",
     clock: Clock = milliseconds,
-) -> tuple[UsageLine, ...]:
+) -> tuple[UsageRow, ...]:
     """Return who used how much between two instants; another process may be writing the journal.
 
     Takes time in the size of the journal.
@@ -100,11 +100,11 @@ def usage(
         raise RequestError("by", by, f"expected one of {', '.join(get_args(By))}")
     calendar = _zone(zone)
     now = clock()
-    with opened(place_of(path)) as contents:
+    with open_contents(resolve_path(path)) as contents:
         known = contents.start.usage_since
         if since is not None and since < known:
             raise RequestError("since", since, f"it is no longer known who used what before {known}")
-        found = list(spans(contents, now))
+        found = list(usage_intervals(contents, now))
     first = min((span.begin for span in found), default=known) if since is None else since
     last = max([now, *(span.end for span in found)])
     bounds = _bounds(first, last if until is None else min(until, last), period, calendar)
@@ -147,8 +147,8 @@ def _instant(moment: datetime) -> int:
 
 
 def _summed(
-    found: Sequence[Span], name_of: Callable[[Span], str | None], bounds: Sequence[int]
-) -> tuple[UsageLine, ...]:
+    found: Sequence[UsageInterval], name_of: Callable[[UsageInterval], str | None], bounds: Sequence[int]
+) -> tuple[UsageRow, ...]:
     sums: dict[tuple[int, bool, str], dict[str, int]] = {}
     for span in found:
         name = name_of(span)
@@ -161,6 +161,6 @@ def _summed(
                     total[resource] = total.get(resource, 0) + amount * time
             index += 1
     return tuple(
-        UsageLine(None if is_none else name, bounds[index], bounds[index + 1], dict(sorted(amounts.items())))
+        UsageRow(None if is_none else name, bounds[index], bounds[index + 1], dict(sorted(amounts.items())))
         for (index, is_none, name), amounts in sorted(sums.items())
     )

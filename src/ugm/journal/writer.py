@@ -20,12 +20,12 @@ from threading import Condition, Lock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
 from ugm.errors import ReentrantCallError, RequestError
-from ugm.journal.disk import Disk
+from ugm.journal.change_log import ChangeLog
 from ugm.journal.errors import JournalError
 from ugm.journal.store import ChangeRow, change_row
 from ugm.operation_lock import OwnedLock
 
-__all__ = ["Clock", "Teller", "Writer", "milliseconds"]
+__all__ = ["Clock", "DurabilityCallback", "Writer", "milliseconds"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 Clock = Callable[[], int]
 #: Is called once a change is durable, with None, or when it is in doubt, with the error. After an interruption it may
 #: be called once more, and has to ignore that.
-Teller: TypeAlias = Callable[[JournalError | None], None]
+DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last one that calendars know.
 _LAST_INSTANT: Final = 253_402_300_799_999
@@ -82,13 +82,13 @@ class Writer:
 
     __slots__ = (
         "_clock",
-        "_disk",
         "_due",
         "_durable",
         "_failure",
         "_guard",
         "_instant",
         "_is_idle",
+        "_log",
         "_noted",
         "_process",
         "_refusal",
@@ -109,9 +109,9 @@ class Writer:
     #: Invariant: the changes behind `_durable`, up to `number`.
     _noted: list[ChangeRow]
     #: Who is told, and of which change.
-    _waiting: list[tuple[int, Teller]]
+    _waiting: list[tuple[int, DurabilityCallback]]
     #: The callbacks that are due, with their argument.
-    _due: list[tuple[Teller, JournalError | None]]
+    _due: list[tuple[DurabilityCallback, JournalError | None]]
     #: Why the last commit failed; None if it did not.
     _failure: JournalError | None
     #: Why nothing more is taken, ever; None if it is.
@@ -122,14 +122,14 @@ class Writer:
     def __init__(
         self,
         path: str,
-        disk: Disk,
+        log: ChangeLog,
         last: tuple[int, int],
         clock: Clock,
         *,
         together: bool,
     ) -> None:
         self.path: Final = path
-        self._disk: Final = disk
+        self._log: Final = log
         self._clock: Final = clock
         self._process: Final = os.getpid()
         self.number, self.at = last
@@ -159,7 +159,7 @@ class Writer:
         return self._refusal == _CLOSED
 
     @property
-    def is_foreign(self) -> bool:
+    def is_in_fork(self) -> bool:
         """Whether this is the copy that a forked process has: the file and the thread belong to the other one."""
         return os.getpid() != self._process
 
@@ -171,7 +171,7 @@ class Writer:
         Raises:
             JournalError: it was forked from that.
         """
-        if self.is_foreign:
+        if self.is_in_fork:
             raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_not_writing(self) -> None:
@@ -185,7 +185,7 @@ class Writer:
         if self._guard.is_owned() or self._writing.is_owned():
             raise ReentrantCallError
 
-    def require_sound(self) -> None:
+    def require_writable(self) -> None:
         """Make sure that nothing is in doubt, and that a change can be noted.
 
         Raises:
@@ -199,16 +199,16 @@ class Writer:
         # Now, because a clock that fails must not do so when everything has changed.
         self._instant = self.now()
 
-    def require_room(self) -> None:
+    def require_space(self) -> None:
         """Make sure that there is room for more, too.
 
         Raises:
             JournalError: there is not.
         """
-        self.require_sound()
-        if not self._disk.has_room:
+        self.require_writable()
+        if not self._log.has_reserve:
             with self._writing:
-                self._disk.make_room()
+                self._log.restore_reserve()
 
     def now(self) -> int:
         """Return the instant; one that lies before what was noted last is held up until the clock has caught up.
@@ -223,7 +223,7 @@ class Writer:
 
     # Noting, under the lock of the partition
 
-    def note(self, data: bytes) -> None:
+    def append(self, data: bytes) -> None:
         """Note what happened, at the instant when it was found that it may."""
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
@@ -234,7 +234,7 @@ class Writer:
             if self._is_idle:
                 self._work_to_do.notify()
 
-    def has_noted(self, before: int) -> bool:
+    def has_appended(self, before: int) -> bool:
         """Return whether a change was noted behind *before*, in a call that may have been interrupted."""
         with self._guard:
             last = self._noted[-1][0] if self._noted else self._durable
@@ -271,7 +271,7 @@ class Writer:
         if failure is not None:
             raise JournalError(*failure.args)
 
-    def when_durable(self, number: int, tell: Teller) -> None:
+    def when_durable(self, number: int, tell: DurabilityCallback) -> None:
         """Have somebody told once a change is durable, or that it is in doubt."""
         if self._durable >= number:
             tell(None)
@@ -293,7 +293,7 @@ class Writer:
         """
         with self._writing:
             batch = self._noted[:]
-            failure = self._disk.commit(batch) if batch else None
+            failure = self._log.commit(batch) if batch else None
             with self._guard:
                 if failure is None and batch:
                     self._durable = batch[-1][0]
@@ -336,7 +336,7 @@ class Writer:
 
     # Other work on the file
 
-    def alone(self, work: Callable[[sqlite3.Connection], None]) -> None:
+    def run_exclusively(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Do something with the connection while nothing is committed; what was noted is durable before.
 
         Raises:
@@ -347,7 +347,7 @@ class Writer:
             if self._refusal is not None:
                 raise JournalError(self.path, self._refusal)
             self.flush()
-            work(self._disk.connection)
+            work(self._log.connection)
 
     def stop(self) -> None:
         """Take nothing more, under the lock of the partition."""
@@ -367,4 +367,4 @@ class Writer:
         try:
             self.flush()
         finally:
-            self._disk.close()
+            self._log.close()

@@ -150,7 +150,7 @@ def test_the_note_is_damaged(path: Path) -> None:
     """Without the note of what was acknowledged, nobody could tell whether the end is missing."""
     Path(f"{path}-witness").write_bytes(b"nothing")
 
-    assert told(path) == "the note of what was acknowledged, PATH-witness, is damaged; nothing is readable"
+    assert told(path) == "the ack marker PATH-witness is damaged; nothing is readable"
 
 
 def test_no_journal(tmp_path: Path) -> None:

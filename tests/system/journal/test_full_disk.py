@@ -17,7 +17,7 @@ from support.journal_processes import writer
 from support.partition_fixtures import SUE, config
 from ugm import Ask, Resource
 from ugm.journal import JournaledPartition, JournalError, compact, inspect, open_partition
-from ugm.journal.store import reading
+from ugm.journal.store import open_reader
 
 #: Allocations of which all can be released only with more space than there is: their names are long.
 _IDS: Final = [f"{number:0250}" for number in range(5700)]
@@ -106,7 +106,7 @@ def compacting_while_it_is_closed(partition: JournaledPartition) -> JournaledPar
 
 def compacting_while_it_is_read(partition: JournaledPartition) -> JournaledPartition:
     """Compact in vain while a reader keeps the log as it is."""
-    with reading(partition.journal.path) as source:
+    with open_reader(partition.journal.path) as source:
         list(source.rows("snapshot"))
         with pytest.raises(JournalError, match="it cannot be compacted"):
             partition.journal.compact()
@@ -237,7 +237,7 @@ def test_a_compaction_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.Mo
             partition.journal.compact()
         monkeypatch.undo()
         partition.allocate("a", "app", Resource())
-        with reading(str(path)) as found:
+        with open_reader(str(path)) as found:
             assert len(list(found.changes(0))) == partition.journal.number
     with open_partition(path) as partition:
         assert partition.allocation_ids() == ("a",)

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from support.recorded_journals import JOURNALS, NOW, described, usage_described
 from ugm import Resource, UserGroup
 from ugm.cli import commands
-from ugm.journal import compact, exported, inspect, open_partition
-from ugm.journal.store import FORMAT, format_of
+from ugm.journal import compact, export, inspect, open_partition
+from ugm.journal.store import FORMAT, format_version
 
 #: What each of them is called, with the folder: the version, and how it was left.
 NAMES = sorted(f"{folder.name}/{name}" for folder in JOURNALS.iterdir() for name in ("closed", "killed"))
@@ -43,7 +43,7 @@ def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
         assert partition.journal.number == meaning["number"]
     expect(path, meaning)
     expect(path, meaning)
-    assert format_of(str(path)) == FORMAT
+    assert format_version(str(path)) == FORMAT
 
 
 def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:
@@ -56,7 +56,7 @@ def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:
     assert summary.allocations == len(meaning["state"]["allocations"])
     assert summary.applications == len(meaning["state"]["applications"])
     assert usage_described(path) == meaning["usage"]
-    assert len(list(exported(path))) > summary.number - summary.compacted
+    assert len(list(export(path))) > summary.number - summary.compacted
     assert path.read_bytes() == before
 
 

@@ -16,7 +16,7 @@ from support.partition_fixtures import memory
 from support.random_changes import state_of
 from ugm import Decision, Resource
 from ugm.journal import JournaledPartition, JournalError, open_partition, outlet
-from ugm.journal.beside import Witness
+from ugm.journal.ack_marker import AckMarker
 
 
 @pytest.fixture(name="path")
@@ -163,7 +163,7 @@ def test_threads_in_doubt(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             errors.append(error)
 
     with begin(path, durability="group") as partition:
-        monkeypatch.setattr(Witness, "note", lambda *_: (_ for _ in ()).throw(OSError("no disk")))
+        monkeypatch.setattr(AckMarker, "write", lambda *_: (_ for _ in ()).throw(OSError("no disk")))
         with held_up(partition):
             threads = [Thread(target=work, args=(number,)) for number in range(8)]
             for thread in threads:

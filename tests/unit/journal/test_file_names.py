@@ -29,7 +29,7 @@ from ugm.journal import (
     JournalError,
     JournalHeldError,
     compact,
-    exported,
+    export,
     inspect,
     open_partition,
     usage,
@@ -464,7 +464,7 @@ def test_no_regular_file(
     path = Path("it")
     make(path)
     before = path.stat()
-    for use in (open_partition, inspect, compact, lambda path: list(exported(path))):
+    for use in (open_partition, inspect, compact, lambda path: list(export(path))):
         with pytest.raises(JournalError) as caught:
             use(path)
         assert caught.value.reason == f"it is {kind}; expected a regular file"
@@ -529,6 +529,6 @@ def test_a_clock_that_jumps(path: Path) -> None:
             now[0] = instant
             if not partition.release("a"):
                 fill(partition, "a")
-    instants = [row["at"] for row in exported(path) if "events" in row]
+    instants = [row["at"] for row in export(path) if "events" in row]
     assert instants == [0, 0, 10**12, 10**12, 10**12 + 5, 10**12 + 5]
     assert usage(path, "user", clock=lambda: 10**13) == ()

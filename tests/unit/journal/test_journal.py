@@ -31,8 +31,9 @@ from ugm.journal import (
     inspect,
     open_partition,
 )
-from ugm.journal.beside import Reserve, Witness
-from ugm.journal.store import change_row, row_sum
+from ugm.journal.ack_marker import AckMarker
+from ugm.journal.disk_reserve import DiskReserve
+from ugm.journal.store import change_row, row_checksum
 from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
@@ -234,7 +235,7 @@ def test_whoever_is_told_may_ask_for_more(path: Path) -> None:
 def test_a_note_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that has reached the disk, without anybody knowing, is written once more."""
     with begin(path) as partition:
-        monkeypatch.setattr(Witness, "note", lambda *_: open_nothing())
+        monkeypatch.setattr(AckMarker, "write", lambda *_: open_nothing())
         with pytest.raises(JournalError, match="no disk"):
             partition.allocate("a", "app", memory(1))
         monkeypatch.undo()
@@ -424,9 +425,9 @@ def expect_refusal_of_growth(partition: JournaledPartition) -> None:
 def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept in reserve is given up for what could not be written, and asked for again before anything grows."""
     with begin(path) as partition:
-        full, spend = OSError("full"), Reserve.give_up
-        monkeypatch.setattr(Reserve, "give_up", lambda reserve: spend(reserve) and limit_pages(partition, 50))
-        monkeypatch.setattr(Reserve, "keep", lambda _: (_ for _ in ()).throw(full))
+        full, spend = OSError("full"), DiskReserve.release
+        monkeypatch.setattr(DiskReserve, "release", lambda reserve: spend(reserve) and limit_pages(partition, 50))
+        monkeypatch.setattr(DiskReserve, "fill", lambda _: (_ for _ in ()).throw(full))
         limit_pages(partition, 1)
         assert fill(partition) > 0
         assert not Path(f"{path}-reserve").exists()
@@ -504,7 +505,7 @@ def test_an_older_version(path: Path) -> None:
         rows = [change_row(*told) for told in changes]
         old.execute("DROP TABLE history")
         old.executemany("REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
-        old.execute("UPDATE version SET version = 1, sum = ?", (row_sum(1, b"version"),))
+        old.execute("UPDATE version SET version = 1, sum = ?", (row_checksum(1, b"version"),))
     with open_partition(path, clock=lambda: 7000) as partition:
         assert state_of(partition) == state
         assert partition.journal.usage("user")[0].amounts == {"memory": 6000}
@@ -515,7 +516,7 @@ def test_a_newer_version(path: Path) -> None:
     """A journal of a version that is not known is left alone."""
     begin(path).journal.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as new:
-        new.execute("UPDATE version SET version = 3, sum = ?", (row_sum(3, b"version"),))
+        new.execute("UPDATE version SET version = 3, sum = ?", (row_checksum(3, b"version"),))
     with pytest.raises(JournalError) as caught:
         open_partition(path)
 

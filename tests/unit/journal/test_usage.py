@@ -14,7 +14,7 @@ from support.partition_fixtures import BOB, SUE, config, memory
 from support.random_changes import CONFIGS, Actor
 from support.tracking_fixtures import Wrong
 from ugm import AllocationState, RequestError, Resource
-from ugm.journal import JournaledPartition, UsageLine, open_partition
+from ugm.journal import JournaledPartition, UsageRow, open_partition
 
 TEAMS = config("{name: a}, {name: b}", limits="{limit: l, groups: [dev], maxresources: {memory: 1000}}")
 
@@ -221,7 +221,7 @@ def test_misuse(partition: JournaledPartition, options: Wrong, text: str) -> Non
 
 def test_line_for_json() -> None:
     """A line says seconds, exactly."""
-    line = UsageLine("sue", 0, 1500, {"memory": 3 * 2**60 * 1500, "vcore": 250})
+    line = UsageRow("sue", 0, 1500, {"memory": 3 * 2**60 * 1500, "vcore": 250})
 
     assert line.to_dict() == {
         "name": "sue",

@@ -12,18 +12,20 @@ from contextlib import suppress
 from os import stat
 from typing import Final, final
 
-from ugm.journal.beside import NOT_IN_PLACE, Reserve, Witness
+from ugm.journal.ack_marker import AckMarker
+from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
 from ugm.journal.session import end_session
-from ugm.journal.store import ChangeRow, bound_log, is_no_room, write_changes
+from ugm.journal.store import ChangeRow, bound_log, is_disk_full, write_changes
+from ugm.journal.writer_lock import FILE_MOVED
 
-__all__ = ["Disk"]
+__all__ = ["ChangeLog"]
 
 _FULL: Final = "the disk is full, and only what gives back is accepted"
 
 
 @final
-class Disk:
+class ChangeLog:
     """What a journal is written to; one thread at a time uses it.
 
     Args:
@@ -33,18 +35,18 @@ class Disk:
         reserve: space for when the disk is full.
     """
 
-    __slots__ = ("_expected", "_log", "_path", "_reserve", "_witness", "connection")
+    __slots__ = ("_expected", "_marker", "_path", "_reserve", "_wal", "connection")
 
     connection: sqlite3.Connection
 
-    def __init__(self, path: str, connection: sqlite3.Connection, witness: Witness, reserve: Reserve) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection, marker: AckMarker, reserve: DiskReserve) -> None:
         self._path: Final = path
-        self._witness: Final = witness
+        self._marker: Final = marker
         self._reserve: Final = reserve
-        self._log: Final = f"{path}-wal"
+        self._wal: Final = f"{path}-wal"
         self._expected: Final = self._inodes()
         self.connection = connection
-        if not reserve.is_there:
+        if not reserve.is_available:
             # The disk may still be full: a log that has grown before that is known could not be moved to the file.
             self._bound_log(is_full=True)
 
@@ -54,23 +56,23 @@ class Disk:
         This is done before every commit, so it is written to be fast.
         """
         try:
-            return stat(self._path).st_ino, stat(self._log).st_ino  # noqa: PTH116 - three times as fast as a Path
+            return stat(self._path).st_ino, stat(self._wal).st_ino  # noqa: PTH116 - three times as fast as a Path
         except OSError:
             return 0, 0
 
     @property
-    def has_room(self) -> bool:
+    def has_reserve(self) -> bool:
         """Whether space is kept in reserve."""
-        return self._reserve.is_there
+        return self._reserve.is_available
 
-    def make_room(self) -> None:
+    def restore_reserve(self) -> None:
         """Keep space in reserve.
 
         Raises:
             JournalError: there is not so much.
         """
         try:
-            self._reserve.keep()
+            self._reserve.fill()
         except OSError as error:
             raise JournalError(self._path, _FULL) from error
         self._bound_log(is_full=False)
@@ -79,24 +81,24 @@ class Disk:
         """Write changes and return why that failed, if it did."""
         if self._inodes() != self._expected:
             # SQLite would write to files that nobody finds any more.
-            return JournalError(self._path, NOT_IN_PLACE)
+            return JournalError(self._path, FILE_MOVED)
         try:
             try:
                 write_changes(self.connection, rows)
             except sqlite3.OperationalError as error:
-                if not is_no_room(error):
+                if not is_disk_full(error):
                     raise
-                self._give_up_room()
+                self._release_reserve()
                 write_changes(self.connection, rows)
-            self._witness.note(rows[-1][0])
+            self._marker.write(rows[-1][0])
         except (sqlite3.Error, OSError, MemoryError) as error:
             reason = f"it cannot be written ({error}); what was asked for is in doubt until it can, ask again then"
             return JournalError(self._path, reason)
         return None
 
-    def _give_up_room(self) -> None:
+    def _release_reserve(self) -> None:
         """Give up the reserve, and leave it to the file rather than to its log."""
-        self._reserve.give_up()
+        self._reserve.release()
         self._bound_log(is_full=True)
 
     def _bound_log(self, *, is_full: bool) -> None:
@@ -105,4 +107,4 @@ class Disk:
 
     def close(self) -> None:
         """Let go of the files."""
-        end_session(self.connection, self._witness)
+        end_session(self.connection, self._marker)

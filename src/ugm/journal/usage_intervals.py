@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 
-from ugm.journal.contents import Contents, Entry
+from ugm.journal.contents import JournalContents, JournalEntry
 from ugm.partition.entry import AllocationState
 from ugm.partition.events import Allocated, Ended, Linked, Released, Resized, Submitted
 from ugm.partition.image import Image
 from ugm.resources import Resource
 
-__all__ = ["Meter", "Span", "kept_row", "kept_spans", "spans"]
+__all__ = ["UsageInterval", "UsageMeter", "decode_intervals", "encode_intervals", "usage_intervals"]
 
 
-class Span(NamedTuple):
+class UsageInterval(NamedTuple):
     """A time in which an application used the same."""
 
     application_id: str
@@ -46,7 +46,7 @@ class _Reading:
 
 
 @final
-class Meter:
+class UsageMeter:
     """Turns changes into spans."""
 
     __slots__ = ("_readings",)
@@ -63,7 +63,7 @@ class Meter:
             if allocation.state is not AllocationState.PENDING:
                 _add(self._readings[allocation.application_id].usage, allocation.usage, 1)
 
-    def follow(self, entry: Entry) -> Iterator[Span]:
+    def follow(self, entry: JournalEntry) -> Iterator[UsageInterval]:
         """Yield the spans that a change ends."""
         at = entry.at
         for event in entry.events:
@@ -83,17 +83,17 @@ class Meter:
                     yield from self._change(allocation.application_id, at, before, -1)
                     yield from self._change(allocation.application_id, at, allocation.usage, 1)
 
-    def _change(self, application_id: str, at: int, usage: Resource, sign: int) -> Iterator[Span]:
+    def _change(self, application_id: str, at: int, usage: Resource, sign: int) -> Iterator[UsageInterval]:
         yield from self._end(application_id, at)
         _add(self._readings[application_id].usage, usage, sign)
 
-    def _end(self, application_id: str, at: int) -> Iterator[Span]:
+    def _end(self, application_id: str, at: int) -> Iterator[UsageInterval]:
         told = self._readings[application_id]
         since, told.since = told.since, at
         if at > since and told.usage:
-            yield Span(application_id, told.user, told.queue_path, told.group, since, at, told.usage.copy())
+            yield UsageInterval(application_id, told.user, told.queue_path, told.group, since, at, told.usage.copy())
 
-    def finish(self, at: int) -> Iterator[Span]:
+    def finish(self, at: int) -> Iterator[UsageInterval]:
         """Yield the spans that go on, up to an instant."""
         for application_id in self._readings:
             yield from self._end(application_id, at)
@@ -108,27 +108,27 @@ def _add(usage: dict[str, int], more: Resource, sign: int) -> None:
             usage.pop(name, None)
 
 
-def spans(contents: Contents, until: int | None) -> Iterator[Span]:
+def usage_intervals(contents: JournalContents, until: int | None) -> Iterator[UsageInterval]:
     """Yield all spans of a journal; those that go on end at *until*, or with the last change."""
     for told in contents.history():
-        yield from kept_spans(told)
+        yield from decode_intervals(told)
     start = contents.start
-    meter, last = Meter(start.image, start.at), start.at
+    meter, last = UsageMeter(start.image, start.at), start.at
     for entry in contents.changes():
         yield from meter.follow(entry)
         last = entry.at
     yield from meter.finish(last if until is None else max(until, last))
 
 
-def kept_spans(told: Any) -> Iterator[Span]:  # noqa: ANN401 - whatever JSON has
+def decode_intervals(told: Any) -> Iterator[UsageInterval]:  # noqa: ANN401 - whatever JSON has
     """Yield the spans of a row of the history, which may have none."""
     word, *parts = told
     if word == "used":
         application_id, user, queue_path, group, times = parts
         for begin, end, usage in times:
-            yield Span(application_id, user, queue_path, group, begin, end, usage)
+            yield UsageInterval(application_id, user, queue_path, group, begin, end, usage)
 
 
-def kept_row(together: list[Span]) -> list[Any]:
+def encode_intervals(together: list[UsageInterval]) -> list[Any]:
     """Return several spans of one application for the history."""
     return ["used", *together[0][:4], [[span.begin, span.end, span.usage] for span in together]]

@@ -18,7 +18,7 @@ from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 from ugm.journal.errors import JournalError
 from ugm.journal.outlet import Deferral, JournalOutlet
 
-__all__ = ["Awaited", "Mailbox", "Promised"]
+__all__ = ["FutureResult", "LoopMailbox", "TaskResult"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -40,7 +40,7 @@ class _Answer(Deferral, ABC, Generic[_T]):
         self._outlet: Final = outlet
         self.error = None
 
-    def come_of(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def run(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Call an operation without waiting for the disk, and have the answer given in time."""
         outlet = self._outlet
         before = outlet.deferral
@@ -74,7 +74,7 @@ class _Answer(Deferral, ABC, Generic[_T]):
 
 
 @final
-class Promised(_Answer[_T]):
+class FutureResult(_Answer[_T]):
     """An answer that is given to a future."""
 
     __slots__ = ("future",)
@@ -93,12 +93,12 @@ class Promised(_Answer[_T]):
 
 
 @final
-class Awaited(_Answer[_T]):
+class TaskResult(_Answer[_T]):
     """An answer that a task waits for."""
 
     __slots__ = ("_mailbox", "future")
 
-    def __init__(self, outlet: JournalOutlet, mailbox: Mailbox) -> None:
+    def __init__(self, outlet: JournalOutlet, mailbox: LoopMailbox) -> None:
         super().__init__(outlet)
         self._mailbox: Final = mailbox
         self.future: Final[LoopFuture[_T]] = mailbox.loop.create_future()
@@ -119,7 +119,7 @@ class Awaited(_Answer[_T]):
 
 
 @final
-class Mailbox:
+class LoopMailbox:
     """Answers on their way to a loop."""
 
     __slots__ = ("_answers", "_is_called", "loop")
@@ -129,10 +129,10 @@ class Mailbox:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
-        self._answers: Final[deque[Awaited[Any]]] = deque()
+        self._answers: Final[deque[TaskResult[Any]]] = deque()
         self._is_called = False
 
-    def put(self, answer: Awaited[_T]) -> None:
+    def put(self, answer: TaskResult[_T]) -> None:
         """Take an answer, from any thread."""
         self._answers.append(answer)
         if not self._is_called:

@@ -3,8 +3,8 @@
 The problem: one file can have several names (symbolic and hard links, bind mounts, `/proc/self/fd`), and a name can
 change while the file is open. A lock that is found by name lets two writers in.
 
-The idea: `FileUse.lock` locks one byte of the file itself, far behind its end and behind the bytes that SQLite locks.
-On Linux the lock belongs to the descriptor (an "open file description lock"). Elsewhere it is a POSIX lock, which
+The idea: `FileUse.lock` locks one byte of the file itself, far after its end and after the bytes that SQLite locks. On
+Linux the lock belongs to the descriptor (an "open file description lock"). On other systems it is a POSIX lock, which
 belongs to the process. Both end with the process.
 
 The difficulty: when a process closes *any* descriptor of a file, the system drops *all* POSIX locks that the process
@@ -27,6 +27,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
 
+from ugm.errors import RequestError
 from ugm.journal.errors import JournalError, JournalHeldError
 
 try:
@@ -36,38 +37,46 @@ except ImportError:  # Windows
 else:
     HAS_FILE_LOCKS = True
 
-__all__ = ["FileUse", "Identity", "file_use", "identity_of", "require_usable", "written_as"]
+__all__ = [
+    "FileIdentity",
+    "FileUse",
+    "identity_of",
+    "open_file_use",
+    "require_usable",
+    "resolve_path",
+    "sync_directory",
+]
 
 #: The byte that is locked. SQLite locks some of the bytes from 2**30 on.
 _LOCK_BYTE: Final = 2**62
-#: How the system says that the lock is taken.
+#: The error numbers that mean that another process has the lock.
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
-#: Where the header of an SQLite file has the number that `PRAGMA user_version` sets, and its size.
+#: The position and size of the number in the header of an SQLite file that `PRAGMA user_version` sets.
 _SESSION_OFFSET: Final = 60
 _SESSION_SIZE: Final = 4
 
 
-class Identity(NamedTuple):
-    """What identifies a file on this machine, whatever its name."""
+class FileIdentity(NamedTuple):
+    """The numbers that identify a file on this machine, independent of its names."""
 
     device: int
     inode: int
 
 
-def identity_of(path: str) -> Identity | None:
+def identity_of(path: str) -> FileIdentity | None:
     """Return the identity of the file that a name leads to; None if there is none."""
     try:
         found = Path(path).stat()
     except OSError:
         return None
-    return Identity(found.st_dev, found.st_ino)
+    return FileIdentity(found.st_dev, found.st_ino)
 
 
 def require_usable(path: str) -> None:
-    """Make sure that a name leads to a regular file, or to nothing yet, and that this system can lock files.
+    """Check that a name leads to a regular file, or to no file yet, and that this system can lock files.
 
     Raises:
-        JournalError: it leads to a directory, a device, a pipe or a socket; or there are no file locks.
+        JournalError: it leads to a directory, a device, a pipe or a socket; or this system has no file locks.
     """
     if not HAS_FILE_LOCKS:
         raise JournalError(path, "journals need POSIX file locks, which this system does not have (no module fcntl)")
@@ -95,21 +104,21 @@ _KINDS: Final = {
 class _File:
     """A file that this process uses."""
 
-    __slots__ = ("descriptors", "uses", "writable", "written_as")
+    __slots__ = ("descriptors", "uses", "writable", "writer_path")
 
-    #: All descriptors that were opened for it; the first is used for reading.
+    #: All descriptors that were opened for the file; the first is used for reading.
     descriptors: list[int]
-    #: The one that may be locked; None if it is only read.
+    #: The descriptor that may be locked; None if the file is only read.
     writable: int | None
     uses: int
-    #: The path under which this process writes it; None if this process has not locked it.
-    written_as: str | None
+    #: The path under which this process writes the file; None if this process has not locked it.
+    writer_path: str | None
 
     def __init__(self) -> None:
         self.descriptors = []
         self.writable = None
         self.uses = 0
-        self.written_as = None
+        self.writer_path = None
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -118,13 +127,13 @@ class _File:
                 os.close(descriptor)
 
 
-#: Held for moments: what this process has open. A fork waits for it, so that the copy in the child is consistent.
+#: Protects `_FILES`. A fork waits for this lock, so that the copy in the child is consistent.
 _GUARD: Final = Lock()
-_FILES: Final[dict[Identity, _File]] = {}
+_FILES: Final[dict[FileIdentity, _File]] = {}
 
 
 def _forget_files() -> None:
-    """Close what a forked process has inherited: the locks belong to its parent, and must not outlive it."""
+    """Close the files that a forked process has inherited: their locks belong to the parent and must end with it."""
     for file in _FILES.values():
         file.close()
     _FILES.clear()
@@ -135,7 +144,31 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_GUARD.acquire, after_in_parent=_GUARD.release, after_in_child=_forget_files)
 
 
-def written_as(path: str) -> str | None:
+def resolve_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of a journal without symbolic links: the files next to the journal are found by this name.
+
+    If this process writes the file under another name, that name is returned.
+
+    Raises:
+        RequestError: the argument is not a path.
+        JournalError: the path does not lead to a regular file.
+    """
+    try:
+        resolved = str(Path(path).resolve())
+        given, found = identity_of(os.fspath(path)), identity_of(resolved)
+    except (TypeError, ValueError) as error:
+        raise RequestError("path", path, f"expected the path of a file ({error})") from error
+    except (RuntimeError, OSError) as error:
+        # Such as a circle of symbolic links, in some versions of Python.
+        raise JournalError(os.fspath(path), f"it cannot be read: {error}") from error
+    require_usable(resolved)
+    if given != found:
+        # Such as /proc/self/fd/3 of a deleted file.
+        raise JournalError(resolved, f"{os.fspath(path)} leads to a file that does not have this name")
+    return _writer_path(resolved) or resolved
+
+
+def _writer_path(path: str) -> str | None:
     """Return the path under which this process writes the file that a name leads to; None if it does not write it.
 
     A writer whose path no longer leads to its file does not count.
@@ -143,26 +176,36 @@ def written_as(path: str) -> str | None:
     identity = identity_of(path)
     with _GUARD:
         file = _FILES.get(identity) if identity else None
-        found = file.written_as if file else None
+        found = file.writer_path if file else None
     return found if found is not None and identity_of(found) == identity else None
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the new name of a file durable, on systems that can sync directories."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @final
 class FileUse:
-    """One use of a journal's file in this process, made by `file_use` or for as long as the journal is open.
+    """One use of a journal's file in this process: by a reader, or by the writer while the journal is open.
 
     Args:
         path: the file, which exists.
-        write: whether it is going to be locked.
+        write: whether the file is going to be locked.
 
     Raises:
-        JournalError: this system has no file locks, or the file is not a regular one.
+        JournalError: this system has no file locks, or the file is not a regular file.
         OSError: the file cannot be opened.
     """
 
     __slots__ = ("_file", "_has_lock", "_is_open", "_path", "_process", "identity")
 
-    identity: Final[Identity]
+    identity: Final[FileIdentity]
 
     def __init__(self, path: str, *, write: bool) -> None:
         require_usable(path)
@@ -176,40 +219,40 @@ class FileUse:
 
     @property
     def session(self) -> int:
-        """The number of the last session, as the file has it now; see `ugm.journal.session`."""
+        """The number of the last session in the header of the file; see `ugm.journal.session`."""
         data = os.pread(self._file.descriptors[0], _SESSION_SIZE, _SESSION_OFFSET)
         return int.from_bytes(data, "big", signed=True)
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the path still leads to this file."""
+        """Return whether the path still leads to this file."""
         return identity_of(self._path) == self.identity
 
     def lock(self) -> None:
-        """Take the right to write the file; it ends with this use.
+        """Lock the file until this use ends.
 
         Raises:
-            JournalHeldError: another process has it, or another part of this one.
+            JournalHeldError: another process has locked it, or another partition in this process.
             OSError: the file cannot be locked.
         """
         file = self._file
         with _GUARD:
-            if file.written_as is not None:
+            if file.writer_path is not None:
                 raise JournalHeldError(self._path, self._process)
-            if file.writable is None or not _locked(file.writable):
+            if file.writable is None or not _try_lock(file.writable):
                 raise JournalHeldError(self._path, None)
             self._has_lock = True
-            file.written_as = self._path
+            file.writer_path = self._path
 
     def close(self) -> None:
-        """End this use, and give up the lock that it has taken; once more is harmless."""
+        """End this use and release its lock; a second call does nothing."""
         if not self._is_open or os.getpid() != self._process:
             return
         self._is_open = False
         file = self._file
         with _GUARD:
             if self._has_lock and file.writable is not None:
-                file.written_as = None
+                file.writer_path = None
                 _unlock(file.writable)
             file.uses -= 1
             if not file.uses:
@@ -218,11 +261,11 @@ class FileUse:
 
 
 @contextmanager
-def file_use(path: str) -> Iterator[FileUse]:
+def open_file_use(path: str) -> Iterator[FileUse]:
     """Use a file for reading.
 
     Raises:
-        JournalError: it cannot be opened.
+        JournalError: the file cannot be opened.
     """
     try:
         use = FileUse(path, write=False)
@@ -234,16 +277,16 @@ def file_use(path: str) -> Iterator[FileUse]:
         use.close()
 
 
-def _opened(path: str, *, write: bool) -> tuple[Identity, _File]:
-    """Return the entry of a file, with a descriptor that can be locked if it is to be written."""
+def _opened(path: str, *, write: bool) -> tuple[FileIdentity, _File]:
+    """Return the identity and entry of a file, with a descriptor that can be locked if *write* is set."""
     identity = identity_of(path)
     file = _FILES.get(identity) if identity else None
     if identity is not None and file is not None and (file.writable is not None or not write):
         return identity, file
-    # Without waiting: a pipe may have taken the place of the file.
+    # O_NONBLOCK: opening would wait if a pipe had replaced the file.
     descriptor = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY)
     found = os.fstat(descriptor)
-    identity = Identity(found.st_dev, found.st_ino)
+    identity = FileIdentity(found.st_dev, found.st_ino)
     file = _FILES.setdefault(identity, _File())
     file.descriptors.append(descriptor)
     if write:
@@ -251,8 +294,8 @@ def _opened(path: str, *, write: bool) -> tuple[Identity, _File]:
     return identity, file
 
 
-def _locked(descriptor: int) -> bool:
-    """Lock the file of a descriptor, and return whether that was possible."""
+def _try_lock(descriptor: int) -> bool:
+    """Lock the file of a descriptor, and return whether this succeeded."""
     try:
         if not _lock_description(descriptor, fcntl.F_WRLCK):
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _LOCK_BYTE)
@@ -270,10 +313,10 @@ def _unlock(descriptor: int) -> None:
 
 
 def _lock_description(descriptor: int, kind: int) -> bool:
-    """Change the lock of an open file description, and return whether this system has such locks."""
+    """Set the lock of an open file description, and return whether this system has such locks."""
     if sys.platform != "linux":
         return False
-    # struct flock: type, whence, start, length, process; the padding is that of the platform.
+    # struct flock: type, whence, start, length, process; with the padding of the platform.
     request = struct.pack("@hhqqi0q", kind, os.SEEK_SET, _LOCK_BYTE, 1, 0)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
