@@ -105,7 +105,7 @@ def test_usage_over_time_is_shown() -> None:
 
     assert line.to_dict()["resource_seconds"]["gpu"] == "1.5"
     assert line.to_dict()["resource_seconds"]["vcore"].endswith("e+4299")
-    assert repr(line).startswith("UsageLine(name='ana', begin=0, end=1, amounts={'gpu': 1500, ")
+    assert repr(line).startswith("UsageRow(name='ana', begin=0, end=1, amounts={'gpu': 1500, ")
 
 
 def test_answers_of_the_server() -> None:

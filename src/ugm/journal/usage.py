@@ -47,7 +47,7 @@ class UsageRow(NamedTuple):
 
     def __repr__(self) -> str:
         amounts = ", ".join(f"{name!r}: {number_text(amount)}" for name, amount in self.amounts.items())
-        return f"UsageLine(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
+        return f"UsageRow(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the line for JSON, with exact resource-seconds as texts."""
