@@ -26,7 +26,7 @@ from support.law_partitions import (
 from ugm import Ask, Partition, RequestError, Resource, Running
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
-from ugm.testing import PartitionSpec, asks, exposed_partition, full_partitions, resources
+from ugm.testing import DrawnPartition, allocation_requests, exposed_partition, full_partitions, resources
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
 
 #: Each example makes a whole partition, or two: fewer do.
@@ -119,7 +119,7 @@ def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) 
 
 
 @laws
-@given(scenes(), st.lists(asks(), max_size=5, unique_by=lambda ask: ask.allocation_id), MODES)
+@given(scenes(), st.lists(allocation_requests(), max_size=5, unique_by=lambda ask: ask.allocation_id), MODES)
 def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A gang is granted exactly if its requests are, one after the other, and then with the same outcome."""
     models, apart = [Licences(6)], [Licences(6)]
@@ -135,7 +135,7 @@ def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: An
 
 @laws
 @given(scenes(), full_partitions() | st.none(), MODES)
-def test_what_is_planned_happens(scene: Scene, config: PartitionSpec | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
+def test_what_is_planned_happens(scene: Scene, config: DrawnPartition | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A plan changes nothing; applied, exactly those are over, and exactly those queues drain, that it named."""
     partition = scene.partition(group_limits=mode)
     before = everything(partition)
@@ -152,7 +152,7 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionSpec | None, mod
 
 @laws
 @given(scenes(), full_partitions())
-def test_a_configuration_and_back(scene: Scene, config: PartitionSpec) -> None:
+def test_a_configuration_and_back(scene: Scene, config: DrawnPartition) -> None:
     """Usage, groups and allocations survive any configuration; what it lifts holds again when it is taken back."""
     partition = scene.partition()
     before = exposed_partition(partition)

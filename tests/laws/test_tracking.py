@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from ugm import Manager, Request, RequestError, Resource, UserGroup
 from ugm.testing import (
-    LimitSpec,
-    Model,
-    PartitionSpec,
-    QueueSpec,
+    DrawnLimit,
+    DrawnPartition,
+    DrawnQueue,
+    TrackerModel,
     check_never_above,
     exposed,
     partitions,
@@ -27,12 +27,12 @@ from ugm.testing import (
 )
 
 #: A configuration, what was asked before, and one more request.
-Scene = tuple[PartitionSpec, list[Request], Request]
+Scene = tuple[DrawnPartition, list[Request], Request]
 scenes = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config), requests(config)))
 streams = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config)))
 
 
-def after(config: PartitionSpec, stream: list[Request], **options: Any) -> tuple[Manager, list[Request]]:  # noqa: ANN401 - the manager's
+def after(config: DrawnPartition, stream: list[Request], **options: Any) -> tuple[Manager, list[Request]]:  # noqa: ANN401 - the manager's
     """Return a manager after a stream of increases, and those that were granted."""
     manager = Manager(config, **options)
     return manager, [request for request in stream if manager.increase(*request)]
@@ -68,7 +68,7 @@ def test_decrease_undoes_increase(scene: Scene) -> None:
 
 
 @given(streams)
-def test_everything_given_back_leaves_nothing(scene: tuple[PartitionSpec, list[Request]]) -> None:
+def test_everything_given_back_leaves_nothing(scene: tuple[DrawnPartition, list[Request]]) -> None:
     """When every application has ended, nothing is tracked any more."""
     manager, granted = after(*scene)
     end_everything(manager, granted)
@@ -78,7 +78,7 @@ def test_everything_given_back_leaves_nothing(scene: tuple[PartitionSpec, list[R
 
 
 @given(streams, st.randoms(use_true_random=False))
-def test_order_of_applications_does_not_matter(scene: tuple[PartitionSpec, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
+def test_order_of_applications_does_not_matter(scene: tuple[DrawnPartition, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
     """Usage of different applications adds up to the same in any order."""
     config, stream = scene
     first = {request.application_id: request for request in stream}
@@ -95,7 +95,7 @@ def test_order_of_applications_does_not_matter(scene: tuple[PartitionSpec, list[
 
 
 @given(streams)
-def test_order_of_users_does_not_matter(scene: tuple[PartitionSpec, list[Request]]) -> None:
+def test_order_of_users_does_not_matter(scene: tuple[DrawnPartition, list[Request]]) -> None:
     """Users without groups do not compete: each is granted the same, whatever the others ask in between."""
     config, stream = scene
     alone = [request._replace(user=UserGroup(request.user.name)) for request in stream]
@@ -108,7 +108,7 @@ def test_order_of_users_does_not_matter(scene: tuple[PartitionSpec, list[Request
 
 
 @given(streams)
-def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionSpec, list[Request]]) -> None:
+def test_usage_is_the_sum_of_the_applications(scene: tuple[DrawnPartition, list[Request]]) -> None:
     """What a user uses in and below a queue is the sum of what was granted there."""
     manager, granted = after(*scene)
     sums: dict[tuple[str, str], Counter[str]] = {}
@@ -180,7 +180,7 @@ def test_error_changes_nothing(scene: Scene, argument: str) -> None:
 
 
 @given(streams)
-def test_never_above_a_limit(scene: tuple[PartitionSpec, list[Request]]) -> None:
+def test_never_above_a_limit(scene: tuple[DrawnPartition, list[Request]]) -> None:
     """What is granted keeps within every limit."""
     manager, _ = after(*scene)
 
@@ -189,7 +189,7 @@ def test_never_above_a_limit(scene: tuple[PartitionSpec, list[Request]]) -> None
 
 
 @st.composite
-def tightened(draw: st.DrawFn, queue: QueueSpec) -> QueueSpec:
+def tightened(draw: st.DrawFn, queue: DrawnQueue) -> DrawnQueue:
     """Draw the same queue with limits that are as low or lower; none is added for a name that has none."""
     return replace(
         queue,
@@ -199,7 +199,7 @@ def tightened(draw: st.DrawFn, queue: QueueSpec) -> QueueSpec:
 
 
 @st.composite
-def lower(draw: st.DrawFn, limit: LimitSpec) -> LimitSpec:
+def lower(draw: st.DrawFn, limit: DrawnLimit) -> DrawnLimit:
     """Draw a limit on the same resources and more, that is as low or lower."""
     given = limit.max_resources or Resource()
     amounts = {**draw(resources(smallest=1)), **{name: draw(st.integers(0, amount)) for name, amount in given.items()}}
@@ -210,10 +210,10 @@ def lower(draw: st.DrawFn, limit: LimitSpec) -> LimitSpec:
 
 
 @given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), tightened(scene[0].root))))
-def test_tightening_never_admits_more(pair: tuple[Scene, QueueSpec]) -> None:
+def test_tightening_never_admits_more(pair: tuple[Scene, DrawnQueue]) -> None:
     """What is granted under lower limits is granted under higher ones, whatever is running."""
     (config, stream, request), root = pair
-    loose, tight = Manager(config), Manager(PartitionSpec(root))
+    loose, tight = Manager(config), Manager(DrawnPartition(root))
     for before in stream:
         loose.adopt(*before)
         tight.adopt(*before)
@@ -222,7 +222,7 @@ def test_tightening_never_admits_more(pair: tuple[Scene, QueueSpec]) -> None:
 
 
 @given(scenes, st.lists(st.tuples(st.integers(0, 20), partitions()), max_size=4))
-def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, PartitionSpec]]) -> None:
+def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, DrawnPartition]]) -> None:
     """Whatever limits come and go in mid-stream, usage is what was granted, and all of it can be given back."""
     config, stream, _ = scene
     manager, granted, coming = Manager(config), [], sorted(changes, key=lambda change: change[0])
@@ -292,7 +292,7 @@ def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
 def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
     """Where users with limits of their own are held to those alone, every answer is that of the model."""
     config, stream, request = scene
-    manager, model = Manager(config, group_limits="unless-user-limited"), Model(config, "unless-user-limited")
+    manager, model = Manager(config, group_limits="unless-user-limited"), TrackerModel(config, "unless-user-limited")
     for before in stream:
         assert manager.increase(*before).allowed is (not model.increase(*before))
     asked = (request.queue_path, request.application_id, request.user)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 from ugm import GroupUsage, Manager, Resource, Tracker, UserGroup, UserUsage
-from ugm.testing import PartitionSpec, TrackerMachine
+from ugm.testing import DrawnPartition, TrackerMachine
 
 SMALL = settings(max_examples=60, stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
@@ -24,7 +24,7 @@ class LenientMachine(TrackerMachine):
 class OnlyTracker:
     """A tracker with the methods of the interface and no others."""
 
-    def __init__(self, config: PartitionSpec) -> None:
+    def __init__(self, config: DrawnPartition) -> None:
         self._manager = Manager(config)
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
@@ -62,7 +62,7 @@ class OnlyTracker:
 class TrackerOnlyMachine(TrackerMachine):
     """Anything with the interface can be driven."""
 
-    def make_tracker(self, config: PartitionSpec) -> Tracker:
+    def make_tracker(self, config: DrawnPartition) -> Tracker:
         """Return a tracker that is no manager."""
         return OnlyTracker(config)
 

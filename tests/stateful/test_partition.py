@@ -11,7 +11,7 @@ from hypothesis import settings
 from support.law_partitions import Backlog, Licences
 from ugm import Partition
 from ugm.model import QuotaModel
-from ugm.testing import PartitionMachine, PartitionSpec
+from ugm.testing import DrawnPartition, PartitionMachine
 
 SMALL: Final = settings(max_examples=40, stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
@@ -34,7 +34,7 @@ class BesideMachine(PartitionMachine):
 class FollowedMachine(PartitionMachine):
     """Somebody is told of everything, which takes other ways through the partition."""
 
-    def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Partition:
         """Return a partition that is followed."""
         return Partition(
             config, models=models, group_limits=self.group_limits, subscribers=[lambda _number, _events: None]

@@ -11,7 +11,15 @@ from ugm import Ask, Partition, RequestError, Resource, UserGroup
 from ugm.decision import Violation
 from ugm.identity import ROOT
 from ugm.model import Claim, QuotaModel
-from ugm.testing import PartitionSpec, QueueSpec, asks, exposed_partition, full_partitions, resources, users
+from ugm.testing import (
+    DrawnPartition,
+    DrawnQueue,
+    allocation_requests,
+    exposed_partition,
+    full_partitions,
+    resources,
+    users,
+)
 from ugm.testing.partition_strategies import SUBMITTED
 
 __all__ = [
@@ -147,7 +155,7 @@ class Faulty:
 class Scene(NamedTuple):
     """What there was before, and one more allocation."""
 
-    config: PartitionSpec
+    config: DrawnPartition
     nodes: tuple[Any, ...]
     homes: tuple[tuple[UserGroup, str], ...]
     stream: list[Ask]
@@ -189,7 +197,7 @@ def grant_all(partition: Partition, stream: Iterable[Ask]) -> list[Ask]:
     return granted
 
 
-def _leaves(queue: QueueSpec, path: str = ROOT) -> Iterator[str]:
+def _leaves(queue: DrawnQueue, path: str = ROOT) -> Iterator[str]:
     if not queue.parent:
         yield path
     for child in queue.queues:
@@ -203,7 +211,13 @@ def scenes(draw: st.DrawFn, longest: int = 8) -> Scene:
     paths = st.sampled_from([*_leaves(config.root), "root.a", "root.new.x"])
     homes = tuple((draw(users()), draw(paths)) for _ in SUBMITTED)
     nodes = draw(st.lists(resources(smallest=9, largest=60), max_size=2))
-    return Scene(config, tuple(nodes), homes, draw(st.lists(asks(), max_size=longest)), draw(asks()))
+    return Scene(
+        config,
+        tuple(nodes),
+        homes,
+        draw(st.lists(allocation_requests(), max_size=longest)),
+        draw(allocation_requests()),
+    )
 
 
 def everything(partition: Partition, models: Sequence[QuotaModel] = ()) -> tuple[object, ...]:

@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History, PartitionCollector, create_app
-from ugm.server.connections import Patience
+from ugm.server.connections import ConnectionTimeouts
 from ugm.server.metrics import exposition
-from ugm.server.serving import configured, listen
+from ugm.server.serving import listen, uvicorn_config
 
 __all__ = [
     "CONFIG",
@@ -90,10 +90,10 @@ def client(partition: Partition | None = None, **options: Any) -> TestClient:  #
 
 
 @contextmanager
-def running(app: Starlette, patience: Patience | None = None) -> Iterator[int]:
+def running(app: Starlette, patience: ConnectionTimeouts | None = None) -> Iterator[int]:
     """Run a server in a thread, and give its port."""
     listener = listen("127.0.0.1", 0)
-    config = configured(app, patience)
+    config = uvicorn_config(app, patience)
     config.lifespan, config.log_level = "off", "critical"
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from ugm import Resource, UserGroup
 from ugm.identity import ancestors
-from ugm.testing import LimitSpec, PartitionSpec, QueueSpec
+from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue
 
 __all__ = ["BOB", "NOTHING", "ONE", "SUE", "Wrong", "group", "partition", "user"]
 
@@ -20,24 +20,24 @@ ONE: Final = Resource(memory=1)
 NOTHING: Final = Resource()
 
 
-def user(*names: str, applications: int = 0, **resources: int) -> LimitSpec:
+def user(*names: str, applications: int = 0, **resources: int) -> DrawnLimit:
     """Return a limit for users."""
-    return LimitSpec(names, (), Resource(resources) if resources else None, applications)
+    return DrawnLimit(names, (), Resource(resources) if resources else None, applications)
 
 
-def group(*names: str, applications: int = 0, **resources: int) -> LimitSpec:
+def group(*names: str, applications: int = 0, **resources: int) -> DrawnLimit:
     """Return a limit for groups."""
-    return LimitSpec((), names, Resource(resources) if resources else None, applications)
+    return DrawnLimit((), names, Resource(resources) if resources else None, applications)
 
 
-def partition(limits: Mapping[str, Iterable[LimitSpec]]) -> PartitionSpec:
+def partition(limits: Mapping[str, Iterable[DrawnLimit]]) -> DrawnPartition:
     """Return a partition from queue path to limits; queues on the way need not be named."""
     below: dict[str, list[str]] = {}
     for path in sorted({above for named in ["root", *limits] for above in ancestors(named)}):
         below.setdefault(path.rpartition(".")[0], []).append(path)
 
-    def queue(path: str) -> QueueSpec:
+    def queue(path: str) -> DrawnQueue:
         children = tuple(queue(child) for child in below.get(path, ()))
-        return QueueSpec(path.rpartition(".")[2], tuple(limits.get(path, ())), children)
+        return DrawnQueue(path.rpartition(".")[2], tuple(limits.get(path, ())), children)
 
-    return PartitionSpec(queue("root"))
+    return DrawnPartition(queue("root"))

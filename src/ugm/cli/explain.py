@@ -18,10 +18,10 @@ from ugm.cli.client import Server, server_url
 from ugm.cli.options import read_amounts, read_config
 from ugm.errors import printable
 from ugm.resources import format_amount
-from ugm.server.asked import explain
 from ugm.server.configurations import Configurations
+from ugm.server.decision_endpoints import explain
 from ugm.server.errors import ApiError
-from ugm.server.site import Question, Site
+from ugm.server.state import RequestContext, ServerState
 from ugm.server.worker import Worker
 
 __all__ = ["explain_command", "render_explanation"]
@@ -104,10 +104,10 @@ def _explained(source: str, name: str | None, body: Mapping[str, Any]) -> dict[s
     except RequestError as error:
         raise click.BadParameter(str(error), param_hint="--partition") from None
     partitions = {partition.name: Partition(partition)}
-    site = Site(
+    site = ServerState(
         partitions, {}, Configurations(partitions, None), {}, read_only=True, started=time.time(), worker=Worker()
     )
-    answer = explain(Question(site, {"partition": partition.name}, {}, body))
+    answer = explain(RequestContext(site, {"partition": partition.name}, {}, body))
     return dict(answer) if isinstance(answer, dict) else {}
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from ugm.cli.tables import counted, section, shown, table
 from ugm.cli.wording import brief_amount, brief_time, most, percent, reasons_of, share_of, whose
 from ugm.identity import WILDCARD
-from ugm.simulation.report import Hit, LimitFigures, Report, Waiting
+from ugm.simulation.report import LimitSummary, Report, UserImpact, WaitingTime
 
 __all__ = ["brief_amount", "brief_time", "render"]
 
@@ -75,7 +75,7 @@ def _summary(report: Report, seconds: float) -> Table:
     return rows
 
 
-def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
+def _holding_table(limits: Sequence[LimitSummary], total: int) -> Table:
     right = ("most", "jobs", "share", "held for")
     rows = table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
     for limit in limits:
@@ -91,7 +91,7 @@ def _holding_table(limits: Sequence[LimitFigures], total: int) -> Table:
     return rows
 
 
-def _peak_table(limits: Sequence[LimitFigures], *, ascii_only: bool) -> Table:
+def _peak_table(limits: Sequence[LimitSummary], *, ascii_only: bool) -> Table:
     right = ("share", "peak")
     rows = table("queue", "limit for", "", *right, "of", right=right, folded=("queue",))
     for limit in limits:
@@ -118,7 +118,7 @@ def _bar(share: float, *, ascii_only: bool) -> Text:
     return Text.assemble((full * filled, colour), (empty * (_BAR_WIDTH - filled), "bright_black"))
 
 
-def _waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Table:
+def _waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Table:
     numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
     rows = table(heading, *numbers, right=numbers)
     for name, waiting in figures:
@@ -134,7 +134,7 @@ def _rejection_table(reasons: Sequence[tuple[int, int, str]]) -> Table:
     return rows
 
 
-def _first(hits: Sequence[Hit]) -> str:
+def _first(hits: Sequence[UserImpact]) -> str:
     others = f" +{len(hits) - 1:,}" if len(hits) > 1 else ""
     return hits[0].user + others
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ugm.identity import ROOT, TrackingType
-from ugm.simulation.report import LimitFigures, Rejection
+from ugm.simulation.report import JobRejection, LimitSummary
 
 __all__ = ["amount_of", "brief_amount", "brief_time", "most", "percent", "reasons_of", "share_of", "whose"]
 
@@ -49,14 +49,14 @@ def _decimals(number: float, most: int) -> str:
     return f"{number:,.{most}f}".rstrip("0").rstrip(".")
 
 
-def whose(limit: LimitFigures) -> str:
+def whose(limit: LimitSummary) -> str:
     """Say whom a limit holds for."""
     if limit.kind != TrackingType.QUEUE:
         return f"{limit.kind} {limit.limit_name}"
     return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
 
 
-def most(limit: LimitFigures) -> str:
+def most(limit: LimitSummary) -> str:
     """Write how much a limit allows, with what it is."""
     return amount_of(limit.resource, limit.limit)
 
@@ -85,7 +85,7 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more
 
 
-def reasons_of(rejections: Sequence[Rejection]) -> list[tuple[int, int, str]]:
+def reasons_of(rejections: Sequence[JobRejection]) -> list[tuple[int, int, str]]:
     """Return the number of jobs, the first of them, and why; a reason may be that of many users and sizes."""
     found: dict[str, tuple[int, int]] = {}
     for rejection in rejections:

@@ -29,14 +29,14 @@ from ugm.server.configurations import Configurations
 from ugm.server.errors import ApiError, of_config, of_request
 from ugm.server.guard import Guarded, Hosts, has_body
 from ugm.server.history import History
-from ugm.server.jobs import Result
 from ugm.server.openapi import description
-from ugm.server.requests import Bounds, body_of, path_of, query_of, require_token
+from ugm.server.request_coalescer import RequestCoalescer
+from ugm.server.requests import RequestBounds, body_of, path_of, query_of, require_token
 from ugm.server.responses import json_response, refusal, refused_by_routing, result_response, yaml_response
 from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml
-from ugm.server.site import Question, Site
-from ugm.server.turns import Turns
+from ugm.server.state import RequestContext, ServerState
 from ugm.server.worker import Worker
+from ugm.server.worker_jobs import Result
 
 __all__ = ["create_app"]
 
@@ -58,7 +58,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     watch: float | None = None,
     extra_states: Mapping[str, Callable[[], Any]] | None = None,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
-    bounds: Bounds | None = None,
+    bounds: RequestBounds | None = None,
     allowed_hosts: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
@@ -87,7 +87,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     _require(partitions, history or {}, token, read_only=read_only)
     hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, read=worker.read)
-    site = Site(
+    site = ServerState(
         dict(partitions),
         dict(history or {}),
         configurations,
@@ -96,7 +96,7 @@ def create_app(  # noqa: PLR0913 - one for each option
         started=clock(),
         worker=worker,
     )
-    bounds = bounds or Bounds()
+    bounds = bounds or RequestBounds()
     desk = _Desk(site, token, bounds, audit)
     routes = [
         Mount(PREFIX, routes=list(_paths(desk))),
@@ -154,7 +154,7 @@ class _Desk:
 
     __slots__ = ("_audit", "_bounds", "_latest", "_questions", "_readings", "_site", "_texts", "_token")
 
-    def __init__(self, site: Site, token: str | None, bounds: Bounds, audit: AuditLog) -> None:
+    def __init__(self, site: ServerState, token: str | None, bounds: RequestBounds, audit: AuditLog) -> None:
         self._site: Final = site
         self._token: Final = token
         self._bounds: Final = bounds
@@ -162,11 +162,11 @@ class _Desk:
         #: What is read, to when it was asked for last.
         self._latest: Final[dict[Hashable, float]] = {}
         #: What is only read.
-        self._readings: Final = Turns[Response](bounds.waiting)
+        self._readings: Final = RequestCoalescer[Response](bounds.waiting)
         #: Questions with a body; they may take long, so that whoever only reads does not wait for them.
-        self._questions: Final = Turns[Response](bounds.waiting)
+        self._questions: Final = RequestCoalescer[Response](bounds.waiting)
         #: Configurations that clients send; they take longest, and are read in another process.
-        self._texts: Final = Turns[Response](bounds.configurations)
+        self._texts: Final = RequestCoalescer[Response](bounds.configurations)
 
     def answering(self, route: Route) -> _Endpoint:
         """Return what answers the requests of a route."""
@@ -187,7 +187,7 @@ class _Desk:
 
         return endpoint
 
-    async def _question(self, route: Route, request: Request) -> Question:
+    async def _question(self, route: Route, request: Request) -> RequestContext:
         client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
         if route.changes:
             self._authenticate(route, request, client)
@@ -195,7 +195,7 @@ class _Desk:
         if route.reads_config and self._texts.is_full:
             # Before the body is read: it is large.
             raise ApiError(503, "busy", "too many configurations are waiting")
-        return Question(self._site, path, query, await body_of(request, route, self._bounds), arrived, client)
+        return RequestContext(self._site, path, query, await body_of(request, route, self._bounds), arrived, client)
 
     def _authenticate(self, route: Route, request: Request, client: str) -> None:
         try:
@@ -206,7 +206,7 @@ class _Desk:
             )
             raise
 
-    async def _answer(self, route: Route, request: Request, question: Question) -> Response:
+    async def _answer(self, route: Route, request: Request, question: RequestContext) -> Response:
         if route.is_quick:
             return _answered(route, question)
         if route.reads_config:
@@ -240,7 +240,7 @@ class _Desk:
         return endpoint
 
 
-def _answered(route: Route, question: Question) -> Response:
+def _answered(route: Route, question: RequestContext) -> Response:
     """Return the answer to a question; never raises."""
     try:
         return _written(route, route.answer(question))

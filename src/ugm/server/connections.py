@@ -21,14 +21,14 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-__all__ = ["Patience", "WaitingConnections", "protocol_class"]
+__all__ = ["ConnectionTimeouts", "WaitingConnections", "protocol_class"]
 
 _Phase: TypeAlias = Literal["head", "body", "work", "answer"]
 
 _TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
-class Patience(NamedTuple):
+class ConnectionTimeouts(NamedTuple):
     """How long a connection may be in each phase, in seconds."""
 
     head: float = 10.0
@@ -82,7 +82,7 @@ class _Connection(H11Protocol):
     """A connection that knows its phase."""
 
     waiting: WaitingConnections
-    patience: Patience
+    patience: ConnectionTimeouts
 
     _phase: _Phase | None = None
     _timer: asyncio.TimerHandle | None = None
@@ -163,7 +163,7 @@ class _Connection(H11Protocol):
             self.abort()
 
 
-def protocol_class(most_waiting: int, patience: Patience) -> type[Any]:
+def protocol_class(most_waiting: int, patience: ConnectionTimeouts) -> type[Any]:
     """Return the protocol of the connections of one server, for uvicorn."""
 
     class Connection(_Connection):

@@ -2,7 +2,7 @@
 
 A scrape copies each partition at one moment, so that usage and limit of one scrape belong together. There are many
 users, groups and queues, and labels cost memory elsewhere. Only the users and groups that are closest to a limit have
-series of their own; see `ugm.server.leaders` for how they are chosen.
+series of their own; see `ugm.server.stable_selection` for how they are chosen.
 
 Units are part of the names, as Prometheus recommends: ``_cores`` for ``vcore``, ``_bytes`` for ``memory``, and
 ``_units`` with a label ``resource`` for everything else. Usage and limit with the same labels have the same scope:
@@ -25,9 +25,9 @@ from ugm.arguments import count_of
 from ugm.partition import Partition, PartitionSnapshot, Standing
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
+from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
-from ugm.server.leaders import Leaders
-from ugm.server.pace import paced
+from ugm.server.stable_selection import StableSelection
 from ugm.server.timing import DecisionTimes
 from ugm.tracking import EffectiveLimit
 
@@ -68,7 +68,7 @@ class PartitionCollector(Collector):
         self._most: Final = count_of("most", most)
         self._most_queues: Final = count_of("most_queues", most_queues)
         #: The users and the groups that are shown, by partition and kind; the lock is for scrapes at the same time.
-        self._leaders: Final[dict[tuple[str, str], Leaders]] = {}
+        self._leaders: Final[dict[tuple[str, str], StableSelection]] = {}
         self._lock: Final = Lock()
 
     def describe(self) -> Iterator[Metric]:
@@ -77,7 +77,7 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics as they are now."""
-        snapshots = {name: partition.snapshot(paced) for name, partition in self._partitions.items()}
+        snapshots = {name: partition.snapshot(cooperatively) for name, partition in self._partitions.items()}
         yield from _totals(snapshots)
         yield from self._queues(snapshots)
         yield from self._users(snapshots)
@@ -111,7 +111,7 @@ class PartitionCollector(Collector):
 
     def _shown_queues(self, snapshot: PartitionSnapshot) -> list[QueueState]:
         root = snapshot.queue()
-        states = [] if root is None else list(paced(root.walk()))
+        states = [] if root is None else list(cooperatively(root.walk()))
         states.sort(key=lambda state: (not state.is_managed, state.queue_path.count("."), state.queue_path))
         return states[: self._most_queues]
 
@@ -133,9 +133,9 @@ class PartitionCollector(Collector):
 
     def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
         """Return the users, or groups, that have series of their own."""
-        shares = {name: share(name) for name in paced(names)}
+        shares = {name: share(name) for name in cooperatively(names)}
         with self._lock:
-            return self._leaders.setdefault((partition, kind), Leaders(self._most)).choose(shares)
+            return self._leaders.setdefault((partition, kind), StableSelection(self._most)).choose(shares)
 
     def _happened(self) -> Iterator[Metric]:
         denials = CounterMetricFamily(

@@ -6,9 +6,9 @@ import re
 from typing import Any, Final
 
 import ugm
+from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml, part_schema
 from ugm.server.schema import Schema, reference
-from ugm.server.shapes import SHAPES
 
 __all__ = ["description"]
 
@@ -48,7 +48,7 @@ def description(server: str) -> dict[str, Any]:
         "servers": [{"url": server or "/"}],
         "paths": paths,
         "components": {
-            "schemas": dict(SHAPES),
+            "schemas": dict(RESPONSE_SCHEMAS),
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }

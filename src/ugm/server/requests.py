@@ -19,14 +19,14 @@ from ugm.server.errors import ApiError
 from ugm.server.routes import Route, is_yaml, part_schema
 from ugm.server.schema import Schema, wrong
 
-__all__ = ["Bounds", "body_of", "path_of", "query_of", "require_token"]
+__all__ = ["RequestBounds", "body_of", "path_of", "query_of", "require_token"]
 
 #: Digits of a number that is read.
 _LONGEST_NUMBER: Final = 20
 _JSON_BYTES: Final = 1 << 18
 
 
-class Bounds(NamedTuple):
+class RequestBounds(NamedTuple):
     """How much a client may ask of the server."""
 
     #: Bytes of a configuration; JSON has a quarter of a megabyte.
@@ -97,7 +97,7 @@ def _asked(name: str, schema: Schema, request: Request) -> object:
     return value
 
 
-async def body_of(request: Request, route: Route, bounds: Bounds) -> Any:  # noqa: ANN401 - JSON
+async def body_of(request: Request, route: Route, bounds: RequestBounds) -> Any:  # noqa: ANN401 - JSON
     """Return what the client sends, or None where nothing is expected.
 
     Raises:

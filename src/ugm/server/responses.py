@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ugm.server.errors import ApiError
-from ugm.server.jobs import Result
 from ugm.server.json_text import json_text
+from ugm.server.worker_jobs import Result
 
 __all__ = ["json_response", "refusal", "refused_by_routing", "result_response", "yaml_response"]
 

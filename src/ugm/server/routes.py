@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, get_args
 
 from ugm.partition import ApplicationState, Event, event_name
-from ugm.server import asked, operated, seen
+from ugm.server import decision_endpoints, server_endpoints, view_endpoints
 from ugm.server.schema import (
-    ASKED_QUEUE,
     NAME,
     QUANTITIES,
     QUEUE,
+    REQUESTED_QUEUE,
     TAG,
     USER,
     Schema,
@@ -20,7 +20,7 @@ from ugm.server.schema import (
     record,
     reference,
 )
-from ugm.server.site import Question
+from ugm.server.state import RequestContext
 
 __all__ = ["PREFIX", "ROUTES", "Route", "is_yaml", "part_schema"]
 
@@ -45,7 +45,7 @@ _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
 _WHO: Final = {
     "groups": listing(USER, maxItems=1000),
-    "queue": ASKED_QUEUE,
+    "queue": REQUESTED_QUEUE,
     "tags": mapping(TAG, propertyNames=NAME, maxProperties=1000),
     "quota": QUANTITIES,
 }
@@ -68,7 +68,7 @@ class Route(NamedTuple):
     path: str
     #: A sentence for people.
     summary: str
-    answer: Callable[[Question], object]
+    answer: Callable[[RequestContext], object]
     #: What is answered; see `is_yaml`.
     result: Schema
     #: What may be asked for besides, by name.
@@ -102,32 +102,48 @@ def part_schema(name: str) -> Schema:
 
 ROUTES: Final = (
     # What the documents name
-    Route("GET", f"{_PARTITION}/usage/users", "What every user uses.", seen.users, listing(reference("UserUsage"))),
-    Route("GET", f"{_PARTITION}/usage/groups", "What every group uses.", seen.groups, listing(reference("GroupUsage"))),
+    Route(
+        "GET",
+        f"{_PARTITION}/usage/users",
+        "What every user uses.",
+        view_endpoints.users,
+        listing(reference("UserUsage")),
+    ),
+    Route(
+        "GET",
+        f"{_PARTITION}/usage/groups",
+        "What every group uses.",
+        view_endpoints.groups,
+        listing(reference("GroupUsage")),
+    ),
     Route(
         "GET",
         f"{_PARTITION}/usage/user/{{name}}",
         "What one user uses.",
-        seen.user,
+        view_endpoints.user,
         reference("UserUsage"),
     ),
     Route(
         "GET",
         f"{_PARTITION}/usage/group/{{name}}",
         "What one group uses.",
-        seen.group,
+        view_endpoints.group,
         reference("GroupUsage"),
     ),
     # What is seen
     Route(
-        "GET", "/partitions", "All partitions in a few figures.", operated.partitions, listing(reference("Partition"))
+        "GET",
+        "/partitions",
+        "All partitions in a few figures.",
+        server_endpoints.partitions,
+        listing(reference("Partition")),
     ),
-    Route("GET", _PARTITION, "One partition in a few figures.", operated.partition, reference("Partition")),
+    Route("GET", _PARTITION, "One partition in a few figures.", server_endpoints.partition, reference("Partition")),
     Route(
         "GET",
         f"{_PARTITION}/standing/users",
         "The users that are closest to a limit, the closest first.",
-        seen.user_standings,
+        view_endpoints.user_standings,
         reference("Standings"),
         {**_FOUND, "most": _MOST},
     ),
@@ -135,23 +151,23 @@ ROUTES: Final = (
         "GET",
         f"{_PARTITION}/standing/groups",
         "The groups that are closest to a limit, the closest first.",
-        seen.group_standings,
+        view_endpoints.group_standings,
         reference("Standings"),
         {**_FOUND, "most": _MOST},
     ),
-    Route("GET", f"{_PARTITION}/queues", "All queues as a tree.", seen.queues, reference("Queue")),
+    Route("GET", f"{_PARTITION}/queues", "All queues as a tree.", view_endpoints.queues, reference("Queue")),
     Route(
         "GET",
         f"{_PARTITION}/queue/{{queue_path}}",
         "One queue with those below it, and the limits that are set on it.",
-        seen.queue,
+        view_endpoints.queue,
         reference("QueueDetail"),
     ),
     Route(
         "GET",
         f"{_PARTITION}/applications",
         "Applications in the order of their ids, a page at a time.",
-        seen.applications,
+        view_endpoints.applications,
         reference("Applications"),
         {**_PAGE, "queue": QUEUE, "user": USER, "group": NAME, "state": _STATES},
     ),
@@ -159,14 +175,14 @@ ROUTES: Final = (
         "GET",
         f"{_PARTITION}/application/{{name}}",
         "One application with its limits, and why what is pending waits.",
-        asked.application,
+        decision_endpoints.application,
         reference("ApplicationDetail"),
     ),
     Route(
         "GET",
         f"{_PARTITION}/allocations",
         "Allocations with their holders, in the order of their ids, a page at a time.",
-        seen.allocations,
+        view_endpoints.allocations,
         reference("Allocations"),
         {**_PAGE, "application": NAME},
     ),
@@ -174,16 +190,16 @@ ROUTES: Final = (
         "GET",
         f"{_PARTITION}/allocation/{{name}}",
         "One allocation with its holder.",
-        seen.allocation,
+        view_endpoints.allocation,
         reference("Allocation"),
         is_quick=True,
     ),
-    Route("GET", f"{_PARTITION}/nodes", "What every registered node offers.", seen.nodes, reference("Nodes")),
+    Route("GET", f"{_PARTITION}/nodes", "What every registered node offers.", view_endpoints.nodes, reference("Nodes")),
     Route(
         "GET",
         f"{_PARTITION}/history",
         "The newest events, oldest first.",
-        seen.history,
+        view_endpoints.history,
         reference("History"),
         {"after": _NUMBER, "kind": _KINDS, "most": _MOST},
     ),
@@ -192,7 +208,7 @@ ROUTES: Final = (
         "GET",
         f"{_PARTITION}/limits",
         "Every limit that holds for a user in a queue.",
-        asked.limits,
+        decision_endpoints.limits,
         reference("Limits"),
         {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE},
         frozenset(("user", "queue")),
@@ -201,7 +217,7 @@ ROUTES: Final = (
         "POST",
         f"{_PARTITION}/check",
         "What would be answered to one more allocation.",
-        asked.check,
+        decision_endpoints.check,
         reference("Decision"),
         body=_CHECK,
     ),
@@ -209,7 +225,7 @@ ROUTES: Final = (
         "POST",
         f"{_PARTITION}/explain",
         "The same, with who holds what is missing, and every limit that holds.",
-        asked.explain,
+        decision_endpoints.explain,
         reference("Explanation"),
         body=_EXPLAIN,
     ),
@@ -217,7 +233,7 @@ ROUTES: Final = (
         "POST",
         f"{_PARTITION}/plan",
         "What a configuration would do to the partition.",
-        asked.plan,
+        decision_endpoints.plan,
         reference("Plan"),
         body=_YAML,
         reads_config=True,
@@ -226,18 +242,18 @@ ROUTES: Final = (
         "POST",
         "/validate-conf",
         "Whether a configuration is good, and everything that is wrong with it.",
-        asked.validate,
+        decision_endpoints.validate,
         reference("Validation"),
         body=_ANY_YAML,
         reads_config=True,
     ),
     # The server itself
-    Route("GET", "/config", "The configuration in force.", operated.config, _YAML),
+    Route("GET", "/config", "The configuration in force.", server_endpoints.config, _YAML),
     Route(
         "PUT",
         "/config",
         "Put a configuration in force, in all partitions or in none.",
-        operated.upload,
+        server_endpoints.upload,
         reference("Changed"),
         body=_YAML,
         changes=True,
@@ -247,7 +263,7 @@ ROUTES: Final = (
         "POST",
         "/config/reload",
         "Put the configuration of the file in force, in all partitions or in none.",
-        operated.reload,
+        server_endpoints.reload,
         reference("Changed"),
         changes=True,
     ),
@@ -255,7 +271,7 @@ ROUTES: Final = (
         "GET",
         "/health",
         "Whether the server is well, and how its configuration was changed last.",
-        operated.health,
+        server_endpoints.health,
         reference("Health"),
         is_quick=True,
     ),
@@ -263,9 +279,15 @@ ROUTES: Final = (
         "GET",
         "/states",
         "The names of what else can be looked at.",
-        operated.states,
+        server_endpoints.states,
         reference("States"),
         is_quick=True,
     ),
-    Route("GET", "/state/{name}", "The state of something that was plugged in.", operated.state, reference("State")),
+    Route(
+        "GET",
+        "/state/{name}",
+        "The state of something that was plugged in.",
+        server_endpoints.state,
+        reference("State"),
+    ),
 )

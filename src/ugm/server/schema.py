@@ -14,13 +14,13 @@ from ugm.resources import MAX_QUANTITY
 
 __all__ = [
     "AMOUNTS",
-    "ASKED_QUEUE",
     "BOOLEAN",
     "COUNT",
     "NAME",
     "NUMBER",
     "QUANTITIES",
     "QUEUE",
+    "REQUESTED_QUEUE",
     "TAG",
     "TEXT",
     "USER",
@@ -57,7 +57,7 @@ QUEUE: Final[Schema] = {
     "description": f"the path of a queue, such as root.prod, each part of 1 to {MAX_NAME} characters without spaces",
 }
 #: A queue as a user asks for it: a path, a name, or nothing.
-ASKED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
+REQUESTED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
 #: The value of a tag.
 TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
 BOOLEAN: Final[Schema] = {"type": "boolean"}

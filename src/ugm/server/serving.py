@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 
 from ugm import UgmError
 from ugm.server.configurations import Actor, Configurations
-from ugm.server.connections import Patience, protocol_class
-from ugm.server.requests import Bounds
+from ugm.server.connections import ConnectionTimeouts, protocol_class
+from ugm.server.requests import RequestBounds
 
-__all__ = ["configured", "listen", "run"]
+__all__ = ["listen", "run", "uvicorn_config"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -
     asyncio.run(_run(app, listener, ready))
 
 
-def configured(app: Starlette, patience: Patience | None = None) -> uvicorn.Config:
+def uvicorn_config(app: Starlette, patience: ConnectionTimeouts | None = None) -> uvicorn.Config:
     """Return how uvicorn runs an application, for programs that run `uvicorn.Server` themselves.
 
     Args:
@@ -65,10 +65,10 @@ def configured(app: Starlette, patience: Patience | None = None) -> uvicorn.Conf
         patience: how long connections may wait for their clients.
     """
     files = _open_files()
-    body = getattr(app.state, "bounds", Bounds()).seconds + _MARGIN
+    body = getattr(app.state, "bounds", RequestBounds()).seconds + _MARGIN
     return uvicorn.Config(
         app,
-        http=protocol_class(min(_MOST_WAITING, files // 3), patience or Patience(body=body)),
+        http=protocol_class(min(_MOST_WAITING, files // 3), patience or ConnectionTimeouts(body=body)),
         ws="none",
         log_level="warning",
         access_log=False,
@@ -89,7 +89,7 @@ def _open_files() -> int:
 
 
 async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
-    server = uvicorn.Server(configured(app))
+    server = uvicorn.Server(uvicorn_config(app))
     reloads: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
 

@@ -11,7 +11,7 @@ from threading import Lock
 from time import perf_counter_ns
 from typing import Final, NamedTuple, ParamSpec, TypeVar, final
 
-__all__ = ["DecisionTimes", "Timed"]
+__all__ = ["DecisionTimes", "TimingSnapshot"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _BOUNDS: Final = (*(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)), 10**8)
 
 
-class Timed(NamedTuple):
+class TimingSnapshot(NamedTuple):
     """What was measured so far."""
 
     #: (upper end in seconds, how many took no longer), ascending; the last end is infinite.
@@ -66,9 +66,9 @@ class DecisionTimes:
             self._counts[bisect_left(_BOUNDS, nanoseconds)] += 1
             self._total += nanoseconds
 
-    def read(self) -> Timed:
+    def read(self) -> TimingSnapshot:
         """Return what was measured so far."""
         with self._lock:
             counts, total = list(self._counts), self._total
         ends = [bound / 10**9 for bound in _BOUNDS] + [float("inf")]
-        return Timed(tuple((end, sum(counts[: at + 1])) for at, end in enumerate(ends)), total / 10**9)
+        return TimingSnapshot(tuple((end, sum(counts[: at + 1])) for at, end in enumerate(ends)), total / 10**9)

@@ -26,7 +26,7 @@ from weakref import finalize
 from ugm import ConfigError, Partition
 from ugm.config import SchedulerConfig
 from ugm.server.errors import ApiError
-from ugm.server.jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, done
+from ugm.server.worker_jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, done
 
 __all__ = ["Worker"]
 
@@ -39,7 +39,7 @@ _MOST_HERE: Final = 1 << 16
 #: The program of the child. It gets the places of modules as its argument, and looks there last.
 _PROGRAM: Final = (
     "import json, sys; sys.path += [p for p in json.loads(sys.argv[1]) if p not in sys.path]; "
-    "from ugm.server.jobs import serve; serve()"
+    "from ugm.server.worker_jobs import serve; serve()"
 )
 
 

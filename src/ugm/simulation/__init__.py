@@ -8,26 +8,26 @@ The command ``ugm simulate`` does this and shows the report.
 """
 
 from ugm.simulation.mapping import JobMapping
-from ugm.simulation.recorder import LimitCourse, Recorder
+from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
-from ugm.simulation.report import Hit, LimitFigures, Rejection, Report, Waiting
+from ugm.simulation.report import JobRejection, LimitSummary, Report, UserImpact, WaitingTime
 from ugm.simulation.series import Envelope
 from ugm.simulation.swf import SwfRecord, parse_swf, read_swf
 from ugm.simulation.workload import Job, WorkloadError
 
 __all__ = [
     "Envelope",
-    "Hit",
     "Job",
     "JobMapping",
-    "LimitCourse",
-    "LimitFigures",
+    "JobRejection",
+    "LimitSeries",
+    "LimitSummary",
     "Progress",
     "Recorder",
-    "Rejection",
     "Report",
     "SwfRecord",
-    "Waiting",
+    "UserImpact",
+    "WaitingTime",
     "WorkloadError",
     "parse_swf",
     "read_swf",

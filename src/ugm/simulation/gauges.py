@@ -4,7 +4,7 @@ The partition decides; nothing here grants anything. A *gauge* follows one limit
 applications, of one user, group or queue. It serves the report (how near the usage came to the limit), and it
 tells the replay when to ask again: a held job cannot start before the limit that stands against it has room.
 
-Gauges of the same configured limit, such as a user wildcard that holds for each user alone, share one `Rule`.
+Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ugm.identity import UserGroup
 from ugm.partition import Partition
 from ugm.resources import Resource
 from ugm.simulation.first_fit import FirstFit
-from ugm.simulation.report import Hit, LimitFigures
+from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["Gauge", "Gauges", "Kind", "Rule"]
+__all__ = ["ConfiguredLimit", "Gauge", "Gauges", "JobClass"]
 
 #: The application that is asked what would hold for it.
 _ANYBODY: Final = "anybody"
@@ -38,7 +38,7 @@ class _RuleKey(NamedTuple):
 
 
 @final
-class Rule:
+class ConfiguredLimit:
     """One amount in the configuration, with the gauges of everybody whom it limits and the jobs that it held."""
 
     __slots__ = ("gauges", "hits", "key", "limit", "place", "rejected")
@@ -62,11 +62,11 @@ class Rule:
         hit[0] += jobs
         hit[1] += seconds
 
-    def figures(self) -> LimitFigures:
+    def figures(self) -> LimitSummary:
         """Return what the report says about the limit."""
         highest = max(self.gauges, key=lambda gauge: gauge.peak)
-        hits = [Hit(user, jobs, seconds) for user, (jobs, seconds) in self.hits.items()]
-        return LimitFigures(
+        hits = [UserImpact(user, jobs, seconds) for user, (jobs, seconds) in self.hits.items()]
+        return LimitSummary(
             *self.key,
             place=self.place,
             limit=self.limit,
@@ -89,16 +89,16 @@ class Gauge:
 
     __slots__ = ("limit", "name", "peak", "rule", "used", "waiting")
 
-    rule: Rule
+    rule: ConfiguredLimit
     #: Whose usage it is: the user, group or queue, ``*`` for the group wildcard.
     name: str
     limit: int
     used: int
     peak: int
     #: Kinds with held jobs, in the order in which the first of these came.
-    waiting: FirstFit[Kind]
+    waiting: FirstFit[JobClass]
 
-    def __init__(self, rule: Rule, name: str) -> None:
+    def __init__(self, rule: ConfiguredLimit, name: str) -> None:
         self.rule = rule
         self.name = name
         self.limit = rule.limit
@@ -115,7 +115,7 @@ class Gauge:
 
 
 @final
-class Kind:
+class JobClass:
     """Jobs that no limit can tell apart: of one user with the same groups, in one queue, asking the same.
 
     If one of them is denied, so are all. The replay asks for the first and lets the others stand behind it.
@@ -177,7 +177,7 @@ class Gauges:
     __slots__ = ("_gauges", "_limits", "_partition", "rules")
 
     #: In the order in which jobs met them.
-    rules: dict[_RuleKey, Rule]
+    rules: dict[_RuleKey, ConfiguredLimit]
 
     def __init__(self, partition: Partition) -> None:
         self._partition: Final = partition
@@ -214,7 +214,7 @@ class Gauges:
         whose = (limit.kind, limit.name, limit.queue_path, resource)
         if (gauge := self._gauges.get(whose)) is None:
             key = _RuleKey(limit.kind, limit.queue_path, limit.limit_name, resource)
-            rule = self.rules.setdefault(key, Rule(key, place, most))
+            rule = self.rules.setdefault(key, ConfiguredLimit(key, place, most))
             gauge = self._gauges[whose] = Gauge(rule, limit.name)
             rule.gauges.append(gauge)
         return gauge

@@ -11,14 +11,14 @@ from collections import defaultdict
 from typing import Final, NamedTuple, final
 
 from ugm.resources import Resource
-from ugm.simulation.gauges import Gauge, Kind, Rule
-from ugm.simulation.report import LimitFigures
+from ugm.simulation.gauges import ConfiguredLimit, Gauge, JobClass
+from ugm.simulation.report import LimitSummary
 from ugm.simulation.series import Envelope, Trace, fitting
 
-__all__ = ["LimitCourse", "Recorder"]
+__all__ = ["LimitSeries", "Recorder"]
 
 
-class LimitCourse(NamedTuple):
+class LimitSeries(NamedTuple):
     """The usage under a limit over time, of the one user, group or queue that came closest to it."""
 
     #: Whose usage it is, and for how many the limit holds, each alone.
@@ -59,7 +59,7 @@ class Recorder:
         #: In the order in which jobs met the gauges.
         self._usage: Final[defaultdict[Gauge, Trace]] = defaultdict(Trace)
         #: Rule to the number of jobs that wait for it.
-        self._waiting: Final[dict[Rule, tuple[int, Trace]]] = {}
+        self._waiting: Final[dict[ConfiguredLimit, tuple[int, Trace]]] = {}
 
     @property
     def width(self) -> int:
@@ -81,20 +81,20 @@ class Recorder:
         """What all running jobs together used, by resource."""
         return {resource: self._envelope(trace) for resource, trace in sorted(self._totals.items())}
 
-    def waiting_for(self, limit: LimitFigures) -> Envelope:
+    def waiting_for(self, limit: LimitSummary) -> Envelope:
         """Return how many jobs waited for a limit of the report; those of all limits add up to `waiting`."""
         traces = [trace for rule, (_, trace) in self._waiting.items() if rule.key == _key(limit)]
         return self._envelope(traces[0] if traces else Trace())
 
-    def course(self, limit: LimitFigures) -> LimitCourse:
+    def series(self, limit: LimitSummary) -> LimitSeries:
         """Return the usage under a limit of the report, of whoever came closest; of several, the one who used most."""
         found = [gauge for gauge in self._usage if gauge.rule.key == _key(limit)]
         if not found:  # nobody ever used anything under it
-            return LimitCourse(limit.peak_name, limit.names, self._envelope(Trace()))
+            return LimitSeries(limit.peak_name, limit.names, self._envelope(Trace()))
         highest = max(gauge.peak for gauge in found)
         closest = [(gauge.name, self._envelope(self._usage[gauge])) for gauge in found if gauge.peak == highest]
         name, usage = max(closest, key=lambda each: sum(each[1].area))
-        return LimitCourse(name, limit.names, usage)
+        return LimitSeries(name, limit.names, usage)
 
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)
@@ -105,22 +105,22 @@ class Recorder:
         """Start the time."""
         self.origin = now
 
-    def charged(self, now: int, kind: Kind) -> None:
+    def charged(self, now: int, kind: JobClass) -> None:
         """Take in that a job has started."""
         self._use(now - self.origin, kind, kind.usage, 1)
 
-    def refunded(self, now: int, kind: Kind) -> None:
+    def refunded(self, now: int, kind: JobClass) -> None:
         """Take in that a job has ended."""
         self._use(now - self.origin, kind, kind.usage, -1)
 
-    def _use(self, now: int, kind: Kind, usage: Resource, sign: int) -> None:
+    def _use(self, now: int, kind: JobClass, usage: Resource, sign: int) -> None:
         for gauge, _ in kind.gauges:
             self._usage[gauge].note(now, gauge.used)
         for resource, amount in usage.items():
             self._in_use[resource] += sign * amount
             self._totals[resource].note(now, self._in_use[resource])
 
-    def joined(self, now: int, kind: Kind, jobs: int) -> None:
+    def joined(self, now: int, kind: JobClass, jobs: int) -> None:
         """Take in that so many jobs begin to wait for what their kind waits for, or cease to, where it is negative."""
         rule = kind.watched[0].rule
         count, trace = self._waiting.get(rule) or (0, Trace())
@@ -137,5 +137,5 @@ class Recorder:
         self.end = now - self.origin
 
 
-def _key(limit: LimitFigures) -> tuple[str, str, str, str | None]:
+def _key(limit: LimitSummary) -> tuple[str, str, str, str | None]:
     return limit.kind, limit.queue_path, limit.limit_name, limit.resource

@@ -13,10 +13,10 @@ The rule that decides which job starts when:
   does not fit is skipped and does not keep later ones back; between queues, too, the oldest job goes first.
 - Jobs submitted at the same second as others end come after both.
 
-The partition is asked only when its answer can have changed. Jobs of one `ugm.simulation.gauges.Kind` share their fate,
-and a denied kind waits at one limit that stands against it until that very limit has room. A round of retries therefore
-costs the jobs that start and the kinds that find another limit in their way, not the jobs that are held. The outcome is
-that of asking for every held job each time.
+A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
+answer. A denied class waits for one of the limits that denied it, until that limit has enough free. A round of retries
+therefore costs time for the jobs that start and for the classes that another limit denies, not for the held jobs. The
+result is the same as if every held job were requested again each time.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup
 from ugm.partition import Partition, PartitionSettings
 from ugm.resources import Resource
-from ugm.simulation.gauges import Gauge, Gauges, Kind
+from ugm.simulation.counters import ReplayCounters
+from ugm.simulation.gauges import Gauge, Gauges, JobClass
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
-from ugm.simulation.tally import Tally
 from ugm.simulation.workload import Job
 
 __all__ = ["Progress", "simulate"]
@@ -127,16 +127,16 @@ class _Replay:
         self._observer: Final = observer
         self._recorder: Final = recorder
         self._gauges: Final = gauges
-        self._tally: Final = Tally()
+        self._tally: Final = ReplayCounters()
         self._now = 0
         self._decisions = 0
         #: A kind is forgotten with the last of its jobs that is held or runs: where each job has its own size, there
         #: would be one for each.
-        self._kinds: WeakValueDictionary[tuple[str, UserGroup, Resource], Kind] = WeakValueDictionary()
+        self._kinds: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = WeakValueDictionary()
         #: Numbers of the jobs that are held or running.
         self._alive: set[int] = set()
         #: A heap of (end, order of start, kind, job); the order settles which of two that end together is first.
-        self._running: list[tuple[int, int, Kind, Job]] = []
+        self._running: list[tuple[int, int, JobClass, Job]] = []
 
     @property
     def _held(self) -> int:
@@ -159,7 +159,7 @@ class _Replay:
             self._start_or_hold(self._kind_of(placement.queue_path, job), job)
         self._observe()
 
-    def _start_or_hold(self, kind: Kind, job: Job) -> None:
+    def _start_or_hold(self, kind: JobClass, job: Job) -> None:
         """Start, hold or reject a job that has been placed."""
         if kind.never:
             self._reject(kind, job)
@@ -173,18 +173,18 @@ class _Replay:
             kind.never = tuple(violation for violation in decision.violations if not violation.can_wait)
             self._reject(kind, job)
 
-    def _kind_of(self, queue_path: str, job: Job) -> Kind:
+    def _kind_of(self, queue_path: str, job: Job) -> JobClass:
         key = (queue_path, job.user, job.usage)
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(*key, self._gauges.for_job(*key))
+            kind = self._kinds[key] = JobClass(*key, self._gauges.for_job(*key))
         return kind
 
-    def _ask(self, kind: Kind, job: Job) -> Decision:
+    def _ask(self, kind: JobClass, job: Job) -> Decision:
         self._decisions += 1
         return self._partition.allocate(job.application_id, job.application_id, kind.usage)
 
-    def _start(self, kind: Kind, job: Job) -> None:
+    def _start(self, kind: JobClass, job: Job) -> None:
         kind.charge()
         if self._recorder:
             self._recorder.charged(self._now, kind)
@@ -192,7 +192,7 @@ class _Replay:
         self._tally.start(job, self._now - job.submit_time)
         heappush(self._running, (self._now + job.run_time, self._tally.started, kind, job))
 
-    def _hold(self, kind: Kind, job: Job, decision: Decision | None = None) -> None:
+    def _hold(self, kind: JobClass, job: Job, decision: Decision | None = None) -> None:
         """Hold a job: behind others of its kind, or the first of its kind because of *decision*."""
         kind.book(self._now)
         kind.held.append((self._tally.read, job))
@@ -204,13 +204,13 @@ class _Replay:
         self._alive.add(job.number)
         self._tally.most_held = max(self._tally.most_held, self._held)
 
-    def _reject(self, kind: Kind, job: Job) -> None:
+    def _reject(self, kind: JobClass, job: Job) -> None:
         self._partition.remove(job.application_id)
         self._tally.reject(kind, job)
         for violation in kind.never:
             self._gauges.of(violation).rule.rejected += 1
 
-    def _stand(self, kind: Kind, decision: Decision) -> None:
+    def _stand(self, kind: JobClass, decision: Decision) -> None:
         """Let a denied kind wait for the first of the limits in its way."""
         violation = decision.violations[0]
         kind.wait_for(self._gauges.of(violation), violation.requested)
@@ -252,7 +252,7 @@ class _Replay:
                 self._retry_kind(gauge.waiting.take(order))
             _nominate(gauge, candidates)
 
-    def _retry_kind(self, kind: Kind) -> None:
+    def _retry_kind(self, kind: JobClass) -> None:
         """Ask for the oldest job of a kind that waits nowhere now; let the kind wait again if it has to."""
         kind.book(self._now)
         if self._recorder:

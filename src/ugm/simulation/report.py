@@ -12,15 +12,15 @@ from typing import Any, final
 
 from ugm.resources import Resource
 
-__all__ = ["Hit", "LimitFigures", "Rejection", "Report", "Waiting"]
+__all__ = ["JobRejection", "LimitSummary", "Report", "UserImpact", "WaitingTime"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingTime:
     """How long jobs waited, of those that started.
 
-    >>> Waiting.of([0, 0, 30, 10])
+    >>> WaitingTime.of([0, 0, 30, 10])
     Waiting(jobs=4, delayed=2, total=40, p95=30, max=30)
     """
 
@@ -33,7 +33,7 @@ class Waiting:
     max: int
 
     @classmethod
-    def of(cls, waits: Sequence[int]) -> Waiting:
+    def of(cls, waits: Sequence[int]) -> WaitingTime:
         """Summarise the waits of some jobs."""
         if not waits:
             return cls(0, 0, 0, 0, 0)
@@ -55,7 +55,7 @@ class Waiting:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Hit:
+class UserImpact:
     """What one limit did to the jobs of one user."""
 
     user: str
@@ -65,7 +65,7 @@ class Hit:
 
 @final
 @dataclass(frozen=True, slots=True)
-class LimitFigures:
+class LimitSummary:
     """What one configured limit, on one resource or on running applications, did during the replay.
 
     Each held job is counted once, by the limit that denied it when it came; where several did, by the first in the
@@ -95,7 +95,7 @@ class LimitFigures:
     #: Jobs that asked for more than the limit, which no waiting can change.
     rejected: int
     #: Whom it held, those held the longest first.
-    users: tuple[Hit, ...]
+    users: tuple[UserImpact, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures for JSON."""
@@ -104,7 +104,7 @@ class LimitFigures:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class JobRejection:
     """Equal jobs that can never start under the configuration, and why."""
 
     user: str
@@ -146,14 +146,14 @@ class Report:
     decisions: int
     #: The second at which the replay ended.
     end_time: int
-    waiting: Waiting
+    waiting: WaitingTime
     #: By name, those that waited longest in total first. A job counts in each of the groups that it came with.
-    users: tuple[tuple[str, Waiting], ...]
-    groups: tuple[tuple[str, Waiting], ...]
+    users: tuple[tuple[str, WaitingTime], ...]
+    groups: tuple[tuple[str, WaitingTime], ...]
     #: Those that held jobs longest first; only limits that some job met.
-    limits: tuple[LimitFigures, ...]
+    limits: tuple[LimitSummary, ...]
     #: Those that concern most jobs first.
-    rejections: tuple[Rejection, ...]
+    rejections: tuple[JobRejection, ...]
     #: What the self-check of the partition found at the end; empty when all is well.
     findings: tuple[str, ...]
 

@@ -5,8 +5,8 @@ package.
 
 - `ugm.testing.strategies` draws resources, users, queue paths, configurations and requests.
 - `ugm.testing.invariants` holds what is true of every tracker at every moment, as functions that raise.
-- `ugm.testing.model` answers every question about limits by going through a list of grants: slow, and easy to believe.
-- `ugm.testing.machine` drives a tracker and the model side by side.
+- `ugm.testing.tracker_model` computes every answer from a list of grants: slow, and easy to check by reading.
+- `ugm.testing.tracker_machine` drives a tracker and the model side by side.
 - `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a whole `ugm.Partition`, with its
   queues, its placement, its ledger and other quota models; `ugm.testing.partition_strategies` draws what goes into one.
 
@@ -22,21 +22,19 @@ True
 """
 
 from ugm.testing.invariants import check_never_above, check_sums, exposed, exposed_partition, verify_all
-from ugm.testing.machine import TrackerMachine
-from ugm.testing.model import Grant, InForce, Model, Place
-from ugm.testing.partition_facts import PartitionFacts, Submitted
 from ugm.testing.partition_machine import PartitionMachine
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import asks, full_partitions, placement_rules, quotas
-from ugm.testing.queue_model import Allowed, MadeQueue, QueueModel
+from ugm.testing.partition_model_state import PartitionModelState, SubmittedApplication
+from ugm.testing.partition_strategies import allocation_requests, full_partitions, placement_rules, quotas
+from ugm.testing.queue_model import DynamicQueue, QueueAllowance, QueueModel
 from ugm.testing.strategies import (
-    AmountsSpec,
-    FilterSpec,
-    LimitSpec,
-    PartitionSpec,
-    QueueSpec,
-    RuleSpec,
-    TemplateSpec,
+    DrawnAmounts,
+    DrawnFilter,
+    DrawnLimit,
+    DrawnPartition,
+    DrawnQueue,
+    DrawnRule,
+    DrawnTemplate,
     limits,
     partitions,
     queue_paths,
@@ -46,28 +44,30 @@ from ugm.testing.strategies import (
     resources,
     users,
 )
+from ugm.testing.tracker_machine import TrackerMachine
+from ugm.testing.tracker_model import Grant, LimitInForce, Place, TrackerModel
 
 __all__ = [
-    "Allowed",
-    "AmountsSpec",
-    "FilterSpec",
+    "DrawnAmounts",
+    "DrawnFilter",
+    "DrawnLimit",
+    "DrawnPartition",
+    "DrawnQueue",
+    "DrawnRule",
+    "DrawnTemplate",
+    "DynamicQueue",
     "Grant",
-    "InForce",
-    "LimitSpec",
-    "MadeQueue",
-    "Model",
-    "PartitionFacts",
+    "LimitInForce",
     "PartitionMachine",
     "PartitionModel",
-    "PartitionSpec",
+    "PartitionModelState",
     "Place",
+    "QueueAllowance",
     "QueueModel",
-    "QueueSpec",
-    "RuleSpec",
-    "Submitted",
-    "TemplateSpec",
+    "SubmittedApplication",
     "TrackerMachine",
-    "asks",
+    "TrackerModel",
+    "allocation_requests",
     "check_never_above",
     "check_sums",
     "exposed",

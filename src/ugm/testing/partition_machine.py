@@ -26,10 +26,7 @@ from ugm import Ask, Decision, Partition, RequestError, Resource, Running, UserG
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
 from ugm.partition import ApplicationInfo, AuditReport, Plan
-from ugm.testing.invariants import exposed_partition
-from ugm.testing.machine import by_place
-from ugm.testing.model import Place
-from ugm.testing.partition_draws import (
+from ugm.testing._machine_strategies import (
     ALLOCATIONS_THERE,
     APPLICATIONS_THERE,
     ASKS,
@@ -47,10 +44,13 @@ from ugm.testing.partition_draws import (
     fresh_asks,
     placeholders,
 )
+from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, asks, full_partitions
+from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests, full_partitions
 from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.strategies import GROUPS, PartitionSpec, users
+from ugm.testing.strategies import GROUPS, DrawnPartition, users
+from ugm.testing.tracker_machine import by_place
+from ugm.testing.tracker_model import Place
 
 __all__ = ["PartitionMachine"]
 
@@ -89,7 +89,7 @@ class PartitionMachine(RuleBasedStateMachine):
     #: The asks so far.
     made: list[Ask]
     #: Plans that were made and perhaps not applied.
-    plans: list[tuple[Plan, PartitionSpec | None]]
+    plans: list[tuple[Plan, DrawnPartition | None]]
     #: Audits that were made.
     reports: list[AuditReport]
 
@@ -97,12 +97,12 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return new other quota models to take part."""
         return ()
 
-    def make_partition(self, config: PartitionSpec, models: Sequence[QuotaModel]) -> Partition:
+    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Partition:
         """Return the partition to be tested."""
         return Partition(config, models=models, group_limits=self.group_limits)
 
     @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
-    def start(self, config: PartitionSpec, homes: list[tuple[UserGroup, str]]) -> None:
+    def start(self, config: DrawnPartition, homes: list[tuple[UserGroup, str]]) -> None:
         """Begin with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
         self.models = self.make_models()
@@ -303,12 +303,12 @@ class PartitionMachine(RuleBasedStateMachine):
     # The configuration
 
     @rule(config=full_partitions())
-    def configure(self, config: PartitionSpec) -> None:
+    def configure(self, config: DrawnPartition) -> None:
         """Another configuration changes limits and queues, never usage."""
         self.both("configure", config)
 
     @rule(config=full_partitions() | st.none())
-    def plan(self, config: PartitionSpec | None) -> None:
+    def plan(self, config: DrawnPartition | None) -> None:
         """A plan says who will be over and which queues drain, and changes nothing."""
         with self.nothing_changes():
             self.plans.append((self.partition.plan(config), config))
@@ -393,7 +393,7 @@ class PartitionMachine(RuleBasedStateMachine):
         _agree(self.partition.queue_headroom(path), self.model.room(places), "queue_headroom")
         _agree(self.partition.queue_headroom(path, cluster=False), self.model.room(inner), "queue_headroom")
 
-    @rule(ask=asks(), wrong=st.sampled_from([None, "", 7, []]))
+    @rule(ask=allocation_requests(), wrong=st.sampled_from([None, "", 7, []]))
     def misuse(self, ask: Ask, wrong: object) -> None:
         """What is no request is refused, and changes nothing."""
         for operation, arguments in (

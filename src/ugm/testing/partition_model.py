@@ -1,8 +1,8 @@
 """A naive model of a whole partition: every operation as a change of two lists, of applications and of allocations.
 
-Every answer is worked out from the lists, see `ugm.testing.partition_facts`, and nothing is undone step by step. The
-operations have the names and arguments of those of a `ugm.Partition`; they expect arguments of the right kind, and
-refuse what they refuse with `ugm.RequestError`.
+Every answer is computed from the lists; see `ugm.testing.partition_model_state`. The operations have the names and
+arguments of the operations of a `ugm.Partition`. They expect arguments of the right type, and raise
+`ugm.RequestError` where the partition does.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
 """
@@ -18,8 +18,8 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
 from ugm.partition import Allocation, AllocationState, ApplicationState, Ask, Difference, Running
 from ugm.resources import Resource
-from ugm.testing.model import Place
-from ugm.testing.partition_facts import UNCHOSEN, PartitionFacts, Submitted
+from ugm.testing.partition_model_state import UNCHOSEN, PartitionModelState, SubmittedApplication
+from ugm.testing.tracker_model import Place
 
 if TYPE_CHECKING:
     from ugm.partition import PartitionSettings
@@ -31,7 +31,7 @@ _PENDING: Final = AllocationState.PENDING
 
 @final
 @dataclass
-class PartitionModel(PartitionFacts):
+class PartitionModel(PartitionModelState):
     """One partition, by the book.
 
     >>> from ugm import TrackingType
@@ -56,7 +56,7 @@ class PartitionModel(PartitionFacts):
         gang_style: str = "soft",
     ) -> tuple[str | None, bool]:
         """Place an application, and return its queue, None for none, and whether that was made."""
-        new = Submitted(application_id, user, queue, tags or {}, gang_style, "")
+        new = SubmittedApplication(application_id, user, queue, tags or {}, gang_style, "")
         if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
         path = self.queues.place(user, queue, new.tags)
@@ -83,7 +83,7 @@ class PartitionModel(PartitionFacts):
         path = queue_path.lower()
         if path == ROOT:
             raise RequestError("queue_path", queue_path, "the root takes no applications")
-        new = Submitted(application_id, user, path, tags or {}, gang_style, path, group, is_adopted=True)
+        new = SubmittedApplication(application_id, user, path, tags or {}, gang_style, path, group, is_adopted=True)
         if self._is_known(new, quota):
             return
         self.queues.create(path)
@@ -96,7 +96,7 @@ class PartitionModel(PartitionFacts):
             raise RequestError("queue_path", queue_path, "the configuration names it, or nobody does")
         self.queues.annotate(queue_path.lower(), quota)
 
-    def _is_known(self, new: Submitted, quota: Resource | None) -> bool:
+    def _is_known(self, new: SubmittedApplication, quota: Resource | None) -> bool:
         """Return whether an application was submitted before; if so, the quota still counts.
 
         The queue may be named as it was, or be the one that was found; what was adopted may be submitted in any way.
@@ -113,7 +113,7 @@ class PartitionModel(PartitionFacts):
         self.queues.annotate(known.queue_path, quota)
         return True
 
-    def _application(self, application_id: str) -> Submitted:
+    def _application(self, application_id: str) -> SubmittedApplication:
         if application_id not in self.applications:
             raise RequestError("application_id", application_id, "there is no such application")
         return self.applications[application_id]
@@ -199,7 +199,7 @@ class PartitionModel(PartitionFacts):
             raise RequestError("allocation_id", one.allocation_id, "the id stands for another allocation")
         return known is not None and known.state is not _PENDING
 
-    def _require_welcome(self, application_id: str) -> Submitted:
+    def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:
             raise RequestError("application_id", application_id, "the application is failing")
         return self.applications[application_id]
@@ -233,10 +233,10 @@ class PartitionModel(PartitionFacts):
         self._change(one.application_id, group=group, has_run=True, running=True)
         self.held[one.allocation_id] = one
 
-    def allocate_all(self, asks: Iterable[Ask]) -> tuple[Violation, ...]:
+    def allocate_all(self, allocation_requests: Iterable[Ask]) -> tuple[Violation, ...]:
         """Grant several allocations, or none, and return what is in the way: with what all of them ask together."""
         wanted: dict[str, Allocation] = {}
-        for one in map(self._entry, asks):
+        for one in map(self._entry, allocation_requests):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
                 self._is_repeated(one, known=wanted.setdefault(one.allocation_id, one))

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ugm.queues.placement import RuleConfig
     from ugm.queues.specs import Template
 
-__all__ = ["Allowed", "MadeQueue", "QueueModel", "upward"]
+__all__ = ["DynamicQueue", "QueueAllowance", "QueueModel", "upward"]
 
 
-class Allowed(NamedTuple):
+class QueueAllowance(NamedTuple):
     """What a queue may use, how many applications may run in it, and what it is guaranteed."""
 
     resources: Resource | None = None
@@ -34,15 +34,15 @@ class Allowed(NamedTuple):
     guaranteed: Resource | None = None
 
 
-class MadeQueue(NamedTuple):
+class DynamicQueue(NamedTuple):
     """A queue that the configuration does not name."""
 
     is_parent: bool
     #: Whether the configuration named it once.
     has_left: bool
-    allowed: Allowed
+    allowed: QueueAllowance
     #: What queues get that are made below.
-    template: Allowed | None = None
+    template: QueueAllowance | None = None
     #: The quota that it was given for itself.
     annotated: Resource | None = None
 
@@ -55,7 +55,7 @@ class QueueModel:
     #: The configuration in force; None for a root alone.
     config: PartitionSettings | None = None
     #: The queues that it does not name, by path.
-    made: dict[str, MadeQueue] = field(default_factory=dict)
+    made: dict[str, DynamicQueue] = field(default_factory=dict)
     #: What every registered node offers.
     nodes: dict[str, Resource] = field(default_factory=dict)
     #: The resources that any node has ever offered; None before the first.
@@ -99,13 +99,13 @@ class QueueModel:
         above = path.rpartition(".")[0]
         return self.made[path].has_left or self.is_draining(above) or not self.may_have_children(above)
 
-    def allowed(self, path: str) -> Allowed:
+    def allowed(self, path: str) -> QueueAllowance:
         """Return what a queue allows; the resources of the root are those of the cluster."""
         if path in self.made:
             made = self.made[path]
             return made.allowed if made.annotated is None else made.allowed._replace(resources=made.annotated)
         said = _allowed(self.configured(path))
-        return Allowed(self.cluster(), said.applications) if path == ROOT else said
+        return QueueAllowance(self.cluster(), said.applications) if path == ROOT else said
 
     def most(self, path: str, name: str) -> int | None:
         """Return how much of a resource a queue allows; None for no limit."""
@@ -120,7 +120,7 @@ class QueueModel:
             return None
         return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
 
-    def template(self, path: str) -> Allowed:
+    def template(self, path: str) -> QueueAllowance:
         """Return what a queue gets that is made directly below."""
         for above in upward(path):
             queue = self.configured(above)
@@ -130,7 +130,7 @@ class QueueModel:
                 found = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
             if found is not None:
                 return found
-        return Allowed()
+        return QueueAllowance()
 
     # Placement
 
@@ -180,7 +180,9 @@ class QueueModel:
         for above in upward(path):
             if above not in self.paths():
                 is_leaf = above == path
-                self.made[above] = MadeQueue(not is_leaf, has_left=False, allowed=template if is_leaf else Allowed())
+                self.made[above] = DynamicQueue(
+                    not is_leaf, has_left=False, allowed=template if is_leaf else QueueAllowance()
+                )
 
     def annotate(self, path: str, quota: Resource | None) -> None:
         """Give a queue that the configuration does not name a quota for itself."""
@@ -197,7 +199,7 @@ class QueueModel:
         for path in [path for path in before if path not in self.made and path != ROOT]:
             queue = self.configured(path)
             template = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
-            self.made[path] = MadeQueue(
+            self.made[path] = DynamicQueue(
                 self.may_have_children(path), has_left=True, allowed=_allowed(queue), template=template
             )
         self.config = config
@@ -249,11 +251,11 @@ def _paths(queue: QueueSettings, path: str) -> Iterator[str]:
         yield from _paths(child, f"{path}.{child.name.lower()}")
 
 
-def _allowed(said: QueueSettings | Template | None) -> Allowed:
+def _allowed(said: QueueSettings | Template | None) -> QueueAllowance:
     """Return what a configuration says; a vector of nothing says nothing."""
     if said is None:
-        return Allowed()
-    return Allowed(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
+        return QueueAllowance()
+    return QueueAllowance(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
 
 
 def _spelt(text: str) -> str | None:

@@ -9,8 +9,8 @@ group wildcard stands beside a named group, no name is given twice, and every en
 queue and the queues above it are not kept; no tracker relies on them.
 
 >>> from ugm import Manager
->>> prod = QueueSpec("prod", limits=(LimitSpec(users=("sue",), max_applications=1),))
->>> manager = Manager(PartitionSpec(QueueSpec("root", queues=(prod,))))
+>>> prod = DrawnQueue("prod", limits=(DrawnLimit(users=("sue",), max_applications=1),))
+>>> manager = Manager(DrawnPartition(DrawnQueue("root", queues=(prod,))))
 >>> manager.increase("root.prod", "app-1", Resource(), UserGroup("sue")).allowed
 True
 >>> manager.increase("root.prod", "app-2", Resource(), UserGroup("sue")).allowed
@@ -35,13 +35,13 @@ __all__ = [
     "GROUPS",
     "RESOURCES",
     "USERS",
-    "AmountsSpec",
-    "FilterSpec",
-    "LimitSpec",
-    "PartitionSpec",
-    "QueueSpec",
-    "RuleSpec",
-    "TemplateSpec",
+    "DrawnAmounts",
+    "DrawnFilter",
+    "DrawnLimit",
+    "DrawnPartition",
+    "DrawnQueue",
+    "DrawnRule",
+    "DrawnTemplate",
     "limits",
     "partitions",
     "queue_paths",
@@ -73,7 +73,7 @@ _QUEUES: Final = ("a", "ab", "b")
 
 @final
 @dataclass(frozen=True, slots=True)
-class LimitSpec:
+class DrawnLimit:
     """One entry in the limits of a queue.
 
     Attributes:
@@ -91,7 +91,7 @@ class LimitSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
-class AmountsSpec:
+class DrawnAmounts:
     """What a queue may use, and what it is guaranteed; None for no limit, and for no guarantee."""
 
     max: Resource | None = None
@@ -100,24 +100,24 @@ class AmountsSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TemplateSpec:
+class DrawnTemplate:
     """What queues get that placement creates."""
 
-    resources: AmountsSpec = AmountsSpec()
+    resources: DrawnAmounts = DrawnAmounts()
     max_applications: int = 0
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class QueueSpec:
+class DrawnQueue:
     """A queue with its limits and the queues below it; all that follows matters to a `ugm.Partition` alone."""
 
     name: str
-    limits: tuple[LimitSpec, ...] = ()
-    queues: tuple[QueueSpec, ...] = ()
-    resources: AmountsSpec = AmountsSpec()
+    limits: tuple[DrawnLimit, ...] = ()
+    queues: tuple[DrawnQueue, ...] = ()
+    resources: DrawnAmounts = DrawnAmounts()
     max_applications: int = 0
-    child_template: TemplateSpec | None = None
+    child_template: DrawnTemplate | None = None
     submit_acl: str = ""
     admin_acl: str = ""
     declared_parent: bool = False
@@ -130,7 +130,7 @@ class QueueSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
-class FilterSpec:
+class DrawnFilter:
     """Whom a placement rule applies to."""
 
     type: str = ""
@@ -140,23 +140,23 @@ class FilterSpec:
 
 @final
 @dataclass(frozen=True, slots=True)
-class RuleSpec:
+class DrawnRule:
     """A placement rule."""
 
     name: str
     create: bool = False
     value: str = ""
-    parent: RuleSpec | None = None
-    filter: FilterSpec = FilterSpec()
+    parent: DrawnRule | None = None
+    filter: DrawnFilter = DrawnFilter()
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class PartitionSpec:
+class DrawnPartition:
     """A partition: the root of its queues, and how applications find theirs."""
 
-    root: QueueSpec = QueueSpec(ROOT)
-    placement_rules: tuple[RuleSpec, ...] = ()
+    root: DrawnQueue = DrawnQueue(ROOT)
+    placement_rules: tuple[DrawnRule, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ class PartitionSpec:
         return tuple(_paths(self.root, ROOT))
 
 
-def _paths(queue: QueueSpec, path: str) -> Iterator[str]:
+def _paths(queue: DrawnQueue, path: str) -> Iterator[str]:
     yield path
     for child in queue.queues:
         yield from _paths(child, f"{path}.{child.name}")
@@ -203,7 +203,7 @@ def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.Se
     return st.builds(_user, st.sampled_from(names), members)
 
 
-def limits() -> st.SearchStrategy[tuple[LimitSpec, ...]]:
+def limits() -> st.SearchStrategy[tuple[DrawnLimit, ...]]:
     """Draw the limits of one queue, which keep the rules of one queue."""
     counts = st.integers(1, 3)
     none: st.SearchStrategy[Resource | None] = st.none()
@@ -222,31 +222,31 @@ _Most = tuple[Resource | None, int]
 
 def _in_order(
     named: list[tuple[tuple[str, str], _Most]], all_users: _Most | None, all_groups: _Most | None
-) -> tuple[LimitSpec, ...]:
+) -> tuple[DrawnLimit, ...]:
     entries = [
-        LimitSpec(**{kind: (name,)}, max_resources=most[0], max_applications=most[1]) for (kind, name), most in named
+        DrawnLimit(**{kind: (name,)}, max_resources=most[0], max_applications=most[1]) for (kind, name), most in named
     ]
     if all_users is not None:
-        entries.append(LimitSpec((WILDCARD,), (), *all_users))
+        entries.append(DrawnLimit((WILDCARD,), (), *all_users))
     if all_groups is not None and any(entry.groups for entry in entries):
-        entries.append(LimitSpec((), (WILDCARD,), *all_groups))
+        entries.append(DrawnLimit((), (WILDCARD,), *all_groups))
     return tuple(entries)
 
 
-def partitions(depth: int = 3) -> st.SearchStrategy[PartitionSpec]:
+def partitions(depth: int = 3) -> st.SearchStrategy[DrawnPartition]:
     """Draw a configuration whose queues are at most *depth* levels deep, the root among them."""
-    return _queues(depth).map(lambda drawn: PartitionSpec(QueueSpec(ROOT, *drawn)))
+    return _queues(depth).map(lambda drawn: DrawnPartition(DrawnQueue(ROOT, *drawn)))
 
 
-def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[LimitSpec, ...], tuple[QueueSpec, ...]]]:
+def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[DrawnLimit, ...], tuple[DrawnQueue, ...]]]:
     """Draw the limits of a queue and the queues below it."""
     if depth <= 1:
         return st.tuples(limits(), st.just(()))
     below = st.dictionaries(st.sampled_from(_QUEUES), _queues(depth - 1), max_size=2)
-    return st.tuples(limits(), below.map(lambda drawn: tuple(QueueSpec(name, *rest) for name, rest in drawn.items())))
+    return st.tuples(limits(), below.map(lambda drawn: tuple(DrawnQueue(name, *rest) for name, rest in drawn.items())))
 
 
-def queue_paths(partition: PartitionSpec | None = None) -> st.SearchStrategy[str]:
+def queue_paths(partition: DrawnPartition | None = None) -> st.SearchStrategy[str]:
     """Draw a well-formed queue path: mostly of a queue of *partition*, if one is given, in small letters or not."""
     names = [(), *product(_QUEUES), *product(_QUEUES, repeat=2), *product(_QUEUES, repeat=3)]
     anywhere = [".".join((ROOT, *below)) for below in names]
@@ -254,7 +254,7 @@ def queue_paths(partition: PartitionSpec | None = None) -> st.SearchStrategy[str
     return st.sampled_from(known) | st.sampled_from([*anywhere, *map(str.title, anywhere)])
 
 
-def requests(partition: PartitionSpec | None = None) -> st.SearchStrategy[Request]:
+def requests(partition: DrawnPartition | None = None) -> st.SearchStrategy[Request]:
     """Draw an increase: an application keeps to one user, but not to one queue, nor the user to the same groups."""
     return st.builds(
         lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
@@ -265,6 +265,6 @@ def requests(partition: PartitionSpec | None = None) -> st.SearchStrategy[Reques
     )
 
 
-def request_streams(partition: PartitionSpec | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
+def request_streams(partition: DrawnPartition | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
     """Draw up to *longest* increases, one after the other."""
     return st.lists(requests(partition), max_size=longest)

@@ -15,10 +15,10 @@ import pytest
 
 from support import page_server as pages
 from support.server_fixtures import busy, running, served
-from ugm.server.connections import Patience, WaitingConnections
-from ugm.server.serving import configured
+from ugm.server.connections import ConnectionTimeouts, WaitingConnections
+from ugm.server.serving import uvicorn_config
 
-QUICK: Final = Patience(head=0.5, body=0.5, answer=0.5)
+QUICK: Final = ConnectionTimeouts(head=0.5, body=0.5, answer=0.5)
 HEAD: Final = b"GET /ws/v1/health HTTP/1.1\r\nHost: localhost\r\n"
 BODY: Final = (
     b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
@@ -101,7 +101,7 @@ def test_trickling_does_not_extend_the_time(sent: bytes) -> None:
 
 def test_second_request_has_its_own_time() -> None:
     """The second request of a connection has as much time as the first, and no more."""
-    with running(served(), Patience(head=1.5)) as port:
+    with running(served(), ConnectionTimeouts(head=1.5)) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         for _ in range(3):
             connection.request("GET", "/ws/v1/health")
@@ -159,4 +159,4 @@ def test_who_loses_a_connection() -> None:
 
 def test_no_websockets() -> None:
     """There is no way around the limits through another protocol."""
-    assert configured(served(busy())).ws == "none"
+    assert uvicorn_config(served(busy())).ws == "none"

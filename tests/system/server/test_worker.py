@@ -23,9 +23,9 @@ from ugm import ConfigError, Partition, Resource, UserGroup, parse_config
 from ugm.config import QueueConfig
 from ugm.partition import Partition as PartitionType
 from ugm.server.errors import ApiError
-from ugm.server.jobs import KeepJob, KeptPlanJob, ReadJob, serve
-from ugm.server.requests import Bounds
+from ugm.server.requests import RequestBounds
 from ugm.server.worker import Worker
+from ugm.server.worker_jobs import KeepJob, KeptPlanJob, ReadJob, serve
 
 _QUEUE = (
     "    - {{name: q{0}, resources: {{max: {{vcore: 4, memory: 8Gi}}}}, "
@@ -200,10 +200,10 @@ def test_child_ends_with_its_parent(tmp_path: Path) -> None:
 
 def test_too_many_wait() -> None:
     """When too many configurations wait, the next is refused before its body is read."""
-    answer = client(bounds=Bounds(configurations=0)).post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
+    answer = client(bounds=RequestBounds(configurations=0)).post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
-    assert client(bounds=Bounds(configurations=0)).get(f"{PREFIX}/queues").status_code == 200
+    assert client(bounds=RequestBounds(configurations=0)).get(f"{PREFIX}/queues").status_code == 200
 
 
 def test_clients_that_go_away() -> None:

@@ -174,8 +174,8 @@ def test_cluster_comes_first() -> None:
 
 def test_drawing() -> None:
     """A plot of usage is a band, a line of means and the mark, in steps; what is level is one step."""
-    course = Envelope(10, 40, (0, 0, 46, 46), (92, 0, 46, 46), (460, 0, 460, 460))
-    root = ET.fromstring(usage(course, mark=Mark(92, "92", "limit"), origin=0, label="a"))  # noqa: S314 - ours
+    series = Envelope(10, 40, (0, 0, 46, 46), (92, 0, 46, 46), (460, 0, 460, 460))
+    root = ET.fromstring(usage(series, mark=Mark(92, "92", "limit"), origin=0, label="a"))  # noqa: S314 - ours
 
     paths = {path.get("class"): path.get("d") for path in root.iter("path")}
     assert paths == {
@@ -188,9 +188,9 @@ def test_drawing() -> None:
 
 def test_layers() -> None:
     """Layers stand on top of each other."""
-    course = Envelope(10, 20, (0, 0), (0, 0), (0, 0))
+    series = Envelope(10, 20, (0, 0), (0, 0), (0, 0))
     stack = [Layer("a", (23, 46)), Layer("b", (23, 0))]
-    drawn = layers(course, stack, mark=Mark(92, "92", "peak"), origin=0, label="a")
+    drawn = layers(series, stack, mark=Mark(92, "92", "peak"), origin=0, label="a")
 
     assert 'class="layer0" d="M0,308h2v-92h2L4,400h-4z"' in drawn
     assert 'class="layer1" d="M0,216h4L4,216h-2v92h-2z"' in drawn
@@ -207,8 +207,8 @@ def test_layers() -> None:
 )
 def test_time_axis(origin: int, width: int, columns: int, texts: list[str]) -> None:
     """The marks of the time are at round times of the log, six at most."""
-    course = Envelope(width, width * columns, (0,) * columns, (0,) * columns, (0,) * columns)
-    root = ET.fromstring(usage(course, mark=Mark(1, "1", "peak"), origin=origin, label="a"))  # noqa: S314 - ours
+    series = Envelope(width, width * columns, (0,) * columns, (0,) * columns, (0,) * columns)
+    root = ET.fromstring(usage(series, mark=Mark(1, "1", "peak"), origin=origin, label="a"))  # noqa: S314 - ours
 
     assert [span.text for span in root.iterfind(".//div[@class='time']/span")] == texts
 

@@ -12,7 +12,7 @@ import pytest
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, busy, client, running, served
 from ugm import Resource, UserGroup
-from ugm.server.requests import Bounds
+from ugm.server.requests import RequestBounds
 
 MEGABYTE: Final = b"x" * (1 << 20)
 HOST: Final = "Host: localhost\n"
@@ -55,7 +55,7 @@ def test_a_hundred_megabytes_that_nobody_announced() -> None:
 def test_slow_clients() -> None:
     """Clients that send nothing of what they promise are told so, and keep nobody from being answered."""
     head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
-    with running(served(bounds=Bounds(seconds=0.3))) as port:
+    with running(served(bounds=RequestBounds(seconds=0.3))) as port:
         slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
         for connection in slow:
             connection.sendall(head.encode())
@@ -148,10 +148,10 @@ def test_half_a_character_in_a_name() -> None:
 
 def test_too_many_wait() -> None:
     """When too many wait, the next is told to come again."""
-    answer = client(bounds=Bounds(waiting=0)).get(f"{PREFIX}/queues")
+    answer = client(bounds=RequestBounds(waiting=0)).get(f"{PREFIX}/queues")
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
-    assert client(bounds=Bounds(waiting=0)).get("/metrics").status_code == 503
+    assert client(bounds=RequestBounds(waiting=0)).get("/metrics").status_code == 503
 
 
 def test_a_stolen_glance() -> None:

@@ -9,10 +9,10 @@ from threading import Event
 import pytest
 
 from ugm.server.errors import ApiError
-from ugm.server.turns import Turns
+from ugm.server.request_coalescer import RequestCoalescer
 
 
-async def started(turns: Turns[int], gate: Event) -> asyncio.Task[int]:
+async def started(turns: RequestCoalescer[int], gate: Event) -> asyncio.Task[int]:
     """Return a question that is being answered until the gate opens."""
     begun = Event()
 
@@ -30,7 +30,7 @@ def test_what_waits_for_the_same_shares_an_answer() -> None:
     """Equal questions that wait are answered together, once; one that comes while an answer is made is not."""
 
     async def ask() -> tuple[list[int], list[str]]:
-        turns, gate, made = Turns[int](9), Event(), []
+        turns, gate, made = RequestCoalescer[int](9), Event(), []
 
         def make(name: str) -> int:
             made.append(name)
@@ -49,7 +49,7 @@ def test_too_many() -> None:
     """No more than the allowed number of different questions wait."""
 
     async def ask() -> None:
-        turns, gate = Turns[int](1), Event()
+        turns, gate = RequestCoalescer[int](1), Event()
         first = await started(turns, gate)
         second = asyncio.create_task(turns.take("second", lambda: 2))
         await asyncio.sleep(0)
@@ -65,7 +65,7 @@ def test_who_goes_away_takes_nothing_from_others() -> None:
     """If one of those who share an answer goes away, the others get it."""
 
     async def ask() -> int:
-        turns, gate = Turns[int](9), Event()
+        turns, gate = RequestCoalescer[int](9), Event()
         first = await started(turns, gate)
         one, other = (asyncio.create_task(turns.take("shared", lambda: 5)) for _ in range(2))
         await asyncio.sleep(0)
@@ -81,7 +81,7 @@ def test_a_failure_reaches_everybody() -> None:
     """What an answer raises reaches those who asked, and the next question is answered."""
 
     async def ask() -> int:
-        turns = Turns[int](9)
+        turns = RequestCoalescer[int](9)
         with pytest.raises(ZeroDivisionError):
             await turns.take("broken", lambda: 1 // 0)
         return await turns.take("broken", lambda: 1)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from ugm.server import pace
+from ugm.server import cooperative
 
 
 def test_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every item comes, with a pause before the next once a millisecond of work has passed, and only then."""
     now = [0.0]
     pauses: list[float] = []
-    monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(pace, "sleep", lambda _seconds: pauses.append(now[0]))
+    monkeypatch.setattr(cooperative, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(cooperative, "sleep", lambda _seconds: pauses.append(now[0]))
     found = []
-    for item in pace.paced(range(8)):
+    for item in cooperative.cooperatively(range(8)):
         found.append(item)
         now[0] += 0.0004
 

@@ -55,9 +55,9 @@ def test_peaks(jobs: list[Job]) -> None:
     report, recorder = replay(jobs)
 
     for limit in report.limits:
-        course = recorder.course(limit)
-        assert max(course.usage.high) == limit.peak
-        assert course.names == limit.names
+        series = recorder.series(limit)
+        assert max(series.usage.high) == limit.peak
+        assert series.names == limit.names
 
 
 @given(jobs=workloads(), until=st.none() | st.integers(5000, 6000))
@@ -99,7 +99,7 @@ def test_who_came_closest() -> None:
     report, recorder = replay(jobs)
     (limit,) = [limit for limit in report.limits if limit.limit_name == "*" and limit.resource == "vcore"]
 
-    assert (limit.peak_name, recorder.course(limit).name) == ("bob", "eve")
+    assert (limit.peak_name, recorder.series(limit).name) == ("bob", "eve")
 
 
 def test_nothing_used() -> None:
@@ -107,5 +107,5 @@ def test_nothing_used() -> None:
     report, recorder = replay([Job(1, 0, 10, "root.a", USERS[2], Resource(vcore=1000, gpu=1))])
     _, empty = replay([])
 
-    assert all(max(recorder.course(limit).usage.high) == limit.peak for limit in report.limits)
+    assert all(max(recorder.series(limit).usage.high) == limit.peak for limit in report.limits)
     assert (empty.end, empty.waiting.area, empty.totals) == (0, (0,), {})

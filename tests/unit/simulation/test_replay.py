@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.config import PlacementRule
-from ugm.simulation import Hit, Job, LimitFigures, Progress, Rejection, Report, Waiting, simulate
+from ugm.simulation import Job, JobRejection, LimitSummary, Progress, Report, UserImpact, WaitingTime, simulate
 
 Mode = Literal["always", "unless-user-limited"]
 
@@ -108,28 +108,28 @@ def test_a_release_starts_the_oldest_job_that_fits() -> None:
     report = simulate(jobs, two_for_sue())
 
     # Job 3 starts at 10, job 4 at 20 when 5 ends, and job 2 at 40 when 3 ends.
-    assert Waiting(5, 3, 8 + 17 + 39, 39, 39) == report.waiting
+    assert WaitingTime(5, 3, 8 + 17 + 39, 39, 39) == report.waiting
 
 
 def test_the_oldest_job_goes_first_across_queues() -> None:
     """What is released at a common limit goes to the oldest job, whatever its queue."""
     jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2, queue="root.z"), job(3, 2, 10, 2, queue="root.b")]
 
-    assert Waiting(3, 2, 9 + 18, 18, 18) == simulate(jobs, two_for_sue()).waiting
+    assert WaitingTime(3, 2, 9 + 18, 18, 18) == simulate(jobs, two_for_sue()).waiting
 
 
 def test_a_later_job_that_fits_overtakes() -> None:
     """A job is started when it comes if it fits, whoever is held."""
     report = simulate([job(1, 0, 10), job(2, 1, 10, 2), job(3, 2, 3)], two_for_sue())
 
-    assert Waiting(3, 1, 9, 9, 9) == report.waiting
+    assert WaitingTime(3, 1, 9, 9, 9) == report.waiting
 
 
 def test_release_and_submission_in_the_same_second() -> None:
     """What ends at a second is given back, then held jobs are asked for, then those that come at that second."""
     report = simulate([job(1, 0, 10, 2), job(2, 5, 10, 2), job(3, 10, 1, 2)], two_for_sue())
 
-    assert Waiting(3, 2, 5 + 10, 10, 10) == report.waiting
+    assert WaitingTime(3, 2, 5 + 10, 10, 10) == report.waiting
 
 
 def test_what_ends_together_is_given_back_together() -> None:
@@ -137,14 +137,14 @@ def test_what_ends_together_is_given_back_together() -> None:
     jobs = [job(1, 0, 10), job(2, 0, 10), job(3, 1, 5, 2), job(4, 2, 5)]
 
     # Room for one alone would have gone to job 4.
-    assert simulate(jobs, two_for_sue()).waiting == Waiting(4, 2, 9 + 13, 13, 13)
+    assert simulate(jobs, two_for_sue()).waiting == WaitingTime(4, 2, 9 + 13, 13, 13)
 
 
 def test_a_job_without_run_time() -> None:
     """A job of 0 seconds needs room, and gives it back at the same second."""
     report = simulate([job(1, 0, 10, 2), job(2, 1, 0, 2), job(3, 2, 5, 2)], two_for_sue())
 
-    assert (Waiting(3, 2, 9 + 8, 9, 9), 15) == (report.waiting, report.end_time)
+    assert (WaitingTime(3, 2, 9 + 8, 9, 9), 15) == (report.waiting, report.end_time)
 
 
 def test_what_can_never_fit_is_rejected() -> None:
@@ -181,7 +181,7 @@ def test_running_applications_are_limited() -> None:
 
     report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], config)
 
-    assert (Waiting(3, 1, 9, 9, 9), None) == (report.waiting, report.limits[0].resource)
+    assert (WaitingTime(3, 1, 9, 9, 9), None) == (report.waiting, report.limits[0].resource)
 
 
 def test_figures_of_a_limit() -> None:
@@ -192,9 +192,9 @@ def test_figures_of_a_limit() -> None:
     (figures,) = simulate(jobs, config).limits
 
     # The key of the limit, where it is set, the limit, peak and whose, names held to it, jobs, seconds, rejected, whom.
-    whom = (Hit("bob", 1, 9), Hit("sue", 1, 8))
+    whom = (UserImpact("bob", 1, 9), UserImpact("sue", 1, 8))
     key = ("group", "root", "dev", "vcore", "root limits[0]")
-    assert LimitFigures(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures
+    assert LimitSummary(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures
 
 
 def test_a_wildcard_is_one_limit_of_many_users() -> None:
@@ -231,7 +231,7 @@ def test_longest_first() -> None:
 
     assert [(name, waiting.total) for name, waiting in report.users] == [("sue", 50), ("bob", 10 + 3 + 4 + 5)]
     assert [limit.queue_path for limit in report.limits] == ["root.z", "root"]
-    assert report.limits[0].users == (Hit("sue", 1, 50), Hit("bob", 1, 10))
+    assert report.limits[0].users == (UserImpact("sue", 1, 50), UserImpact("bob", 1, 10))
 
 
 def test_those_held_equally_long() -> None:
@@ -242,7 +242,7 @@ def test_those_held_equally_long() -> None:
 
     (limit,) = simulate([*eve, *bob, job(9, 20, 15), job(10, 20, 1)], config).limits
 
-    assert limit.users == (Hit("eve", 2, 15), Hit("bob", 1, 15), Hit("sue", 1, 15))
+    assert limit.users == (UserImpact("eve", 2, 15), UserImpact("bob", 1, 15), UserImpact("sue", 1, 15))
 
 
 def test_most_held() -> None:
@@ -371,7 +371,7 @@ def test_a_queue_quota_holds_jobs() -> None:
     (figures,) = simulate(jobs, config).limits
 
     key = ("queue", "root.a", "", "vcore", "root.a")
-    assert LimitFigures(*key, 4, 4, "root.a", 1, 1, 9, 0, (Hit("bob", 1, 9),)) == figures
+    assert LimitSummary(*key, 4, 4, "root.a", 1, 1, 9, 0, (UserImpact("bob", 1, 9),)) == figures
 
 
 def test_applications_of_a_queue_are_limited() -> None:
@@ -382,7 +382,7 @@ def test_applications_of_a_queue_are_limited() -> None:
 
     report = simulate(jobs, config)
 
-    assert Waiting(2, 1, 9, 9, 9) == report.waiting
+    assert WaitingTime(2, 1, 9, 9, 9) == report.waiting
     assert [(limit.queue_path, limit.resource, limit.held_jobs) for limit in report.limits] == [("root.a", None, 1)]
 
 
@@ -431,8 +431,8 @@ def test_without_a_queue() -> None:
     reason = "no queue: provided (there are no placement rules): root.a does not exist and the rule creates none"
     assert (report.started, report.rejected) == (1, 3)
     assert report.rejections == (
-        Rejection("sue", "root.a", None, reason, 2, 1),
-        Rejection("bob", "root.a", None, reason, 1, 3),
+        JobRejection("sue", "root.a", None, reason, 2, 1),
+        JobRejection("bob", "root.a", None, reason, 1, 3),
     )
 
 
@@ -570,8 +570,8 @@ def test_equals_the_naive_replay(jobs: list[Job], config: Settings, cluster: Res
     for one in jobs:
         if one.number in waits:
             by_user.setdefault(one.user.name, []).append(waits[one.number])
-    assert {user: Waiting.of(own) for user, own in by_user.items()} == dict(report.users)
-    assert Waiting.of(list(waits.values())) == report.waiting
+    assert {user: WaitingTime.of(own) for user, own in by_user.items()} == dict(report.users)
+    assert WaitingTime.of(list(waits.values())) == report.waiting
 
 
 @given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)

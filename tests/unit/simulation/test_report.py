@@ -12,9 +12,9 @@ from rich.console import Console
 from ugm import Resource
 from ugm.cli.report import brief_amount, brief_time, render
 from ugm.identity import TrackingType
-from ugm.simulation import Hit, LimitFigures, Rejection, Report, Waiting
+from ugm.simulation import JobRejection, LimitSummary, Report, UserImpact, WaitingTime
 
-LIMIT = LimitFigures(
+LIMIT = LimitSummary(
     kind=TrackingType.USER,
     queue_path="root.prod",
     limit_name="*",
@@ -27,7 +27,7 @@ LIMIT = LimitFigures(
     held_jobs=3,
     held_seconds=90,
     rejected=1,
-    users=(Hit("sue", 2, 80), Hit("bob", 1, 10)),
+    users=(UserImpact("sue", 2, 80), UserImpact("bob", 1, 10)),
 )
 
 REPORT = Report(
@@ -38,11 +38,11 @@ REPORT = Report(
     most_held=2,
     decisions=9,
     end_time=500,
-    waiting=Waiting.of([0, 0, 30, 50]),
-    users=(("sue", Waiting.of([0, 30, 50])), ("eve", Waiting.of([0]))),
-    groups=(("dev", Waiting.of([0, 30, 50])),),
+    waiting=WaitingTime.of([0, 0, 30, 50]),
+    users=(("sue", WaitingTime.of([0, 30, 50])), ("eve", WaitingTime.of([0]))),
+    groups=(("dev", WaitingTime.of([0, 30, 50])),),
     limits=(LIMIT,),
-    rejections=(Rejection("bob", "root.prod", Resource(memory=5 * 2**30), "too much", 1, 17),),
+    rejections=(JobRejection("bob", "root.prod", Resource(memory=5 * 2**30), "too much", 1, 17),),
     findings=(),
 )
 
@@ -50,22 +50,22 @@ REPORT = Report(
 @pytest.mark.parametrize(
     ("waits", "figures"),
     [
-        ([], Waiting(0, 0, 0, 0, 0)),
-        ([7], Waiting(1, 1, 7, 7, 7)),
-        ([0] * 19 + [9], Waiting(20, 1, 9, 0, 9)),
-        ([0] * 18 + [8, 9], Waiting(20, 2, 17, 8, 9)),
-        (list(range(100, 0, -1)), Waiting(100, 100, 5050, 95, 100)),
+        ([], WaitingTime(0, 0, 0, 0, 0)),
+        ([7], WaitingTime(1, 1, 7, 7, 7)),
+        ([0] * 19 + [9], WaitingTime(20, 1, 9, 0, 9)),
+        ([0] * 18 + [8, 9], WaitingTime(20, 2, 17, 8, 9)),
+        (list(range(100, 0, -1)), WaitingTime(100, 100, 5050, 95, 100)),
     ],
 )
-def test_waiting(waits: list[int], figures: Waiting) -> None:
+def test_waiting(waits: list[int], figures: WaitingTime) -> None:
     """The 95th percentile is the shortest wait that 95 of 100 jobs do not exceed."""
-    assert Waiting.of(waits) == figures
+    assert WaitingTime.of(waits) == figures
 
 
 def test_mean() -> None:
     """The mean is over all jobs that started; without any it is 0."""
-    assert Waiting.of([0, 0, 0, 6]).mean == 1.5
-    assert Waiting.of([]).mean == 0.0
+    assert WaitingTime.of([0, 0, 0, 6]).mean == 1.5
+    assert WaitingTime.of([]).mean == 0.0
 
 
 def test_json() -> None:
@@ -179,7 +179,7 @@ def test_limits_of_queues() -> None:
 def test_rejections_of_one_reason() -> None:
     """Rejections of many users and sizes for one reason are one line, with the first of their jobs."""
     one = replace(REPORT.rejections[0], reason="none", jobs=2, first_job=40)
-    other = Rejection("sue", "root.x", None, "none", 3, 50)
+    other = JobRejection("sue", "root.x", None, "none", 3, 50)
 
     report = rendered(replace(REPORT, rejections=(*REPORT.rejections, one, other)))
 
@@ -189,7 +189,7 @@ def test_rejections_of_one_reason() -> None:
 
 def test_top() -> None:
     """Each table has at most so many lines, and says how many are left."""
-    report = rendered(replace(REPORT, users=tuple((f"user{n}", Waiting.of([9])) for n in range(5))), top=2)
+    report = rendered(replace(REPORT, users=tuple((f"user{n}", WaitingTime.of([9])) for n in range(5))), top=2)
 
     assert "  3 users more" in report
 
@@ -235,9 +235,9 @@ def test_findings() -> None:
 def test_what_is_not_printable() -> None:
     """Names with signs for the terminal are shown, not obeyed; so is what looks like markup."""
     odd = "\x1b[31m\n[red]"
-    limit = replace(LIMIT, queue_path=odd, limit_name=odd, resource=odd, peak_name=odd, users=(Hit(odd, 2, 80),))
-    rejection = Rejection(odd, odd, Resource(), odd, 1, 17)
-    waits = ((odd, Waiting.of([30])),)
+    limit = replace(LIMIT, queue_path=odd, limit_name=odd, resource=odd, peak_name=odd, users=(UserImpact(odd, 2, 80),))
+    rejection = JobRejection(odd, odd, Resource(), odd, 1, 17)
+    waits = ((odd, WaitingTime.of([30])),)
     report = replace(REPORT, limits=(limit,), rejections=(rejection,), users=waits, groups=waits, findings=(odd,))
 
     lines = rendered(report, width=400)
@@ -256,7 +256,7 @@ def test_nothing_to_show() -> None:
         most_held=0,
         decisions=0,
         end_time=0,
-        waiting=Waiting.of([]),
+        waiting=WaitingTime.of([]),
         users=(),
         groups=(),
         limits=(),

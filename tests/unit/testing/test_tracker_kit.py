@@ -25,11 +25,11 @@ from ugm import (
     parse_config,
 )
 from ugm.testing import (
-    LimitSpec,
-    Model,
-    PartitionSpec,
-    QueueSpec,
+    DrawnLimit,
+    DrawnPartition,
+    DrawnQueue,
     TrackerMachine,
+    TrackerModel,
     check_never_above,
     check_sums,
     limits,
@@ -170,7 +170,7 @@ def test_verify_all_has_the_manager_recompute() -> None:
 
 
 @given(limits())
-def test_limits_keep_the_rules_of_a_queue(drawn: tuple[LimitSpec, ...]) -> None:
+def test_limits_keep_the_rules_of_a_queue(drawn: tuple[DrawnLimit, ...]) -> None:
     """Drawn limits are such that a configuration would be accepted."""
     for kind in ("users", "groups"):
         names = [name for limit in drawn for name in getattr(limit, kind)]
@@ -183,7 +183,7 @@ def test_limits_keep_the_rules_of_a_queue(drawn: tuple[LimitSpec, ...]) -> None:
 
 
 @given(partitions(depth=2))
-def test_partitions_are_as_deep_as_asked(config: PartitionSpec) -> None:
+def test_partitions_are_as_deep_as_asked(config: DrawnPartition) -> None:
     """The root counts as one level."""
     assert all(path.count(".") < 2 for path in config.paths)
     assert config.paths[0] == "root"
@@ -202,7 +202,7 @@ def test_drawn_resources(name: str, vector: Resource) -> None:
 
 def test_model_refuses_what_a_manager_refuses() -> None:
     """The model raises the errors of the manager."""
-    model = Model(partition({"root": [user("sue", memory=9)]}))
+    model = TrackerModel(partition({"root": [user("sue", memory=9)]}))
     model.increase("root.a", "app-1", ONE, SUE)
 
     with pytest.raises(RequestError):
@@ -222,23 +222,23 @@ def test_model_refuses_what_a_manager_refuses() -> None:
 class NoGroups(TrackerMachine):
     """A tracker that forgets the groups of its users."""
 
-    def make_tracker(self, config: PartitionSpec) -> Tracker:
+    def make_tracker(self, config: DrawnPartition) -> Tracker:
         """Return a manager under a configuration without group limits."""
         return Manager(_without_groups(config))
 
 
-def _without_groups(config: PartitionSpec) -> PartitionSpec:
-    def strip(queue: QueueSpec) -> QueueSpec:
+def _without_groups(config: DrawnPartition) -> DrawnPartition:
+    def strip(queue: DrawnQueue) -> DrawnQueue:
         kept = tuple(limit for limit in queue.limits if limit.users)
-        return QueueSpec(queue.name, kept, tuple(strip(child) for child in queue.queues))
+        return DrawnQueue(queue.name, kept, tuple(strip(child) for child in queue.queues))
 
-    return PartitionSpec(strip(config.root))
+    return DrawnPartition(strip(config.root))
 
 
 class Deaf(TrackerMachine):
     """A tracker that grants nothing."""
 
-    def make_tracker(self, config: PartitionSpec) -> Tracker:
+    def make_tracker(self, config: DrawnPartition) -> Tracker:
         """Return a tracker that ignores its configuration."""
         assert config.paths
         return Told(())
@@ -247,7 +247,7 @@ class Deaf(TrackerMachine):
 class Lenient(TrackerMachine):
     """A tracker that is not as strict as it should be."""
 
-    def make_tracker(self, config: PartitionSpec) -> Tracker:
+    def make_tracker(self, config: DrawnPartition) -> Tracker:
         """Return a manager that logs misuse."""
         return Manager(config, strict=False)
 

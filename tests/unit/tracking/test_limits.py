@@ -10,7 +10,7 @@ from hypothesis import given
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import LimitsInForce, Manager, RequestError, Resource, UserGroup, UserTracker, parse_config
-from ugm.testing import LimitSpec, Model, PartitionSpec, QueueSpec, exposed, partitions, queue_paths, users
+from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue, TrackerModel, exposed, partitions, queue_paths, users
 from ugm.tracking.limits import Limits
 
 TEXT = """
@@ -65,7 +65,7 @@ def test_name_and_wildcard_in_one_entry() -> None:
 
 def test_one_entry_for_users_and_groups() -> None:
     """An entry may limit users and groups at once, each by itself."""
-    manager = Manager(PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), ("dev",), Resource(memory=2)),))))
+    manager = Manager(DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), ("dev",), Resource(memory=2)),))))
     manager.increase("root", "app-1", ONE, BOB)
 
     assert manager.headroom("root", "app-2", SUE) == ONE
@@ -74,7 +74,7 @@ def test_one_entry_for_users_and_groups() -> None:
 
 def test_empty_vector_is_no_limit() -> None:
     """An entry whose vector is empty limits applications alone."""
-    manager = Manager(PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), (), Resource(), 1),))))
+    manager = Manager(DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), (), Resource(), 1),))))
 
     assert manager.headroom("root", "app-1", SUE) is None
     assert manager.can_run_app("root", "app-1", SUE)
@@ -105,7 +105,7 @@ def test_request_beyond_every_count() -> None:
 
 
 @pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
-def test_limit_of_nothing_but_zeros(limit: LimitSpec) -> None:
+def test_limit_of_nothing_but_zeros(limit: DrawnLimit) -> None:
     """A limit that allows nothing of everything it names is refused, wherever it comes from."""
     with pytest.raises(RequestError, match="a limit that allows nothing of every resource it names"):
         Limits.compile(partition({"root.a": [limit]}))
@@ -133,9 +133,9 @@ def test_swap_reaches_every_tracker() -> None:
 
 
 @given(partitions(), queue_paths(), users())
-def test_limits_are_those_of_the_book(config: PartitionSpec, path: str, asking: UserGroup) -> None:
+def test_limits_are_those_of_the_book(config: DrawnPartition, path: str, asking: UserGroup) -> None:
     """Which limits hold, and which group is chosen, follows the order of the documents."""
-    manager, model = Manager(config), Model(config)
+    manager, model = Manager(config), TrackerModel(config)
 
     assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)
     assert manager.headroom(path, "app-1", asking) == model.headroom(path, "app-1", asking)

@@ -11,7 +11,7 @@ import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
-from ugm.testing import LimitSpec, PartitionSpec, QueueSpec, exposed, verify_all
+from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue, exposed, verify_all
 
 HERE = "application 'app-1' in 'root.a'"
 
@@ -269,7 +269,7 @@ def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
 
 def test_limits_are_for_several_names(manager: Manager) -> None:
     """One text in place of several names is refused, not taken letter by letter."""
-    config = PartitionSpec(QueueSpec("root", (LimitSpec(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
+    config = DrawnPartition(DrawnQueue("root", (DrawnLimit(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
     with refused(manager, RequestError, "limits 'sue': expected several names at root limits[0]"):
         manager.update_config(config)
 
@@ -277,7 +277,7 @@ def test_limits_are_for_several_names(manager: Manager) -> None:
 @pytest.mark.parametrize("limit", [{"memory": 1}, 7])
 def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
     """A limit on resources is a resource vector."""
-    config = PartitionSpec(QueueSpec("root", (LimitSpec(("sue",), max_resources=limit),)))
+    config = DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), max_resources=limit),)))
     with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
         manager.update_config(config)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
 
-from ugm.cli.html.courses import limit_figure, total_figure, waiting_figure
+from ugm.cli.html.limit_series import limit_figure, total_figure, waiting_figure
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.tables import holding_table, limit_table, rejection_table, waiting_table
 from ugm.cli.tables import counted
 from ugm.cli.wording import brief_time, percent, share_of
 from ugm.identity import ROOT, TrackingType
-from ugm.simulation import LimitFigures, Recorder, Report
+from ugm.simulation import LimitSummary, Recorder, Report
 
 __all__ = ["page"]
 
@@ -70,7 +70,7 @@ def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Ma
     yield "summary", "Summary", _summary(report, recorder)
     yield "time", "All jobs over time", _totals(report, recorder)
     yield "holding", "Limits that held jobs", holding_table(report)
-    yield "usage", "Usage over time against limits", _courses(report, recorder)
+    yield "usage", "Usage over time against limits", _limit_series(report, recorder)
     for heading, figures in (("user", report.users), ("group", report.groups)):
         yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
     if report.rejections:
@@ -99,12 +99,12 @@ def _totals(report: Report, recorder: Recorder) -> Markup:
     holding = [(limit, recorder.waiting_for(limit)) for limit in report.limits if limit.held_seconds]
     figures = [waiting_figure(recorder.waiting, holding, recorder.origin)]
     figures.append(total_figure("Jobs running", recorder.running, None, recorder.origin))
-    for resource, course in recorder.totals.items():
-        figures.append(total_figure(f"Use of {resource}", course, resource, recorder.origin))
+    for resource, series in recorder.totals.items():
+        figures.append(total_figure(f"Use of {resource}", series, resource, recorder.origin))
     return element("div", *figures, class_="plots")
 
 
-def _courses(report: Report, recorder: Recorder) -> Markup:
+def _limit_series(report: Report, recorder: Recorder) -> Markup:
     """Return plots of the limits that were come closest to, of each kind; of equals, those that held jobs longest."""
     parts = [
         element(
@@ -116,18 +116,18 @@ def _courses(report: Report, recorder: Recorder) -> Markup:
     for kind, heading in _DRAWN_KINDS:
         limits = [limit for limit in report.limits if limit.kind == kind]
         if closest := sorted(limits, key=_distance)[:_DRAWN]:
-            figures = (limit_figure(limit, recorder.course(limit), recorder.origin) for limit in closest)
+            figures = (limit_figure(limit, recorder.series(limit), recorder.origin) for limit in closest)
             parts += [element("h3", heading), element("div", *figures, class_="plots")]
             parts += _rest(limits[_DRAWN:])
     return joined(*parts)
 
 
-def _distance(limit: LimitFigures) -> tuple[bool, float]:
+def _distance(limit: LimitSummary) -> tuple[bool, float]:
     """Sort by how close the usage came, but the size of the cluster before all."""
     is_cluster = limit.kind == TrackingType.QUEUE and limit.queue_path == ROOT
     return not is_cluster, -share_of(limit.peak, limit.limit)
 
 
-def _rest(limits: Sequence[LimitFigures]) -> list[Markup]:
+def _rest(limits: Sequence[LimitSummary]) -> list[Markup]:
     text = f"{counted(len(limits), 'limit')} more, which are in the table of all limits."
     return [element("p", text, class_="note")] if limits else []

@@ -58,36 +58,36 @@ def clock(seconds: int) -> str:
     return f"day {seconds // 86400}, {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}"
 
 
-def usage(course: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
+def usage(series: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
     """Draw an amount over time.
 
     Args:
-        course: the amount.
+        series: the amount over time.
         mark: an amount to compare it with, such as the limit.
-        origin: the second of the log at which the course begins.
+        origin: the second of the log at which the series begins.
         label: what the plot says, for those who do not see it.
     """
-    band = element("path", class_="band", d=_band(course, mark.top))
-    mean = element("path", class_="mean", d=_line(course.means(), mark.top))
-    return _frame(joined(band, mean), course, mark, origin, label)
+    band = element("path", class_="band", d=_band(series, mark.top))
+    mean = element("path", class_="mean", d=_line(series.means(), mark.top))
+    return _frame(joined(band, mean), series, mark, origin, label)
 
 
-def layers(course: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
-    """Draw amounts on top of each other, the first at the bottom; *course* says which time it is."""
-    floor: list[float] = [0.0] * len(course.low)
+def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
+    """Draw amounts on top of each other, the first at the bottom; *series* gives the time axis."""
+    floor: list[float] = [0.0] * len(series.low)
     drawn = []
     for number, layer in enumerate(stack):
         ceiling = [low + mean for low, mean in zip(floor, layer.means, strict=True)]
         steps = _line(ceiling, mark.top) + "L" + _line(floor, mark.top, backwards=True)[1:] + "z"
         drawn.append(element("path", class_=f"layer{number}", d=steps))
         floor = ceiling
-    return _frame(joined(*drawn), course, mark, origin, label)
+    return _frame(joined(*drawn), series, mark, origin, label)
 
 
-def _frame(drawing: Markup, course: Envelope, mark: Mark, origin: int, label: str) -> Markup:
+def _frame(drawing: Markup, series: Envelope, mark: Mark, origin: int, label: str) -> Markup:
     """Put the axes around a drawing."""
-    width = _STEP * len(course.low)
-    ticks = _ticks(course, origin)
+    width = _STEP * len(series.low)
+    ticks = _ticks(series, origin)
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
     height = _y(mark.amount, mark.top)
     line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
@@ -98,15 +98,15 @@ def _frame(drawing: Markup, course: Envelope, mark: Mark, origin: int, label: st
     return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
 
 
-def _ticks(course: Envelope, origin: int) -> list[tuple[float, str]]:
+def _ticks(series: Envelope, origin: int) -> list[tuple[float, str]]:
     """Return where the marks of the time axis are, and what they say."""
-    seconds = course.width * len(course.low)
+    seconds = series.width * len(series.low)
     wanted = seconds / _MARKS
     days = -(-wanted // 86400)
     step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
     first = -(-origin // step) * step
     return [
-        (round(_STEP * (second - origin) / course.width, 2), _tick(second, step))
+        (round(_STEP * (second - origin) / series.width, 2), _tick(second, step))
         for second in range(first, origin + seconds, step)
     ]
 
@@ -123,8 +123,8 @@ def _y(value: float, top: float) -> int:
     return _HEIGHT - round(_HEIGHT * value / top) if top else _HEIGHT
 
 
-def _band(course: Envelope, top: float) -> str:
-    return _line(course.high, top) + "L" + _line(course.low, top, backwards=True)[1:] + "z"
+def _band(series: Envelope, top: float) -> str:
+    return _line(series.high, top) + "L" + _line(series.low, top, backwards=True)[1:] + "z"
 
 
 def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> str:

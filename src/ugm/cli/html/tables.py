@@ -9,7 +9,7 @@ from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.tables import counted
 from ugm.cli.wording import brief_amount, brief_time, most, percent, reasons_of, share_of, whose
 from ugm.identity import WILDCARD
-from ugm.simulation import Hit, LimitFigures, Report, Waiting
+from ugm.simulation import LimitSummary, Report, UserImpact, WaitingTime
 
 __all__ = ["holding_table", "limit_table", "rejection_table", "waiting_table"]
 
@@ -59,20 +59,20 @@ def holding_table(report: Report) -> Markup:
     return _table("Limits that held jobs", columns, rows, "limit")
 
 
-def _parts(hits: Sequence[Hit], longest: int) -> list[float]:
+def _parts(hits: Sequence[UserImpact], longest: int) -> list[float]:
     """Return the share of each of the users who are named, then that of all others."""
     named = [hit.seconds for hit in hits[:_NAMED]]
     return [share_of(seconds, longest) for seconds in (*named, sum(hit.seconds for hit in hits[_NAMED:]))]
 
 
-def _whom(hits: Sequence[Hit]) -> str:
+def _whom(hits: Sequence[UserImpact]) -> str:
     named = [f"{hit.user} {brief_time(hit.seconds)}" for hit in hits[:_NAMED]]
     others = hits[_NAMED:]
     rest = [f"{len(others):,} more {brief_time(sum(hit.seconds for hit in others))}"] if others else []
     return ", ".join(named + rest)
 
 
-def waiting_table(heading: str, figures: Sequence[tuple[str, Waiting]]) -> Markup:
+def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Markup:
     """Say how long the jobs of each user or group waited."""
     waiting = [(name, waits) for name, waits in figures if waits.delayed]
     longest = waiting[0][1].total if waiting else 0
@@ -115,7 +115,7 @@ def limit_table(report: Report) -> Markup:
     return _table("All limits", columns, rows, "limit")
 
 
-def _limit_row(limit: LimitFigures) -> tuple[str, ...]:
+def _limit_row(limit: LimitSummary) -> tuple[str, ...]:
     share = share_of(limit.peak, limit.limit)
     holder = f" ({limit.peak_name})" if limit.limit_name == WILDCARD != limit.peak_name else ""
     return (

@@ -9,13 +9,13 @@ import ugm
 from ugm.partition import Changes
 from ugm.server.configurations import Actor
 from ugm.server.errors import unknown
-from ugm.server.seen import partition_dict
-from ugm.server.site import Question
+from ugm.server.state import RequestContext
+from ugm.server.view_endpoints import partition_dict
 
 __all__ = ["config", "health", "partition", "partitions", "reload", "state", "states", "upload"]
 
 
-def health(asked: Question) -> object:
+def health(asked: RequestContext) -> object:
     """Return the state of the server: ``degraded`` while its configuration file cannot be used, otherwise ``ok``."""
     site = asked.site
     refused = site.configurations.refused
@@ -30,7 +30,7 @@ def health(asked: Question) -> object:
     }
 
 
-def partitions(asked: Question) -> object:
+def partitions(asked: RequestContext) -> object:
     """Return all partitions in a few figures."""
     site = asked.site
     return [
@@ -39,23 +39,23 @@ def partitions(asked: Question) -> object:
     ]
 
 
-def partition(asked: Question) -> object:
+def partition(asked: RequestContext) -> object:
     """Return one partition in a few figures."""
     name = asked.partition_name
     return partition_dict(name, asked.snapshot(), has_history=name in asked.site.histories)
 
 
-def config(asked: Question) -> object:
+def config(asked: RequestContext) -> object:
     """Return the configuration in force as YAML."""
     return asked.site.configurations.in_force()
 
 
-def upload(asked: Question) -> object:
+def upload(asked: RequestContext) -> object:
     """Put a configuration in force."""
     return _changed(asked.site.configurations.upload(asked.body, Actor(asked.client, "operator")))
 
 
-def reload(asked: Question) -> object:
+def reload(asked: RequestContext) -> object:
     """Put the configuration of the file in force."""
     return _changed(asked.site.configurations.reload(Actor(asked.client, "operator")))
 
@@ -64,12 +64,12 @@ def _changed(changed: Mapping[str, Changes]) -> dict[str, Any]:
     return {"partitions": {name: changes.to_dict() for name, changes in changed.items()}}
 
 
-def states(asked: Question) -> object:
+def states(asked: RequestContext) -> object:
     """Return the names of what else can be looked at."""
     return sorted(asked.site.extra_states)
 
 
-def state(asked: Question) -> object:
+def state(asked: RequestContext) -> object:
     """Return the state of something that was plugged in."""
     name = asked.path["name"]
     found = asked.site.extra_states.get(name)

@@ -39,11 +39,10 @@ from ugm import (
 )
 from ugm.identity import ROOT, WILDCARD
 from ugm.testing.invariants import exposed, verify_all
-from ugm.testing.model import Model, Place
 from ugm.testing.strategies import (
     GROUPS,
     USERS,
-    PartitionSpec,
+    DrawnPartition,
     partitions,
     request_streams,
     requests,
@@ -51,6 +50,7 @@ from ugm.testing.strategies import (
     resources,
     users,
 )
+from ugm.testing.tracker_model import Place, TrackerModel
 
 __all__ = ["TrackerMachine", "by_place"]
 
@@ -120,11 +120,11 @@ class TrackerMachine(RuleBasedStateMachine):
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
     strict: ClassVar[bool] = True
     tracker: Tracker
-    model: Model
-    config: PartitionSpec
+    model: TrackerModel
+    config: DrawnPartition
     made: list[Request]
 
-    def make_tracker(self, config: PartitionSpec) -> Tracker:
+    def make_tracker(self, config: DrawnPartition) -> Tracker:
         """Return the tracker to be tested, with nothing running and the limits of *config* in force."""
         return Manager(config, group_limits=self.group_limits, strict=self.strict)
 
@@ -134,10 +134,10 @@ class TrackerMachine(RuleBasedStateMachine):
         return self.tracker
 
     @initialize(config=partitions())
-    def start(self, config: PartitionSpec) -> None:
+    def start(self, config: DrawnPartition) -> None:
         """Begin with a configuration and nothing running."""
         self.config, self.made = config, []
-        self.model = Model(config, self.group_limits)
+        self.model = TrackerModel(config, self.group_limits)
         self.tracker = self.make_tracker(config)
 
     @contextmanager
@@ -267,7 +267,7 @@ class TrackerMachine(RuleBasedStateMachine):
 
     @precondition(_has("update_config"))
     @rule(config=partitions())
-    def update_config(self, config: PartitionSpec) -> None:
+    def update_config(self, config: DrawnPartition) -> None:
         """Another configuration changes limits, never usage."""
         self.config = config
         self.more.update_config(config)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from heapq import nlargest
 from typing import Final, final
 
-__all__ = ["Leaders"]
+__all__ = ["StableSelection"]
 
 #: By how much of its limit a name must lead to take the place of another.
 _MARGIN: Final = 0.25
@@ -21,13 +21,13 @@ _GONE: Final = -1.0
 
 
 @final
-class Leaders:
+class StableSelection:
     """The names that are shown.
 
     Args:
         most: how many places there are.
 
-    >>> leaders = Leaders(2)
+    >>> leaders = StableSelection(2)
     >>> leaders.choose({"ana": 0.9, "ben": 0.5, "cy": 0.4})
     ['ana', 'ben']
     >>> leaders.choose({"ana": 0.9, "ben": 0.5, "cy": 0.6})

@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple, final
 
 from ugm.partition import Partition, PartitionSnapshot
 from ugm.server.configurations import Configurations
+from ugm.server.cooperative import cooperatively
 from ugm.server.errors import ApiError, unknown
 from ugm.server.history import History
-from ugm.server.pace import paced
 from ugm.server.worker import Worker
 
-__all__ = ["Question", "Site"]
+__all__ = ["RequestContext", "ServerState"]
 
 
 @final
-class Site:
+class ServerState:
     """Everything that answers are made from."""
 
     __slots__ = (
@@ -67,15 +67,15 @@ class Site:
         if known is not None and known[0] >= since:
             return known[1]
         began = perf_counter()
-        taken = self.partitions[name].snapshot(paced)
+        taken = self.partitions[name].snapshot(cooperatively)
         self._snapshots[name] = began, taken
         return taken
 
 
-class Question(NamedTuple):
+class RequestContext(NamedTuple):
     """One request, taken apart and checked."""
 
-    site: Site
+    site: ServerState
     #: The parts of the path by name.
     path: Mapping[str, str]
     #: Those that were given, as the description types them.

@@ -10,7 +10,7 @@ from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.plots import Layer, Mark, clock, layers, usage
 from ugm.cli.wording import amount_of, brief_amount, brief_time, most, percent, share_of, whose
 from ugm.identity import WILDCARD
-from ugm.simulation import Envelope, LimitCourse, LimitFigures
+from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
 __all__ = ["limit_figure", "total_figure", "waiting_figure"]
 
@@ -21,12 +21,12 @@ _LAYERS: Final = 6
 _ROWS: Final = 16
 
 
-def limit_figure(limit: LimitFigures, course: LimitCourse, origin: int) -> Markup:
+def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Markup:
     """Draw the usage under a limit."""
-    usage_ = course.usage
+    usage_ = series.usage
     mean = _mean(usage_)
-    others = f", one of {course.names:,}" if course.names > 1 else ""
-    name = f"{course.name}{others}" if limit.limit_name == WILDCARD != course.name else ""
+    others = f", one of {series.names:,}" if series.names > 1 else ""
+    name = f"{series.name}{others}" if limit.limit_name == WILDCARD != series.name else ""
     says = (
         f"peak {brief_amount(limit.resource, limit.peak)}, {percent(share_of(limit.peak, limit.limit))} of the limit; "
         f"mean {percent(share_of(mean, limit.limit))}"
@@ -49,30 +49,30 @@ def limit_figure(limit: LimitFigures, course: LimitCourse, origin: int) -> Marku
     return _figure(caption, plot, usage_, origin, lambda amount: brief_amount(limit.resource, amount))
 
 
-def total_figure(heading: str, course: Envelope, resource: str | None, origin: int) -> Markup:
+def total_figure(heading: str, series: Envelope, resource: str | None, origin: int) -> Markup:
     """Draw what all jobs together did."""
-    peak = max(course.high)
-    says = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(course), peak))} of it"
+    peak = max(series.high)
+    says = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
     plot = usage(
-        course,
+        series,
         mark=Mark(peak, amount_of(resource, peak), "peak"),
         origin=origin,
         label=f"{heading}: {says}",
     )
     caption = joined(element("strong", heading), element("span", says, class_="says"))
-    return _figure(caption, plot, course, origin, lambda amount: brief_amount(resource, amount))
+    return _figure(caption, plot, series, origin, lambda amount: brief_amount(resource, amount))
 
 
-def waiting_figure(course: Envelope, holding: Sequence[tuple[LimitFigures, Envelope]], origin: int) -> Markup:
+def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envelope]], origin: int) -> Markup:
     """Draw how many jobs waited, and for which limits: the mean of each step, those that held longest at the bottom."""
     named = [Layer(_label(limit), waits.means()) for limit, waits in holding[:_LAYERS]]
     if rest := holding[_LAYERS:]:
         means = [sum(column) for column in zip(*(waits.means() for _, waits in rest), strict=True)]
         named.append(Layer(f"{len(rest):,} other limits" if len(rest) > 1 else _label(rest[0][0]), means))
-    peak, highest = max(course.high), math.ceil(max(course.means()))
-    says = f"at most {peak:,}, mean {round(_mean(course)):,}; drawn is the mean of each step"
+    peak, highest = max(series.high), math.ceil(max(series.means()))
+    says = f"at most {peak:,}, mean {round(_mean(series)):,}; drawn is the mean of each step"
     plot = layers(
-        course,
+        series,
         named,
         mark=Mark(highest, amount_of(None, highest), "peak"),
         origin=origin,
@@ -94,31 +94,31 @@ def waiting_figure(course: Envelope, holding: Sequence[tuple[LimitFigures, Envel
     ]
     caption = joined(element("strong", "Jobs waiting, by limit"), element("span", says, class_="says"))
     legend = element("ul", *keys, class_="legend")
-    return _figure(caption, joined(plot, legend), course, origin, lambda amount: f"{amount:,}", class_="wide")
+    return _figure(caption, joined(plot, legend), series, origin, lambda amount: f"{amount:,}", class_="wide")
 
 
-def _label(limit: LimitFigures) -> str:
+def _label(limit: LimitSummary) -> str:
     return f"{limit.queue_path}, {whose(limit)}, {most(limit)}"
 
 
-def _mean(course: Envelope) -> float:
-    return share_of(sum(course.area), course.end)
+def _mean(series: Envelope) -> float:
+    return share_of(sum(series.area), series.end)
 
 
 def _figure(
     caption: Markup,
     plot: Markup,
-    course: Envelope,
+    series: Envelope,
     origin: int,
     write: Callable[[int], str],
     class_: str | None = None,
 ) -> Markup:
-    return element("figure", element("figcaption", caption), plot, _numbers(course, origin, write), class_=class_)
+    return element("figure", element("figcaption", caption), plot, _numbers(series, origin, write), class_=class_)
 
 
-def _numbers(course: Envelope, origin: int, write: Callable[[int], str]) -> Markup:
+def _numbers(series: Envelope, origin: int, write: Callable[[int], str]) -> Markup:
     """Return the plot as a table, in fewer and wider steps."""
-    wide = course.merged(_ROWS)
+    wide = series.merged(_ROWS)
     heads = element("tr", *(element("th", text, scope="col") for text in ("from", "lowest", "mean", "highest")))
     rows = [
         element(

@@ -14,8 +14,8 @@ from ugm.identity import canonical_path
 from ugm.partition import RequestReport
 from ugm.resources import parse_quantity
 from ugm.server.errors import unknown
-from ugm.server.jobs import Result
-from ugm.server.site import Question
+from ugm.server.state import RequestContext
+from ugm.server.worker_jobs import Result
 from ugm.tracking import EffectiveLimit
 
 __all__ = ["application", "check", "explain", "limits", "plan", "validate"]
@@ -24,17 +24,17 @@ __all__ = ["application", "check", "explain", "limits", "plan", "validate"]
 _MOST_WAITING: Final = 10
 
 
-def check(asked: Question) -> object:
+def check(asked: RequestContext) -> object:
     """Return what the engine would answer now."""
     return _answer_dict(_report(asked))
 
 
-def explain(asked: Question) -> object:
+def explain(asked: RequestContext) -> object:
     """Return what the engine would answer now, who holds what is missing, and every limit that holds."""
     return _report_dict(_report(asked))
 
 
-def _report(asked: Question) -> RequestReport:
+def _report(asked: RequestContext) -> RequestReport:
     body, partition = asked.body, asked.partition
     usage, most = _amounts(body["usage"]), body.get("most", 3)
     if "application_id" not in body:
@@ -90,14 +90,14 @@ def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> 
     }
 
 
-def limits(asked: Question) -> object:
+def limits(asked: RequestContext) -> object:
     """Return every limit that holds for a user in a queue."""
     query = asked.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
     return {"queue_path": path, **_limits_dict(*asked.partition.limits_for(user, path))}
 
 
-def application(asked: Question) -> object:
+def application(asked: RequestContext) -> object:
     """Return one application with its limits, and why what is pending waits."""
     name = asked.path["name"]
     report = asked.partition.application_report(name, waiting=_MOST_WAITING)
@@ -115,11 +115,11 @@ def application(asked: Question) -> object:
     return {**report.application.to_dict(), **limits, "waiting": waiting}
 
 
-def plan(asked: Question) -> Result:
+def plan(asked: RequestContext) -> Result:
     """Return what a configuration would do to the partition, without doing it."""
     return asked.site.worker.plan(asked.partition, asked.partition_name, asked.body)
 
 
-def validate(asked: Question) -> Result:
+def validate(asked: RequestContext) -> Result:
     """Return whether a configuration is good, and everything that is wrong with it."""
     return asked.site.worker.validate(asked.body)

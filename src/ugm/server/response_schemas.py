@@ -23,7 +23,7 @@ from ugm.server.schema import (
     reference,
 )
 
-__all__ = ["SHAPES", "TOLD"]
+__all__ = ["HISTORY_RECORD", "RESPONSE_SCHEMAS"]
 
 _AMOUNT: Final[Schema] = {"type": "integer"}
 _TEXTS: Final = listing(TEXT)
@@ -32,7 +32,7 @@ _ANYTHING: Final[Schema] = {}
 _OPEN: Final[Schema] = {"type": "object"}
 
 #: How an event is told in the history: `ugm.partition.event_dict` says what each kind has besides.
-TOLD: Final[Schema] = {
+HISTORY_RECORD: Final[Schema] = {
     "type": "object",
     "properties": {
         "number": COUNT,
@@ -115,7 +115,7 @@ _PLAN: Final = {
 }
 
 #: Every shape by its name.
-SHAPES: Final[Mapping[str, Schema]] = {
+RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": record({"problems": listing(reference("Problem"))}, code=TEXT, message=TEXT),
     "Problem": record(line=COUNT, column=COUNT, path=TEXT, code=TEXT, message=TEXT),
     "QueueUsage": record(
@@ -191,7 +191,7 @@ SHAPES: Final[Mapping[str, Schema]] = {
         has_history=BOOLEAN,
     ),
     "Nodes": mapping(AMOUNTS),
-    "History": record(newest=COUNT, told=mapping(COUNT), records=listing(TOLD)),
+    "History": record(newest=COUNT, told=mapping(COUNT), records=listing(HISTORY_RECORD)),
     "Validation": record(
         allowed=BOOLEAN, reason=TEXT, problems=listing(reference("Problem")), warnings=listing(reference("Problem"))
     ),

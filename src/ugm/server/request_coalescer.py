@@ -13,13 +13,13 @@ from typing import Final, Generic, TypeVar, final
 
 from ugm.server.errors import ApiError
 
-__all__ = ["Turns"]
+__all__ = ["RequestCoalescer"]
 
 _T = TypeVar("_T")
 
 
 @final
-class Turns(Generic[_T]):
+class RequestCoalescer(Generic[_T]):
     """The requests that wait for a thread.
 
     Args:

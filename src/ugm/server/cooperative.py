@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter, sleep
 from typing import Final, TypeVar
 
-__all__ = ["paced"]
+__all__ = ["cooperatively"]
 
 _T = TypeVar("_T")
 
@@ -21,7 +21,7 @@ _WORK: Final = 0.001
 _PAUSE: Final = 0.00002
 
 
-def paced(items: Iterable[_T]) -> Iterator[_T]:
+def cooperatively(items: Iterable[_T]) -> Iterator[_T]:
     """Yield items, and pause now and then before the next."""
     worked_since = perf_counter()
     for item in items:

@@ -1,8 +1,8 @@
-"""What is known of a partition, as lists of applications and allocations, and every question that follows from them.
+"""The state of a naive partition model: lists of applications and allocations, and every query computed from them.
 
-Users and groups are those of `ugm.testing.Model`, queues those of `ugm.testing.QueueModel`; other quota models are made
-anew for each question, and charged with all that is held. Nothing is counted or cached, and no code is shared with the
-partition. How the lists change is in `ugm.testing.PartitionModel`.
+Users and groups come from `ugm.testing.TrackerModel`, queues from `ugm.testing.QueueModel`. For each query, other quota
+models are created and charged with all allocations. Nothing is counted or cached, and no code is shared with the
+partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
 """
@@ -18,17 +18,17 @@ from ugm.identity import TrackingType, UserGroup
 from ugm.model import Claim, DemandModel, QuotaModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.resources import Resource
-from ugm.testing.model import Grant, Model, Place
 from ugm.testing.queue_model import QueueModel, upward
+from ugm.testing.tracker_model import Grant, Place, TrackerModel
 
-__all__ = ["UNCHOSEN", "PartitionFacts", "Submitted"]
+__all__ = ["UNCHOSEN", "PartitionModelState", "SubmittedApplication"]
 
 _PENDING: Final = AllocationState.PENDING
 #: The group of an application that has not run yet.
 UNCHOSEN: Final = ""
 
 
-class Submitted(NamedTuple):
+class SubmittedApplication(NamedTuple):
     """An application that was submitted and has not ended."""
 
     application_id: str
@@ -51,7 +51,7 @@ class Submitted(NamedTuple):
 
 
 @dataclass
-class PartitionFacts:
+class PartitionModelState:
     """What is known of one partition."""
 
     #: The queues, the nodes, and the configuration in force.
@@ -61,7 +61,7 @@ class PartitionFacts:
     #: Returns new other quota models, of which nothing is charged.
     make_models: Callable[[], Sequence[QuotaModel]] = tuple
     #: By id.
-    applications: dict[str, Submitted] = field(default_factory=dict)
+    applications: dict[str, SubmittedApplication] = field(default_factory=dict)
     #: Every allocation, pending ones included, by id.
     held: dict[str, Allocation] = field(default_factory=dict)
     #: Whether the partition takes nothing more.
@@ -81,14 +81,14 @@ class PartitionFacts:
         """Return what an application holds, without zeros."""
         return sum((one.usage for one in self.entries(application_id)), Resource()).without_zeros()
 
-    def running(self) -> list[Submitted]:
+    def running(self) -> list[SubmittedApplication]:
         """Return the applications that run."""
         return [application for application in self.applications.values() if application.running]
 
     @property
-    def limits(self) -> Model:
+    def limits(self) -> TrackerModel:
         """The limits of users and groups; what they use is not in it."""
-        return Model(self.queues.config, self.group_limits)
+        return TrackerModel(self.queues.config, self.group_limits)
 
     def below(self, place: Place) -> set[str]:
         """Return the running applications that count at a place."""
@@ -116,7 +116,7 @@ class PartitionFacts:
             return self.queues.allowed(place.queue_path).applications
         return self.limits.limit(place).applications
 
-    def state(self, application: Submitted) -> ApplicationState:
+    def state(self, application: SubmittedApplication) -> ApplicationState:
         """Return how far an application has come."""
         if application.failing:
             return ApplicationState.FAILING
@@ -126,20 +126,20 @@ class PartitionFacts:
             return ApplicationState.ACCEPTED
         return ApplicationState.COMPLETING if application.has_run else ApplicationState.NEW
 
-    def group_of(self, application: Submitted) -> str | None:
+    def group_of(self, application: SubmittedApplication) -> str | None:
         """Return the group that an application is charged to, or would be."""
         if application.group != UNCHOSEN:
             return application.group
         return self.limits.group_for(application.queue_path, application.application_id, application.user)
 
-    def places(self, application: Submitted) -> list[Place]:
+    def places(self, application: SubmittedApplication) -> list[Place]:
         """Return where an application counts: at its user, its group and its queues, each leaf to root."""
         paths, group = upward(application.queue_path), self.group_of(application)
         users = [Place(TrackingType.USER, application.user.name, path) for path in paths]
         groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
         return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
 
-    def held_to(self, application: Submitted) -> list[Place]:
+    def held_to(self, application: SubmittedApplication) -> list[Place]:
         """Return the places whose limits hold for an application."""
         places, limits = self.places(application), self.limits
         users = [place for place in places if place.kind is TrackingType.USER]
@@ -148,7 +148,7 @@ class PartitionFacts:
             return places
         return [place for place in places if place.kind is not TrackingType.GROUP]
 
-    def short(self, application: Submitted, usage: Resource) -> tuple[Violation, ...]:
+    def short(self, application: SubmittedApplication, usage: Resource) -> tuple[Violation, ...]:
         """Return every limit of users, groups and queues that *usage* more would exceed.
 
         Queues compare every resource that is named, users and groups only those of which something is asked.
@@ -204,7 +204,7 @@ class PartitionFacts:
         """Return all that is known in the form of `ugm.testing.exposed_partition`."""
         grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
         return {
-            **Model(self.queues.config, self.group_limits, grants).exposed(),
+            **TrackerModel(self.queues.config, self.group_limits, grants).exposed(),
             "queues": [self._queue(path) for path in self.queues.paths()],
             "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
             "allocations": [self.held[name] for name in sorted(self.held)],
@@ -228,7 +228,7 @@ class PartitionFacts:
             "children": len(self.queues.children(path)),
         }
 
-    def _shown(self, app: Submitted) -> ApplicationInfo:
+    def _shown(self, app: SubmittedApplication) -> ApplicationInfo:
         held = self.entries(app.application_id)
         return ApplicationInfo(
             *(app.application_id, app.user, app.queue_path, self.state(app), app.group or None),

@@ -16,9 +16,9 @@ from ugm.identity import ancestors, canonical_path, is_below
 from ugm.partition import ApplicationInfo, PartitionSettings, PartitionSnapshot, Pending, Standing
 from ugm.queues import QueueState
 from ugm.resources import Resource, as_float
+from ugm.server.cooperative import cooperatively
 from ugm.server.errors import unknown
-from ugm.server.pace import paced
-from ugm.server.site import Question
+from ugm.server.state import RequestContext
 
 __all__ = [
     "allocation",
@@ -47,19 +47,21 @@ _DIGITS: Final = re.compile("([0-9]+)")
 # Users and groups
 
 
-def users(asked: Question) -> object:
+def users(asked: RequestContext) -> object:
     """Return what every user uses, as the documents show it."""
     snapshot = asked.snapshot()
-    return [told.to_dict() for name in paced(snapshot.user_names) if (told := snapshot.user(name)) is not None]
+    return [told.to_dict() for name in cooperatively(snapshot.user_names) if (told := snapshot.user(name)) is not None]
 
 
-def groups(asked: Question) -> object:
+def groups(asked: RequestContext) -> object:
     """Return what every group uses, as the documents show it."""
     snapshot = asked.snapshot()
-    return [told.to_dict() for name in paced(snapshot.group_names) if (told := snapshot.group(name)) is not None]
+    return [
+        told.to_dict() for name in cooperatively(snapshot.group_names) if (told := snapshot.group(name)) is not None
+    ]
 
 
-def user(asked: Question) -> object:
+def user(asked: RequestContext) -> object:
     """Return what one user uses, as the documents show it."""
     found = asked.partition.user_usage(asked.path["name"])
     if found is None:
@@ -67,7 +69,7 @@ def user(asked: Question) -> object:
     return found.to_dict()
 
 
-def group(asked: Question) -> object:
+def group(asked: RequestContext) -> object:
     """Return what one group uses, as the documents show it."""
     found = asked.partition.group(asked.path["name"])
     if found is None:
@@ -75,7 +77,7 @@ def group(asked: Question) -> object:
     return found.to_dict()
 
 
-def user_standings(asked: Question) -> object:
+def user_standings(asked: RequestContext) -> object:
     """Return the users that are closest to a limit."""
     snapshot = asked.snapshot()
     total, names = _page(snapshot.user_names, snapshot.user_share, asked.query)
@@ -83,7 +85,7 @@ def user_standings(asked: Question) -> object:
     return {"total": total, "standings": [_standing_dict(snapshot.user_standing(name), pending) for name in names]}
 
 
-def group_standings(asked: Question) -> object:
+def group_standings(asked: RequestContext) -> object:
     """Return the groups that are closest to a limit."""
     snapshot = asked.snapshot()
     total, names = _page(snapshot.group_names, snapshot.group_share, asked.query)
@@ -100,7 +102,7 @@ def _page(names: Sequence[str], share: Callable[[str], float], query: Mapping[st
 
 def closest(names: Iterable[str], share: Callable[[str], float], most: int) -> list[str]:
     """Return the names with the largest shares, the largest first; equal ones in the order that people expect."""
-    ranked = ((-share(name), natural(name), name) for name in paced(names))
+    ranked = ((-share(name), natural(name), name) for name in cooperatively(names))
     return [name for _, _, name in nsmallest(most, ranked)]
 
 
@@ -124,14 +126,14 @@ def _standing_dict(standing: Standing, pending: Mapping[str, Pending]) -> dict[s
 # Queues
 
 
-def queues(asked: Question) -> object:
+def queues(asked: RequestContext) -> object:
     """Return all queues as a tree, with what is used and pending in and below each."""
     snapshot = asked.snapshot()
     root = snapshot.queue()
     return None if root is None else _queue_dict(root, snapshot.pending_in_queues)
 
 
-def queue(asked: Question) -> object:
+def queue(asked: RequestContext) -> object:
     """Return one queue with those below it, the headroom there, and the limits that are set on it."""
     snapshot, path = asked.snapshot(), canonical_path(asked.path["queue_path"])
     found = snapshot.queue(path)
@@ -146,7 +148,7 @@ def queue(asked: Question) -> object:
 
 
 def _queue_dict(state: QueueState, pending: Mapping[str, Pending]) -> dict[str, Any]:
-    children = [_queue_dict(child, pending) for child in paced(state.children)]
+    children = [_queue_dict(child, pending) for child in cooperatively(state.children)]
     waiting = pending.get(state.queue_path)
     share = state.share
     return {
@@ -190,13 +192,13 @@ def _configured(config: PartitionSettings | None, path: str) -> Iterator[dict[st
 # Applications and allocations
 
 
-def applications(asked: Question) -> object:
+def applications(asked: RequestContext) -> object:
     """Return applications in the order of their ids, a page at a time."""
     partition, query = asked.partition, asked.query
     after = query.get("after", "")
     fitting = (
         name
-        for name in paced(partition.application_ids())
+        for name in cooperatively(partition.application_ids())
         if name > after and (told := partition.application(name)) is not None and _fits(told, query)
     )
     page, following = _cut(fitting, query)
@@ -218,7 +220,7 @@ def _fits(told: ApplicationInfo, query: Any) -> bool:  # noqa: ANN401 - checked 
     return all(query.get(name, value) == value for name, value in asked)
 
 
-def allocations(asked: Question) -> object:
+def allocations(asked: RequestContext) -> object:
     """Return allocations with those who hold them, in the order of their ids, a page at a time."""
     partition, query = asked.partition, asked.query
     after, application_id = query.get("after", ""), query.get("application")
@@ -228,7 +230,7 @@ def allocations(asked: Question) -> object:
         raise unknown("application", application_id)
     else:
         names = (told.allocation_id for told in partition.allocations(application_id))
-    page, following = _cut((name for name in paced(names) if name > after), query)
+    page, following = _cut((name for name in cooperatively(names) if name > after), query)
     # As for applications. An id may belong to another application by now.
     found = [
         told.to_dict()
@@ -238,7 +240,7 @@ def allocations(asked: Question) -> object:
     return {"allocations": found, "next": following}
 
 
-def allocation(asked: Question) -> object:
+def allocation(asked: RequestContext) -> object:
     """Return one allocation with who holds it."""
     found = asked.partition.allocations_by_id([asked.path["name"]])
     if not found:
@@ -249,12 +251,12 @@ def allocation(asked: Question) -> object:
 # The rest
 
 
-def nodes(asked: Question) -> object:
+def nodes(asked: RequestContext) -> object:
     """Return what every registered node offers."""
     return {name: dict(offers) for name, offers in asked.partition.nodes().items()}
 
 
-def history(asked: Question) -> object:
+def history(asked: RequestContext) -> object:
     """Return the newest events, oldest first."""
     query = asked.query
     page = asked.history.page(after=query.get("after", 0), kind=query.get("kind"), most=query.get("most", _USUAL))

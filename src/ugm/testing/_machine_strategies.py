@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ugm import Ask, Resource
 from ugm.testing.partition_model import PartitionModel
-from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, asks
+from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests
 from ugm.testing.strategies import RESOURCES, resources
 
 __all__ = [
@@ -90,7 +90,7 @@ def fresh_asks(machine: Driven) -> st.SearchStrategy[Ask]:
         lambda ask, allocation_id, application_id: ask._replace(
             allocation_id=allocation_id, application_id=application_id
         ),
-        asks(USAGES),
+        allocation_requests(USAGES),
         st.sampled_from(ids),
         APPLICATIONS_THERE,
     )
@@ -100,7 +100,7 @@ def _asked(machine: Driven) -> st.SearchStrategy[Ask]:
     """Draw an allocation; now and then one that was asked before, or anything: schedulers repeat themselves."""
     pending = [Ask(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
     again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else fresh_asks(machine)
-    return _mostly(fresh_asks(machine) | fresh_asks(machine) | again, asks(USAGES))
+    return _mostly(fresh_asks(machine) | fresh_asks(machine) | again, allocation_requests(USAGES))
 
 
 def placeholders(machine: Driven) -> list[str]:

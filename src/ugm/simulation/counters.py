@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, final
 
 from ugm.queues import Placement
-from ugm.simulation.gauges import Kind, Rule
-from ugm.simulation.report import LimitFigures, Rejection, Report, Waiting
+from ugm.simulation.gauges import ConfiguredLimit, JobClass
+from ugm.simulation.report import JobRejection, LimitSummary, Report, WaitingTime
 from ugm.simulation.workload import Job
 
-__all__ = ["Tally"]
+__all__ = ["ReplayCounters"]
 
 
 def _waits() -> array[int]:
@@ -21,7 +21,7 @@ def _waits() -> array[int]:
 
 
 @final
-class Tally:
+class ReplayCounters:
     """Counts and waiting times of one replay."""
 
     __slots__ = ("_all", "_groups", "_misplaced", "_rejections", "_users", "most_held", "read", "rejected")
@@ -36,7 +36,7 @@ class Tally:
         self._users: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
         self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
         #: Kind to the number of the first of its jobs, and their count.
-        self._rejections: Final[dict[Kind, tuple[int, int]]] = {}
+        self._rejections: Final[dict[JobClass, tuple[int, int]]] = {}
         #: User, queue asked for and reason to the number of the first job that was not placed, and their count.
         self._misplaced: Final[dict[tuple[str, str, str], tuple[int, int]]] = {}
 
@@ -52,7 +52,7 @@ class Tally:
         for group in job.user.groups:
             self._groups[group].append(wait)
 
-    def reject(self, kind: Kind, job: Job) -> None:
+    def reject(self, kind: JobClass, job: Job) -> None:
         """Count a job that can never start."""
         self.rejected += 1
         first, count = self._rejections.get(kind, (job.number, 0))
@@ -66,7 +66,7 @@ class Tally:
         self._misplaced[key] = first, count + 1
 
     def report(
-        self, *, held: int, decisions: int, end_time: int, rules: Iterable[Rule], findings: tuple[str, ...]
+        self, *, held: int, decisions: int, end_time: int, rules: Iterable[ConfiguredLimit], findings: tuple[str, ...]
     ) -> Report:
         """Return the figures, with what only the replay knows."""
         return Report(
@@ -77,7 +77,7 @@ class Tally:
             most_held=self.most_held,
             decisions=decisions,
             end_time=end_time,
-            waiting=Waiting.of(self._all),
+            waiting=WaitingTime.of(self._all),
             users=_by_name(self._users),
             groups=_by_name(self._groups),
             limits=tuple(sorted((rule.figures() for rule in rules), key=_impact)),
@@ -85,24 +85,24 @@ class Tally:
             findings=findings,
         )
 
-    def _rejection_figures(self) -> tuple[Rejection, ...]:
+    def _rejection_figures(self) -> tuple[JobRejection, ...]:
         figures = [
-            Rejection(kind.user.name, kind.queue_path, kind.usage, "; ".join(map(str, kind.never)), count, first)
+            JobRejection(kind.user.name, kind.queue_path, kind.usage, "; ".join(map(str, kind.never)), count, first)
             for kind, (first, count) in self._rejections.items()
         ]
         figures += [
-            Rejection(user, queue, None, reason, count, first)
+            JobRejection(user, queue, None, reason, count, first)
             for (user, queue, reason), (first, count) in self._misplaced.items()
         ]
         return tuple(sorted(figures, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
 
 
-def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, Waiting], ...]:
-    figures = [(name, Waiting.of(waited)) for name, waited in waits.items()]
+def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime], ...]:
+    figures = [(name, WaitingTime.of(waited)) for name, waited in waits.items()]
     return tuple(sorted(figures, key=lambda item: (-item[1].total, item[0])))
 
 
-def _impact(limit: LimitFigures) -> tuple[int, int, str, str, str, str]:
+def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
     """Sort by what the limit did; the rest makes the order complete."""
     return (
         -limit.held_seconds,

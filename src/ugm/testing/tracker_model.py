@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ugm.tracking.limits import LimitEntry, PartitionLimits, QueueLimits
     from ugm.tracking.tracker import Request
 
-__all__ = ["Grant", "InForce", "Model", "Place"]
+__all__ = ["Grant", "LimitInForce", "Place", "TrackerModel"]
 
 
 class Grant(NamedTuple):
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     queue_path: str
 
 
-class InForce(NamedTuple):
+class LimitInForce(NamedTuple):
     """The limit in force at a place, and the name in the configuration that set it."""
 
     limit_name: str
@@ -53,12 +53,12 @@ class InForce(NamedTuple):
     applications: int
 
 
-_NO_LIMIT = InForce("", Resource(), 0)
+_NO_LIMIT = LimitInForce("", Resource(), 0)
 
 
 @final
 @dataclass
-class Model:
+class TrackerModel:
     """Users and groups of one partition, by the book.
 
     Attributes:
@@ -67,7 +67,7 @@ class Model:
         grants: everything that was granted and not ended since, in order.
         by_hand: limits that were set by hand since the configuration came into force.
 
-    >>> model = Model()
+    >>> model = TrackerModel()
     >>> model.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
     ()
     >>> model.usage(Place(TrackingType.USER, "sue", "root"))
@@ -77,7 +77,7 @@ class Model:
     config: PartitionLimits | None = None
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
-    by_hand: dict[Place, InForce] = field(default_factory=dict)
+    by_hand: dict[Place, LimitInForce] = field(default_factory=dict)
 
     # What follows from the grants.
 
@@ -121,7 +121,7 @@ class Model:
                 return WILDCARD
         return None
 
-    def limit(self, place: Place) -> InForce:
+    def limit(self, place: Place) -> LimitInForce:
         """Return the limit in force for a user or group at one queue."""
         if place in self.by_hand:
             return self.by_hand[place]
@@ -129,7 +129,7 @@ class Model:
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
                 if wanted in (entry.users if is_user else entry.groups):
-                    return InForce(wanted, entry.max_resources or Resource(), entry.max_applications)
+                    return LimitInForce(wanted, entry.max_resources or Resource(), entry.max_applications)
         return _NO_LIMIT
 
     def _entries(self, queue_path: str) -> Sequence[LimitEntry]:
@@ -308,7 +308,7 @@ class Model:
         if not self.grants_at(place):
             return
         now = self.limit(place)
-        self.by_hand[place] = InForce(
+        self.by_hand[place] = LimitInForce(
             now.limit_name or place.name,
             now.resources if resources is None else resources,
             now.applications if applications is None else applications,
