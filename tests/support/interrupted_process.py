@@ -17,9 +17,9 @@ from typing import Final
 
 from support.partition_fixtures import BOB, memory
 from ugm import Partition, RequestError, Resource
-from unit.partition.test_interruptions import OPERATIONS, SCENES, Operation, Scene
+from unit.partition.test_interruptions import OPERATIONS, SCENES, Operation, Scene, states_of
 
-__all__ = ["Worker", "states_of"]
+__all__ = ["Worker"]
 
 #: So many allocations of memory in a row that did not fail are taken for the end of an operation.
 _END: Final = 40
@@ -78,17 +78,6 @@ class Worker:
         held = self.held()
         assert held in self.options
         self.options = (held, held)
-
-
-def states_of(scene: Scene, operation: Operation) -> list[object]:
-    """Return what a scene shows before an operation, and after it."""
-    states = []
-    for change in (lambda _: None, operation):
-        scene.build()
-        change(scene.partition)
-        states.append(scene.state())
-        scene.close()
-    return states
 
 
 def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterator[bool]:

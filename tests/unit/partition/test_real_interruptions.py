@@ -20,9 +20,9 @@ from typing import Final
 import pytest
 
 from support.injection import InterruptedTestError
-from support.interrupted_process import Worker, states_of
+from support.interrupted_process import Worker
 from support.places import environment
-from unit.partition.test_interruptions import OPERATIONS, SCENES
+from unit.partition.test_interruptions import OPERATIONS, SCENES, states_of
 
 #: Where an interruption arrives after at most so many seconds, or has been swallowed with a generator that was closed.
 PATIENCE: Final = 0.05

@@ -6,12 +6,13 @@ from what the applications hold, and the operations that come next give the same
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 import pytest
 
-from support.injection import Injector, points_of
+from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import config
 from ugm import Manager, Request, Resource, UgmError, UserGroup
 from ugm.operation_lock import OperationLock
@@ -330,7 +331,7 @@ SCENES: Final[dict[str, Callable[[], Scene]]] = {
 
 CASES: Final = [(kind, name) for kind in SCENES for name in (ALONE if kind == "alone" else MANAGER)]
 
-#: Of each operation, one instruction in so many is interrupted by default, and all of them in the deep run.
+#: Of each operation, one point in so many is interrupted by default, and all of them in the deep run.
 SAMPLE: Final = 61
 
 
@@ -346,89 +347,111 @@ def witness(scene: Scene, *, looks_first: bool) -> object:
     return seen, answers, scene.state()
 
 
-def interrupt(scene: Scene, operation: Callable[[Scene], object], points: range, *, opcodes: bool) -> int:
-    """Interrupt an operation at some of its points, one at a time, and return how many interruptions arrived."""
-    expected: dict[bool, list[object]] = {False: [], True: []}
-    for looks_first, witnesses in expected.items():
-        for change in (lambda _: None, operation):
-            scene.build()
-            change(scene)
-            witnesses.append(witness(scene, looks_first=looks_first))
-    arrived = 0
-    for at in points:
-        scene.build()
-        injector = Injector(at + 1, opcodes=opcodes)
-        arrived += injector.run(lambda: operation(scene))
-        assert injector.events > at
-        assert not scene.lock.locked(), at
-        looks_first = bool(at % 2)
-        assert witness(scene, looks_first=looks_first) in expected[looks_first], at
-        assert not scene.lock.locked(), at
-    return arrived
+Operation = Callable[[Scene], object]
 
 
-def count_of(scene: Scene, operation: Callable[[Scene], object], *, opcodes: bool) -> int:
-    """Return how many points an operation has."""
+@contextmanager
+def prepared(scene: Scene, operation: Operation) -> Iterator[Callable[[], object]]:
+    """Yield an operation on a scene that has just been made."""
     scene.build()
-    return points_of(lambda: operation(scene), opcodes=opcodes)
+    yield lambda: operation(scene)
+
+
+def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple[object, object]:
+    """Return all that can be found out about a scene without an operation, and after it."""
+    scene.build()
+    before = witness(scene, looks_first=looks_first)
+    with prepared(scene, operation) as call:
+        call()
+    return before, witness(scene, looks_first=looks_first)
+
+
+def interrupted(scene: Scene, operation: Operation, point: Point) -> None:
+    """Make a scene, and interrupt an operation on it."""
+    with prepared(scene, operation) as call:
+        interrupt(call, scene, point)
+
+
+def interrupt(call: Callable[[], object], scene: Scene, point: Point) -> None:
+    """Interrupt a call at a point, and make sure that it was."""
+    interruption = Interruption(point)
+    interruption.run(call)
+    assert interruption.has_raised, point
+    # What is raised while a generator is closed, CPython reports, and goes on.
+    assert interruption.has_arrived != interruption.was_swallowed, point
+    assert not scene.lock.locked(), point
+
+
+def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
+    """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
+    expected = [witnesses(scene, operation, looks_first=looks_first) for looks_first in (False, True)]
+    done = 0
+    for point in points:
+        interrupted(scene, operation, point)
+        looks_first = done % 2
+        assert witness(scene, looks_first=bool(looks_first)) in expected[looks_first], point
+        assert not scene.lock.locked(), point
+        done += 1
+    return done
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_interrupted_at_some_instructions(kind: str, name: str) -> None:
+def test_interrupted_at_some_points(kind: str, name: str) -> None:
     """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
     scene, operation = SCENES[kind](), operation_of(kind, name)
-    count = count_of(scene, operation, opcodes=True)
+    points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
-    assert count > 30
-    points = range(sum(map(ord, name + kind)) % SAMPLE, count, SAMPLE * max(1, count // 500))
-    assert interrupt(scene, operation, points, opcodes=True) >= len(points) * 9 // 10
+    assert len(points) > 30
+    chosen = points[sum(map(ord, name + kind)) % SAMPLE % len(points) :: SAMPLE * max(1, len(points) // 500)]
+    assert interrupt_at(scene, operation, chosen) == len(chosen) > 0
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_interrupted_at_every_instruction(kind: str, name: str) -> None:
+def test_interrupted_at_every_point(kind: str, name: str) -> None:
     """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
     scene, operation = SCENES[kind](), operation_of(kind, name)
-    for opcodes in (False, True):
-        count = count_of(scene, operation, opcodes=opcodes)
-        # Exceptions that arrive while a generator is closed go nowhere.
-        assert interrupt(scene, operation, range(count), opcodes=opcodes) >= count * 9 // 10
+    points = points_in(lambda: prepared(scene, operation))
+    assert interrupt_at(scene, operation, points) == len(points) > 30
 
 
-def interrupt_twice(scene: Scene, operation: Callable[[Scene], object], steps: tuple[int, int]) -> int:
-    """Interrupt an operation, and the recovery from that as well, and return how often that was done."""
-    expected = []
-    for change in (lambda _: None, operation):
-        scene.build()
-        change(scene)
-        expected.append(witness(scene, looks_first=True))
+def recover(scene: Scene) -> None:
+    """Make a call that recovers from an interruption first."""
+    scene.lock.run(lambda: None)
+
+
+def interrupt_twice(scene: Scene, operation: Operation, counts: tuple[int, int]) -> int:
+    """Interrupt an operation, and the recovery from that, at about so many points; return how often that was done."""
+
+    @contextmanager
+    def recovery(point: Point) -> Iterator[Callable[[], object]]:
+        interrupted(scene, operation, point)
+        yield lambda: recover(scene)
+
+    expected = witnesses(scene, operation, looks_first=True)
     done = 0
-    for at in range(1, count_of(scene, operation, opcodes=True), steps[0]):
-        again = 1 + at % steps[1]
-        events = again
-        while events >= again:
-            scene.build()
-            Injector(at, opcodes=True).run(lambda: operation(scene))
-            recovery = Injector(again, opcodes=True)
-            recovery.run(lambda: scene.lock.run(lambda: None))
-            events = recovery.events
-            assert not scene.lock.locked(), (at, again)
-            assert witness(scene, looks_first=True) in expected, (at, again)
+    for number, point in enumerate(_some(points_in(lambda: prepared(scene, operation)), counts[0])):
+        points = points_in(lambda point=point: recovery(point))  # type: ignore[misc]
+        for again in _some(points[number % 7 :], counts[1]):
+            with recovery(point) as call:
+                interrupt(call, scene, again)
+            assert witness(scene, looks_first=True) in expected, (point, again)
             done += 1
-            again += steps[1]
     return done
+
+
+def _some(points: list[Point], count: int) -> list[Point]:
+    return points[:: max(1, len(points) // count)]
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_some_interrupted_recoveries(kind: str, name: str) -> None:
     """A recovery that is interrupted is made good by the next one."""
-    scene, operation = SCENES[kind](), operation_of(kind, name)
-    count = count_of(scene, operation, opcodes=True)
-    assert interrupt_twice(scene, operation, (count // 3 + 1, 301)) > 2
+    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (2, 3)) > 5
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_every_interrupted_recovery(kind: str, name: str) -> None:
+def test_many_interrupted_recoveries(kind: str, name: str) -> None:
     """A recovery that is interrupted anywhere is made good by the next one."""
-    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (17, 19)) > 2
+    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (12, 60)) > 100

@@ -1,0 +1,262 @@
+"""Exceptions that arrive from outside, each at one point of a call that a survey has found.
+
+A call may run a loop thousands of times. So its points are the first, the second and the last time that it reaches each
+instruction, each entry and each return of every function, and the first time that it reaches each line. (A line begins
+at the same moment as its first instruction.)
+
+An interruption traces only the function of its point, so it costs about as much as the call itself. That makes it
+affordable to interrupt a call at all of its points.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import CodeType, FrameType
+from typing import Any, Final, Literal, NamedTuple
+
+from support.injection import SOURCE, TOOL, InterruptedTestError, Tracer
+
+__all__ = ["Interruption", "Point", "points_in"]
+
+Call = Callable[[], object]
+Kind = Literal["call", "line", "opcode", "return"]
+
+#: Whether events come from `sys.settrace`. From Python 3.12 on a tracer sees only some of the instructions.
+_IS_TRACED: Final = sys.version_info < (3, 12)
+
+#: The events of `sys.monitoring` of each kind.
+_EVENTS: Final[dict[Kind, tuple[str, ...]]] = {
+    "call": ("PY_START", "PY_RESUME"),
+    "line": ("LINE",),
+    "opcode": ("INSTRUCTION",),
+    "return": ("PY_RETURN", "PY_YIELD"),
+}
+
+
+class Point(NamedTuple):
+    """A moment of a call: the *time*-th event of a kind at one place of a function.
+
+    The place is the offset of an instruction, or the number of a line where `sys.monitoring` reports it. A return comes
+    after its instruction, everything else before.
+    """
+
+    code: CodeType
+    kind: Kind
+    place: int
+    time: int
+
+
+def points_in(prepared: Callable[[], AbstractContextManager[Call]]) -> list[Point]:
+    """Make a call that is prepared anew each time, and return its points.
+
+    Another call is counted by a profiler: it must enter each function as often as the points say. So a tracer that sees
+    nothing, or not everything, is noticed.
+    """
+    with prepared() as call:
+        # Fills the caches.
+        call()
+    survey = _Survey()
+    with prepared() as call, _unraisable():
+        survey.run(call)
+    with prepared() as call:
+        counted = _profiled(call)
+    entered = survey.entered()
+    assert entered
+    # Closing a generator is a call for a profiler, but enters at no instruction.
+    functions = {code for code in entered.keys() | counted if not code.co_flags & inspect.CO_GENERATOR}
+    assert {code: entered[code] for code in functions} == {code: counted[code] for code in functions}
+    return survey.points()
+
+
+def _profiled(call: Call) -> Counter[CodeType]:
+    calls: Counter[CodeType] = Counter()
+
+    def profile(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(SOURCE):
+            calls[frame.f_code] += 1
+
+    sys.setprofile(profile)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@contextmanager
+def _unraisable() -> Iterator[list[object]]:
+    """Yield a list of what was raised while a generator was closed: CPython reports it and goes on."""
+    seen: list[object] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda report: seen.append(report.exc_type)
+    try:
+        yield seen
+    finally:
+        sys.unraisablehook = hook
+
+
+class _Survey:
+    """Counts how often a call comes to each place."""
+
+    def __init__(self) -> None:
+        #: By identity, because code objects are slow to compare.
+        self._codes: dict[int, CodeType] = {}
+        self._times: Counter[tuple[int, Kind, int]] = Counter()
+
+    def run(self, call: Call) -> None:
+        """Make the call."""
+        if _IS_TRACED:
+            _traced(call, self._enter)
+        else:
+            monitoring = _monitoring()
+            with _tool({kind: self._handler(kind) for kind in _EVENTS}):
+                monitoring.set_events(TOOL, sum(map(_mask, _EVENTS)))
+                try:
+                    call()
+                finally:
+                    monitoring.set_events(TOOL, 0)
+
+    def points(self) -> list[Point]:
+        """Return the points, in the order of their first events."""
+        return [
+            Point(self._codes[code], kind, place, time)
+            for (code, kind, place), times in self._times.items()
+            for time in ([1] if kind == "line" else sorted({1, min(2, times), times}))
+        ]
+
+    def entered(self) -> Counter[CodeType]:
+        """Return how often each function was entered."""
+        entered: Counter[CodeType] = Counter()
+        for (number, kind, _), times in self._times.items():
+            code = self._codes[number]
+            if kind == "call":
+                entered[code] += times
+        return entered
+
+    def _count(self, code: CodeType, kind: Kind, place: int) -> None:
+        self._codes[id(code)] = code
+        self._times[id(code), kind, place] += 1
+
+    def _enter(self, frame: FrameType, event: str, _argument: object) -> Tracer | None:
+        if not frame.f_code.co_filename.startswith(SOURCE):
+            return None
+        frame.f_trace_opcodes = True
+        return self._step(frame, event, None)
+
+    def _step(self, frame: FrameType, event: str, _argument: object) -> Tracer:
+        if event != "exception":
+            self._count(frame.f_code, event, frame.f_lasti)  # type: ignore[arg-type] # one of the others
+        return self._step
+
+    def _handler(self, kind: Kind) -> Callable[..., None]:
+        def handle(code: CodeType, place: int, *_: object) -> None:
+            if code.co_filename.startswith(SOURCE):
+                self._count(code, kind, place)
+
+        return handle
+
+
+class Interruption:
+    """Raises an exception at one point of a call.
+
+    Attributes:
+        has_raised: whether the call came to the point.
+        has_arrived: whether the exception came back to the caller.
+        was_swallowed: whether CPython reported it instead, because a generator was being closed.
+    """
+
+    def __init__(self, point: Point) -> None:
+        self._point: Final = point
+        self._left = point.time
+        self.has_raised = self.has_arrived = self.was_swallowed = False
+
+    def run(self, call: Call) -> None:
+        """Make the call."""
+        with _unraisable() as seen:
+            try:
+                (self._trace if _IS_TRACED else self._monitor)(call)
+            except InterruptedTestError:
+                self.has_arrived = True
+        self.was_swallowed = InterruptedTestError in seen
+
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self.has_raised = True
+            raise InterruptedTestError
+
+    def _trace(self, call: Call) -> None:
+        point = self._point
+
+        def enter(frame: FrameType, _event: str, _argument: object) -> Tracer | None:
+            if frame.f_code is not point.code:
+                return None
+            if point.kind == "call":
+                if frame.f_lasti == point.place:
+                    self._count()
+                return None
+            frame.f_trace_lines = point.kind == "line"
+            frame.f_trace_opcodes = point.kind == "opcode"
+            return step
+
+        def step(frame: FrameType, event: str, _argument: object) -> Tracer:
+            if event == point.kind and frame.f_lasti == point.place:
+                self._count()
+            return step
+
+        _traced(call, enter)
+
+    def _monitor(self, call: Call) -> None:
+        point, monitoring = self._point, _monitoring()
+
+        def handle(code: CodeType, place: int, *_: object) -> None:
+            if code is point.code and place == point.place:
+                self._count()
+
+        with _tool({point.kind: handle}):
+            # Which lines are reported depends on the other events. An event without a handler costs little.
+            monitoring.set_local_events(TOOL, point.code, sum(map(_mask, _EVENTS)))
+            try:
+                call()
+            finally:
+                monitoring.set_local_events(TOOL, point.code, 0)
+
+
+def _traced(call: Call, tracer: Tracer) -> None:
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+
+
+def _monitoring() -> Any:  # noqa: ANN401 - unknown to the type checker before 3.12
+    return sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+
+
+def _numbers(kind: Kind) -> list[int]:
+    events = _monitoring().events
+    return [getattr(events, name) for name in _EVENTS[kind]]
+
+
+def _mask(kind: Kind) -> int:
+    return sum(_numbers(kind))
+
+
+@contextmanager
+def _tool(handlers: dict[Kind, Callable[..., None]]) -> Iterator[None]:
+    monitoring = _monitoring()
+    monitoring.use_tool_id(TOOL, "interruptions")
+    numbers = [(number, handler) for kind, handler in handlers.items() for number in _numbers(kind)]
+    try:
+        for number, handler in numbers:
+            monitoring.register_callback(TOOL, number, handler)
+        yield
+    finally:
+        for number, _ in numbers:
+            monitoring.register_callback(TOOL, number, None)
+        monitoring.free_tool_id(TOOL)
