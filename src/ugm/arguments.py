@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from ugm.errors import RequestError
-from ugm.hierarchy import Layout, Row
+from ugm.hierarchy import Layout, RequestVector
 from ugm.identity import MAX_NAME, UserGroup
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["MAX_NAME", "amounts_of", "application_of", "count_of", "name_of", "resource_of", "row_of", "user_of"]
+__all__ = [
+    "MAX_NAME",
+    "amounts_of",
+    "application_of",
+    "count_of",
+    "name_of",
+    "require_vector",
+    "resource_of",
+    "user_of",
+]
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
@@ -36,12 +45,12 @@ def user_of(user: object) -> UserGroup:
     return user
 
 
-def row_of(argument: str, usage: object, layout: Layout) -> Row:
+def require_vector(argument: str, usage: object, layout: Layout) -> RequestVector:
     """Return what a usage asks of each column; it must be a `Resource` without negative amounts."""
     if type(usage) is not Resource:
         raise RequestError(argument, usage, "expected a Resource")
-    known, row = usage.compiled
-    return row if known is layout else layout.row(usage)
+    known, vector = usage.compiled
+    return vector if known is layout else layout.vector(usage)
 
 
 def resource_of(argument: str, resource: object) -> Resource:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ugm.errors import value_text
-from ugm.hierarchy import UNLIMITED, Node, OwnerT, Row, named
+from ugm.hierarchy import UNLIMITED, Node, OwnerT, RequestVector, is_named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
 
@@ -132,16 +132,18 @@ class Decision(NamedTuple):
 ALLOWED: Final = Decision()
 
 
-def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[OwnerT]] = ()) -> tuple[Violation, ...]:
-    """Return every limit of *chain* that *row* more, and one more application below *starting*, would exceed.
+def exceeded(
+    chain: Iterable[Node[OwnerT]], vector: RequestVector, starting: Sequence[Node[OwnerT]] = ()
+) -> tuple[Violation, ...]:
+    """Return every limit of *chain* that *vector* more, and one more application below *starting*, would exceed.
 
     A resource of which nothing is asked is never named, not even when it is over its limit. Only a queue also denies a
     request that names such a resource with an amount of 0.
 
     Source: Apache YuniKorn, as recorded; its queues compare every resource that a request names.
     """
-    least_vcore, least_memory, vcore, memory, others, _ = row
-    names_vcore, names_memory = named(least_vcore), named(least_memory)
+    least_vcore, least_memory, vcore, memory, others, _ = vector
+    names_vcore, names_memory = is_named(least_vcore), is_named(least_memory)
     found = []
     for node in chain:
         limit, is_queue = node.limit, node.owner.kind is _QUEUE
@@ -151,24 +153,24 @@ def exceeded(chain: Iterable[Node[OwnerT]], row: Row, starting: Sequence[Node[Ow
         if node.free_memory < memory and (memory or (names_memory and is_queue)) and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
         for position, amount in others:
-            free = node.free_others[position]
+            free = node.free_extended[position]
             if free < amount and (amount or is_queue):
-                most = limit.others(node.layout)[position]
+                most = limit.extended(node.layout)[position]
                 if most < UNLIMITED:
                     found.append(_violation(node, node.layout.names[position], most, free, amount))
         if limit.closed:
-            found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.missing(row)]
-        if node.running >= limit.most_running and node in starting:
+            found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.uncounted(vector)]
+        if node.running >= limit.max_running and node in starting:
             found.append(_violation(node, None, limit.applications, limit.applications - node.running, 1))
     return tuple(found)
 
 
 def over(node: Node[OwnerT]) -> Iterator[Violation]:
     """Yield what is exceeded at a node already, with nothing requested."""
-    for name in node.limited():
+    for name in node.limited_resources():
         if node.free(name) < 0:
-            yield _violation(node, name, node.limit.most(name), node.free(name), 0)
-    if node.running > node.limit.most_running:
+            yield _violation(node, name, node.limit.maximum(name), node.free(name), 0)
+    if node.running > node.limit.max_running:
         yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
 
 

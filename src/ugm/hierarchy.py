@@ -31,14 +31,14 @@ __all__ = [
     "Node",
     "Owner",
     "OwnerT",
-    "Row",
-    "admit",
+    "RequestVector",
     "charge",
     "fits",
     "fits_one_more",
     "headroom",
-    "named",
+    "is_named",
     "refund",
+    "try_charge",
 ]
 
 #: Where a count starts if it is not limited. A request beyond it is not lost: a failed check is always gone over again,
@@ -64,7 +64,7 @@ _NO_OTHERS: Final[list[int]] = []
 #: What a request asks: the least ``vcore`` and ``memory`` that a node must leave; how much of either is taken; of other
 #: resources that are counted, (position, amount); and of all other resources, counted or not, (name, amount). A request
 #: that names a resource and asks 0 of it has a least, or an amount, of 0, because queues tell that from not naming it.
-Row = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
+RequestVector = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
 
 
 @final
@@ -100,7 +100,7 @@ class Layout:
         layout = Layout((*self.names, *names), closed=self.closed)
         return self if layout.names == self.names else layout
 
-    def row(self, usage: Resource) -> Row:
+    def vector(self, usage: Resource) -> RequestVector:
         """Return what *usage* asks, worked out once for each vector.
 
         Raises:
@@ -110,22 +110,22 @@ class Layout:
             if amount < 0:
                 raise RequestError("usage", usage, f"the amount of {name} is negative")
         amounts = usage.amounts
-        others = tuple([(name, amount) for name, amount in amounts.items() if name not in _IN_ATTRIBUTES])
-        counted = tuple([(self.positions[name], amount) for name, amount in others if name in self.positions])
+        extended = tuple([(name, amount) for name, amount in amounts.items() if name not in _IN_ATTRIBUTES])
+        counted = tuple([(self.positions[name], amount) for name, amount in extended if name in self.positions])
         vcore, memory = amounts.get(VCORE, 0), amounts.get(MEMORY, 0)
         # No node leaves `_NEVER`, so that more need not be asked of any; what is taken stays exact.
         least_vcore = min(vcore, _NEVER) if VCORE in amounts else _NOTHING
         least_memory = min(memory, _NEVER) if MEMORY in amounts else _NOTHING
-        asked = tuple([(name, amount) for name, amount in others if amount])
+        asked = tuple([(name, amount) for name, amount in extended if amount])
         if self.closed and any(name not in self.positions for name, _ in asked):
             least_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
-        row = (least_vcore, least_memory, vcore, memory, counted, asked)
-        usage.compiled = (self, row)
-        return row
+        vector = (least_vcore, least_memory, vcore, memory, counted, asked)
+        usage.compiled = (self, vector)
+        return vector
 
-    def missing(self, row: Row) -> Iterator[tuple[str, int]]:
-        """Yield what *row* asks of resources that are not counted."""
-        return ((name, amount) for name, amount in row[5] if name not in self.positions)
+    def uncounted(self, vector: RequestVector) -> Iterator[tuple[str, int]]:
+        """Yield what *vector* asks of resources that are not counted."""
+        return ((name, amount) for name, amount in vector[5] if name not in self.positions)
 
 
 @final
@@ -145,8 +145,8 @@ class Limit:
         "_unnamed",
         "applications",
         "closed",
+        "max_running",
         "memory",
-        "most_running",
         "place",
         "resources",
         "vcore",
@@ -167,25 +167,25 @@ class Limit:
         self.wildcard: Final = wildcard
         self.place: Final = place
         #: How many may run, as a number in any case.
-        self.most_running: Final = applications or UNLIMITED
+        self.max_running: Final = applications or UNLIMITED
         self.closed: Final = closed
         self._unnamed: Final = 0 if closed else UNLIMITED
         #: Where the counts of a node start.
-        self.vcore: Final = self.most(VCORE)
-        self.memory: Final = self.most(MEMORY)
+        self.vcore: Final = self.maximum(VCORE)
+        self.memory: Final = self.maximum(MEMORY)
         self._others: tuple[Layout | None, tuple[int, ...]] = (None, ())
 
-    def most(self, name: str) -> int:
+    def maximum(self, name: str) -> int:
         """Return the most of a resource that is allowed, `UNLIMITED` for no limit."""
         return self.resources.amounts.get(name, self._unnamed)
 
-    def others(self, layout: Layout) -> tuple[int, ...]:
+    def extended(self, layout: Layout) -> tuple[int, ...]:
         """Return where the counts of all other resources start, in the order of the layout."""
-        known, others = self._others
+        known, extended = self._others
         if known is not layout:
-            others = tuple([self.most(name) for name in layout.names])
-            self._others = (layout, others)
-        return others
+            extended = tuple([self.maximum(name) for name in layout.names])
+            self._others = (layout, extended)
+        return extended
 
 
 class Owner(Protocol):
@@ -213,7 +213,7 @@ class Node(Generic[OwnerT]):
     zero by as much as a limit was set, or an existing allocation counted, beyond what is allowed.
     """
 
-    __slots__ = ("free_memory", "free_others", "free_vcore", "layout", "limit", "owner", "queue_path", "running")
+    __slots__ = ("free_extended", "free_memory", "free_vcore", "layout", "limit", "owner", "queue_path", "running")
 
     owner: OwnerT
     queue_path: str
@@ -223,7 +223,7 @@ class Node(Generic[OwnerT]):
     free_vcore: int
     free_memory: int
     #: What is free of all other resources, in the order of the layout; one empty list for all nodes if there are none.
-    free_others: list[int]
+    free_extended: list[int]
     layout: Layout
 
     def __init__(self, owner: OwnerT, queue_path: str, limit: Limit, layout: Layout) -> None:
@@ -234,9 +234,9 @@ class Node(Generic[OwnerT]):
         self.running = 0
         self.free_vcore = limit.vcore
         self.free_memory = limit.memory
-        self.free_others = list(limit.others(layout)) if layout.names else _NO_OTHERS
+        self.free_extended = list(limit.extended(layout)) if layout.names else _NO_OTHERS
 
-    def limited(self) -> Iterable[str]:
+    def limited_resources(self) -> Iterable[str]:
         """Return the resources that the node limits, of those that are counted."""
         return (*_IN_ATTRIBUTES, *self.layout.names) if self.limit.closed else self.limit.resources
 
@@ -244,13 +244,13 @@ class Node(Generic[OwnerT]):
         """Return what is free of a resource that is counted."""
         if name == VCORE:
             return self.free_vcore
-        return self.free_memory if name == MEMORY else self.free_others[self.layout.positions[name]]
+        return self.free_memory if name == MEMORY else self.free_extended[self.layout.positions[name]]
 
     def used(self) -> dict[str, int]:
         """Return what is charged of every resource that is counted."""
-        limit, others = self.limit, self.limit.others(self.layout)
+        limit, extended = self.limit, self.limit.extended(self.layout)
         used = {VCORE: limit.vcore - self.free_vcore, MEMORY: limit.memory - self.free_memory}
-        for name, most, free in zip(self.layout.names, others, self.free_others, strict=True):
+        for name, most, free in zip(self.layout.names, extended, self.free_extended, strict=True):
             used[name] = most - free
         return used
 
@@ -259,12 +259,12 @@ class Node(Generic[OwnerT]):
         old, self.limit = self.limit, limit
         self.free_vcore += limit.vcore - old.vcore
         self.free_memory += limit.memory - old.memory
-        if self.free_others:
-            changes = zip(limit.others(self.layout), old.others(self.layout), self.free_others, strict=True)
-            self.free_others = [free + most - before for most, before, free in changes]
+        if self.free_extended:
+            changes = zip(limit.extended(self.layout), old.extended(self.layout), self.free_extended, strict=True)
+            self.free_extended = [free + most - before for most, before, free in changes]
 
 
-def named(least: int) -> bool:
+def is_named(least: int) -> bool:
     """Return whether a request names ``vcore`` or ``memory``, of which it asks a node to leave *least*."""
     return least not in (_NOTHING, _NEVER_NOT_NAMED)
 
@@ -274,15 +274,15 @@ def named(least: int) -> bool:
 Chain = Iterable[Node[Any]]
 
 
-def fits(chain: Chain, row: Row) -> bool:
-    """Return whether every node of *chain* leaves what *row* asks; changes nothing."""
-    least_vcore, least_memory, _, _, others, _ = row
+def fits(chain: Chain, vector: RequestVector) -> bool:
+    """Return whether every node of *chain* leaves what *vector* asks; changes nothing."""
+    least_vcore, least_memory, _, _, extended, _ = vector
     for node in chain:
         if node.free_vcore < least_vcore or node.free_memory < least_memory:
             return False
-    for position, amount in others:
+    for position, amount in extended:
         for node in chain:
-            if node.free_others[position] < amount:
+            if node.free_extended[position] < amount:
                 return False
     return True
 
@@ -290,7 +290,7 @@ def fits(chain: Chain, row: Row) -> bool:
 def fits_one_more(chain: Chain) -> bool:
     """Return whether one more application may run below every node of *chain*; changes nothing."""
     for node in chain:  # noqa: SIM110 - a loop takes half the time of a generator
-        if node.running >= node.limit.most_running:
+        if node.running >= node.limit.max_running:
             return False
     return True
 
@@ -305,38 +305,38 @@ def headroom(chain: Chain) -> Resource | None:
     return Resource(room) if room else None
 
 
-def charge(chain: Chain, row: Row) -> None:
-    """Take *row* from every node of *chain*, whether or not it fits."""
-    _, _, vcore, memory, others, _ = row
+def charge(chain: Chain, vector: RequestVector) -> None:
+    """Take *vector* from every node of *chain*, whether or not it fits."""
+    _, _, vcore, memory, extended, _ = vector
     for node in chain:
         node.free_vcore -= vcore
         node.free_memory -= memory
-    for position, amount in others:
+    for position, amount in extended:
         for node in chain:
-            node.free_others[position] -= amount
+            node.free_extended[position] -= amount
 
 
-def refund(chain: Chain, row: Row) -> None:
-    """Give *row* back to every node of *chain*: the exact inverse of `charge`."""
-    _, _, vcore, memory, others, _ = row
+def refund(chain: Chain, vector: RequestVector) -> None:
+    """Give *vector* back to every node of *chain*: the exact inverse of `charge`."""
+    _, _, vcore, memory, extended, _ = vector
     for node in chain:
         node.free_vcore += vcore
         node.free_memory += memory
-    for position, amount in others:
+    for position, amount in extended:
         for node in chain:
-            node.free_others[position] += amount
+            node.free_extended[position] += amount
 
 
-def admit(checked: Chain, charged: Chain, row: Row) -> bool:
-    """Charge *row* to all of *charged* if all of *checked* leave it, else change nothing.
+def try_charge(checked: Chain, charged: Chain, vector: RequestVector) -> bool:
+    """Charge *vector* to all of *charged* if all of *checked* leave it, else change nothing.
 
     The two chains are the same but where somebody is counted without being held to it.
     """
-    least_vcore, least_memory, vcore, memory, others, _ = row
-    if others or checked is not charged:
-        if not fits(checked, row):
+    least_vcore, least_memory, vcore, memory, extended, _ = vector
+    if extended or checked is not charged:
+        if not fits(checked, vector):
             return False
-        charge(charged, row)
+        charge(charged, vector)
         return True
     # One walk instead of two takes a fifth less time. It is walked back if a node on the way does not leave enough.
     for node in charged:

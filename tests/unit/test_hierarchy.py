@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ugm import RequestError, Resource, TrackingType
 from ugm.decision import exceeded
-from ugm.hierarchy import UNLIMITED, Layout, Limit, Node, admit, charge, fits, fits_one_more, refund
+from ugm.hierarchy import UNLIMITED, Layout, Limit, Node, charge, fits, fits_one_more, refund, try_charge
 from ugm.testing import resources
 
 NAMES = ("memory", "vcore", "gpu", "pods")
@@ -45,7 +45,7 @@ def test_fits_if_every_limit_leaves_it(limits: list[Resource], usage: Resource) 
     chain = [node(limit, layout) for limit in limits]
     expected = all(amount <= limit.get(name, amount) for limit in limits for name, amount in usage.items() if amount)
 
-    assert fits(chain, layout.row(usage)) is expected
+    assert fits(chain, layout.vector(usage)) is expected
 
 
 @given(chains, vectors)
@@ -53,10 +53,10 @@ def test_admit_charges_all_or_none(limits: list[Resource], usage: Resource) -> N
     """Every node is charged if the request fits all of them, and none otherwise."""
     layout = Layout(NAMES)
     chain = [node(limit, layout) for limit in limits]
-    admitted = admit(chain, chain, layout.row(usage))
+    admitted = try_charge(chain, chain, layout.vector(usage))
     expected = dict(usage.without_zeros()) if admitted else {}
 
-    assert admitted is fits([node(limit, layout) for limit in limits], layout.row(usage))
+    assert admitted is fits([node(limit, layout) for limit in limits], layout.vector(usage))
     assert [used(subject) for subject in chain] == [expected] * len(chain)
 
 
@@ -65,10 +65,10 @@ def test_refund_undoes_charge(limits: list[Resource], usage: Resource, other: Re
     """Giving back leaves every node as it was, whether or not the charge fitted."""
     layout = Layout(NAMES)
     chain = [node(limit, layout) for limit in limits]
-    charge(chain, layout.row(other))
+    charge(chain, layout.vector(other))
     before = [used(subject) for subject in chain]
-    charge(chain, layout.row(usage))
-    refund(chain, layout.row(usage))
+    charge(chain, layout.vector(usage))
+    refund(chain, layout.vector(usage))
 
     assert [used(subject) for subject in chain] == before == [dict(other.without_zeros())] * len(chain)
 
@@ -79,7 +79,7 @@ def test_another_limit_keeps_the_usage(limits: list[Resource], usage: Resource, 
     layout = Layout(NAMES)
     for first in limits:
         subject = node(first, layout)
-        charge([subject], layout.row(usage))
+        charge([subject], layout.vector(usage))
         subject.replace_limit(Limit(limit))
 
         assert used(subject) == dict(usage.without_zeros())
@@ -91,7 +91,7 @@ def test_counted_without_being_held() -> None:
     layout = Layout()
     held, counted = node(Resource(memory=9), layout), node(Resource(memory=1), layout)
 
-    assert admit([held], [held, counted], layout.row(Resource(memory=5)))
+    assert try_charge([held], [held, counted], layout.vector(Resource(memory=5)))
     assert counted.free("memory") == -4
 
 
@@ -99,21 +99,21 @@ def test_what_is_not_named_is_never_denied() -> None:
     """A resource that a request does not name does not deny, not even one that is over its limit."""
     layout = Layout(NAMES)
     subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
-    charge([subject], layout.row(Resource(memory=5, gpu=5)))
+    charge([subject], layout.vector(Resource(memory=5, gpu=5)))
 
-    assert fits([subject], layout.row(Resource(vcore=1)))
-    assert not fits([subject], layout.row(Resource(memory=1)))
-    assert not fits([subject], layout.row(Resource(gpu=1)))
+    assert fits([subject], layout.vector(Resource(vcore=1)))
+    assert not fits([subject], layout.vector(Resource(memory=1)))
+    assert not fits([subject], layout.vector(Resource(gpu=1)))
 
 
 def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:
     """Of a resource over its limit, asking 0 takes the long way: whether that denies depends on whose limit it is."""
     layout = Layout(NAMES)
     subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
-    charge([subject], layout.row(Resource(memory=5, gpu=5)))
+    charge([subject], layout.vector(Resource(memory=5, gpu=5)))
 
-    assert not fits([subject], layout.row(Resource(memory=0, vcore=1)))
-    assert exceeded([subject], layout.row(Resource(memory=0, vcore=1, gpu=0))) == ()
+    assert not fits([subject], layout.vector(Resource(memory=0, vcore=1)))
+    assert exceeded([subject], layout.vector(Resource(memory=0, vcore=1, gpu=0))) == ()
 
 
 def test_what_no_limit_names_is_not_counted() -> None:
@@ -121,7 +121,7 @@ def test_what_no_limit_names_is_not_counted() -> None:
     layout = Layout(["gpu"])
     subject = node(Resource(gpu=1), layout)
 
-    assert admit([subject], [subject], layout.row(Resource(pods=10**6)))
+    assert try_charge([subject], [subject], layout.vector(Resource(pods=10**6)))
     assert used(subject) == {}
 
 
@@ -129,7 +129,7 @@ def test_not_limited_is_counted_exactly() -> None:
     """Where a node does not limit a resource, its usage is exact all the same, whatever its size."""
     layout = Layout()
     subject = node(Resource(memory=1), layout)
-    charge([subject], layout.row(Resource(vcore=UNLIMITED + 7)))
+    charge([subject], layout.vector(Resource(vcore=UNLIMITED + 7)))
 
     assert used(subject) == {"vcore": UNLIMITED + 7}
 
@@ -141,18 +141,18 @@ def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
     layout = Layout(["gpu"])
     subject = node(Resource({name: 1}), layout)
 
-    assert not fits([subject], layout.row(Resource({name: amount})))
-    assert [told.requested for told in exceeded([subject], layout.row(Resource({name: amount})))] == [amount]
+    assert not fits([subject], layout.vector(Resource({name: amount})))
+    assert [told.requested for told in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
 
 
 def test_not_named_at_all() -> None:
     """Beside any usage, what is not named does not deny; a queue denies what is named and over its limit."""
     layout = Layout()
     queue = [Node(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
-    charge(queue, layout.row(Resource(vcore=2**300)))
+    charge(queue, layout.vector(Resource(vcore=2**300)))
 
-    assert exceeded(queue, layout.row(Resource(memory=1))) == ()
-    assert [told.resource for told in exceeded(queue, layout.row(Resource(memory=1, vcore=0)))] == ["vcore"]
+    assert exceeded(queue, layout.vector(Resource(memory=1))) == ()
+    assert [told.resource for told in exceeded(queue, layout.vector(Resource(memory=1, vcore=0)))] == ["vcore"]
 
 
 def test_one_more_application() -> None:
@@ -171,7 +171,7 @@ def test_one_more_application() -> None:
 def test_negative_requests_are_refused(name: str) -> None:
     """Nothing negative can be asked, of any resource."""
     with pytest.raises(RequestError) as caught:
-        Layout(["gpu"]).row(Resource({name: -1}))
+        Layout(["gpu"]).vector(Resource({name: -1}))
 
     assert str(caught.value).endswith(f": the amount of {name} is negative")
 
@@ -181,6 +181,6 @@ def test_layouts_are_separate() -> None:
     usage, one, other = Resource(gpu=2), Layout(["gpu"]), Layout(["fpga", "gpu"])
     first, second = node(Resource(gpu=2), one), node(Resource(gpu=1), other)
 
-    assert fits([first], one.row(usage))
-    assert not fits([second], other.row(usage))
-    assert fits([first], one.row(usage))
+    assert fits([first], one.vector(usage))
+    assert not fits([second], other.vector(usage))
+    assert fits([first], one.vector(usage))

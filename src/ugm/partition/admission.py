@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import application_of, name_of, row_of
+from ugm.arguments import application_of, name_of, require_vector
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import RequestError
-from ugm.hierarchy import Row
+from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
 from ugm.model import Claim
 from ugm.partition.application import Application
@@ -76,7 +76,7 @@ class Admission:
         """
         name_of("allocation_id", ask.allocation_id)
         application = self.application(ask.application_id)
-        self.row(ask.usage)
+        self.vector(ask.usage)
         return Entry(application, ask.usage, traits_of(state, ask))
 
     def require_welcome(self, application: Application) -> None:
@@ -110,9 +110,9 @@ class Admission:
             reason = f"the id stands for another allocation, of application {known.application.application_id!r}"
             raise RequestError("allocation_id", allocation_id, reason)
 
-    def row(self, usage: Resource) -> Row:
+    def vector(self, usage: Resource) -> RequestVector:
         """Return what a usage asks of each counter."""
-        return row_of("usage", usage, self._books.in_force.epoch.layout)
+        return require_vector("usage", usage, self._books.in_force.epoch.layout)
 
     # Granting
 
@@ -125,7 +125,7 @@ class Admission:
         if self._others:
             decision = self._allocate_with_models(ask.allocation_id, entry, evict=evict)
         else:
-            decision = Decision(self._books.admit(entry.application, self.row(ask.usage)))
+            decision = Decision(self._books.admit(entry.application, self.vector(ask.usage)))
             if decision:
                 self._books.note(ask.allocation_id, entry)
         return self.told([ask], decision)
@@ -152,7 +152,7 @@ class Admission:
         self._others.apply(self._charging(allocation_id, entry))
         for _, other in gone:
             self._books.refund(other)
-        self._books.charge(entry, self.row(entry.usage))
+        self._books.charge(entry, self.vector(entry.usage))
         self._books.note(allocation_id, entry)
         for name, _ in gone:
             self._strike(name)
@@ -161,7 +161,7 @@ class Admission:
     def check(self, ask: Ask) -> Decision:
         """Return what one more allocation would be told, whatever its id."""
         application = self.application(ask.application_id)
-        self.row(ask.usage)
+        self.vector(ask.usage)
         self.require_welcome(application)
         entry = Entry(application, ask.usage, traits_of(AllocationState.HELD, ask))
         violations = self.violations(_NAMELESS, entry)
@@ -169,14 +169,14 @@ class Admission:
 
     def violations(self, allocation_id: str, entry: Entry) -> tuple[Violation, ...]:
         """Return every limit that an entry would exceed: of users, groups, queues, and of all other models."""
-        found = self._books.open(entry.application).violations(self.row(entry.usage))
+        found = self._books.open(entry.application).violations(self.vector(entry.usage))
         return found + self._others.check(entry.claim(allocation_id)) if self._others else found
 
     def charge(self, allocation_id: str, entry: Entry) -> None:
         """Charge an entry everywhere without checking, and write it into the ledger; nothing if a model raises."""
         if self._others:
             self._others.apply(self._charging(allocation_id, entry))
-        self._books.charge(entry, self.row(entry.usage))
+        self._books.charge(entry, self.vector(entry.usage))
         self._books.note(allocation_id, entry)
 
     def _charging(self, allocation_id: str, entry: Entry) -> list[Call]:
@@ -197,9 +197,9 @@ class Admission:
         """Return whether users, groups and queues have room for an entry once others have gone."""
         for other in gone:
             self._books.refund(other)
-        violations = self._books.open(entry.application).violations(self.row(entry.usage))
+        violations = self._books.open(entry.application).violations(self.vector(entry.usage))
         for other in gone:
-            self._books.charge(other, self.row(other.usage))
+            self._books.charge(other, self.vector(other.usage))
         return not violations
 
     def _strike(self, allocation_id: str) -> None:
@@ -254,7 +254,7 @@ class Admission:
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         """Let an allocation hold something else from now on."""
         old = self.held("allocation_id", allocation_id)
-        self.row(usage)
+        self.vector(usage)
         if old.usage == usage:
             return ALLOWED
         if any(amount > 0 for amount in (usage - old.usage).values()):
@@ -264,7 +264,7 @@ class Admission:
     def _exchange(self, old_id: str, old: Entry, new_id: str, new: Entry) -> Decision:
         """Put one entry in the place of another; only what grows is checked, by other models the whole of it."""
         holding = self._books.open(old.application)
-        violations = holding.would_swap(old.usage, new.usage)
+        violations = holding.swap_violations(old.usage, new.usage)
         if self._others:
             violations += self._exchange_models(old.claim(old_id), new_id, new, agreed=not violations)
         if not violations:

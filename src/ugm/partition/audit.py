@@ -165,7 +165,7 @@ def verify(books: Books) -> None:
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    found = [*tracking_findings(books.ledger), *_entries(books), *_holdings(books), *_queues(books)]
+    found = [*tracking_findings(books.holding_index), *_entries(books), *_holdings(books), *_queues(books)]
     if found:
         raise InvariantError(tuple(found))
 
@@ -188,12 +188,12 @@ def _holdings(books: Books) -> Iterator[str]:
         held = Resource(application.held() or {}).without_zeros()
         if held != due:
             yield f"application {application_id!r} holds {held}, but its allocations add up to {due}"
-        first = books.ledger.holdings.get(application_id)
+        first = books.holding_index.holdings.get(application_id)
         if first is not application.holding:
             yield f"application {application_id!r} is charged otherwise than it runs"
         if application.lines and application.holding is None:
             yield f"application {application_id!r} has allocations and does not run"
-    for application_id in books.ledger.holdings:
+    for application_id in books.holding_index.holdings:
         if application_id not in books.applications:
             yield f"application {application_id!r} is charged and not listed"
 

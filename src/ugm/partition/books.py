@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
-from ugm.arguments import row_of
+from ugm.arguments import require_vector
 from ugm.decision import Violation, over
-from ugm.hierarchy import Row
+from ugm.hierarchy import RequestVector
 from ugm.operation_lock import OperationLock
 from ugm.partition.application import Application, ApplicationState
 from ugm.partition.compiled import Compiled
@@ -38,7 +38,7 @@ from ugm.queues import Cluster, Queue, QueueTree
 from ugm.queues.tree import Structure
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding
-from ugm.tracking.ledger import Ledger
+from ugm.tracking.holding_index import HoldingIndex
 from ugm.tracking.limits import LimitsInForce
 
 __all__ = ["Books"]
@@ -61,9 +61,9 @@ class Books:
         "cluster",
         "compiled",
         "entries",
+        "holding_index",
         "in_force",
         "is_whole",
-        "ledger",
         "tell",
         "tree",
         "undo",
@@ -100,7 +100,7 @@ class Books:
         self.is_whole = is_whole
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
         self.in_force.swap(compiled.limits, compiled.specs.names)
-        self.ledger: Final = Ledger(self.in_force)
+        self.holding_index: Final = HoldingIndex(self.in_force)
         self.cluster: Final = Cluster()
         self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
         self.applications = {}
@@ -205,39 +205,39 @@ class Books:
         """Return what a running application holds, in line with the limits, or a detached holding that may start it."""
         holding = application.holding
         if holding is not None:
-            holding.align()
+            holding.refresh()
             return holding
         user = application.submission.user
         path, application_id = application.queue.queue_path, application.application_id
         if application.is_placed_in_a_group:
-            holding = self.ledger.reopen(path, application_id, user, application.group)
+            holding = self.holding_index.detached_in_group(path, application_id, user, application.group)
         else:
-            holding = self.ledger.open(path, application_id, user)
+            holding = self.holding_index.detached(path, application_id, user)
         holding.quotas = application.queue
         return holding
 
-    def admit(self, application: Application, row: Row) -> tuple[Violation, ...]:
-        """Charge *row* to an application if it fits, starting it if need be; otherwise return all limits in the way."""
+    def admit(self, application: Application, vector: RequestVector) -> tuple[Violation, ...]:
+        """Charge *vector* to an application and start it if need be, or return every limit that it would exceed."""
         holding = self.open(application)
         if application.holding is not None:
-            return holding.grow_or_tell(row)
-        violations = holding.start(row)
+            return () if holding.try_charge(vector) else holding.violations_or_charge(vector)
+        violations = holding.start(vector)
         if not violations:
             self.started(application, holding)
         return violations
 
-    def charge(self, entry: Entry, row: Row) -> None:
+    def charge(self, entry: Entry, vector: RequestVector) -> None:
         """Charge an entry without checking, starting its application if need be."""
         application = entry.application
         holding = self.open(application)
-        holding.add(row)
+        holding.charge(vector)
         if application.holding is None:
             self.started(application, holding)
 
     def started(self, application: Application, holding: Holding) -> None:
         """Note that an application has started with a holding that was detached."""
         self.undo.append((application.undo_start, (application.holding, application.group, application.has_run)))
-        self.ledger.list(holding)
+        self.holding_index.add(holding)
         is_first = not application.has_run
         application.started(holding)
         if is_first:
@@ -305,9 +305,9 @@ class Books:
 
     def refund(self, entry: Entry) -> None:
         """Give back what an entry was charged; its application runs on, even with nothing."""
-        holding, row = self.open(entry.application), row_of("usage", entry.usage, self.in_force.epoch.layout)
-        if not holding.take(row):
-            holding.require(row)
+        holding, vector = self.open(entry.application), require_vector("usage", entry.usage, self.in_force.epoch.layout)
+        if not holding.try_refund(vector):
+            holding.require_held(vector)
 
     def strike(self, allocation_id: str, entry: Entry) -> None:
         """Strike an entry that has been given back from the ledger."""
@@ -322,8 +322,8 @@ class Books:
         holding = application.holding
         if holding is not None:
             self.undo.append((application.undo_start, (holding, application.group, application.has_run)))
-            holding.align()
-            self.ledger.end(holding)
+            holding.refresh()
+            self.holding_index.end(holding)
             application.holding = None
         if application.failing:
             self.forget(application, ApplicationState.FAILED)
@@ -358,7 +358,7 @@ class Books:
         if self._running is None:
             # Found once: a rebuild that is interrupted has forgotten which applications run on with nothing.
             self._running = [application for application in self.applications.values() if application.is_running]
-        self.ledger.clear()
+        self.holding_index.clear()
         for application in self.applications.values():
             application.holding = None
         self.tree.list_applications(self.applications)
@@ -382,16 +382,16 @@ class Books:
         """Let an application run with what its allocations add up to."""
         holding = self.open(application)
         total = sum_of(entry.usage for entry in application.entries().values())
-        holding.add(self.in_force.epoch.layout.row(total))
-        self.ledger.list(holding)
+        holding.charge(self.in_force.epoch.layout.vector(total))
+        self.holding_index.add(holding)
         application.started(holding)
 
     # What is exceeded
 
     def over(self) -> Iterator[Violation]:
         """Yield every limit that is exceeded: of users, groups and queues, each by name, leaf to root."""
-        for tracker in self.ledger.trackers():
-            for node in tracker.in_line():
+        for tracker in self.holding_index.trackers():
+            for node in tracker.counters():
                 yield from over(node)
         counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]
         for counter in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):

@@ -12,7 +12,7 @@ from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.books import Books
 from ugm.resources import format_amount
 from ugm.tracking.holding import Amounts, Holding, amount_of
-from ugm.tracking.index import every
+from ugm.tracking.links import all_holdings
 
 __all__ = ["Explanation", "Held", "Holder", "charged", "explain", "number_of"]
 
@@ -123,17 +123,17 @@ def charged(books: Books, *decisions: Decision) -> list[Sequence[Held]]:
         for violation in decision.violations:
             owner = (violation.kind, "" if violation.kind == TrackingType.QUEUE else violation.name)
             if owner not in copies:
-                copies[owner] = [Held(holding, holding.amounts) for holding in every(_charged(books, violation))]
+                copies[owner] = [Held(holding, holding.amounts) for holding in all_holdings(_charged(books, violation))]
             found.append(copies[owner])
     return found
 
 
 def _charged(books: Books, violation: Violation) -> Mapping[str, Holding]:
-    ledger = books.ledger
+    index = books.holding_index
     if violation.kind == TrackingType.QUEUE:
-        return ledger.holdings
-    if violation.kind == TrackingType.USER and violation.name in ledger.users:
-        return ledger.users[violation.name].queue.holdings
-    if violation.kind == TrackingType.GROUP and violation.name in ledger.groups:
-        return ledger.groups[violation.name].queue.holdings
+        return index.holdings
+    if violation.kind == TrackingType.USER and violation.name in index.users:
+        return index.users[violation.name].queue.holdings
+    if violation.kind == TrackingType.GROUP and violation.name in index.groups:
+        return index.groups[violation.name].queue.holdings
     return {}

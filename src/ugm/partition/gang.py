@@ -75,12 +75,12 @@ def _together(
     books: Books, admission: Admission, wanted: Mapping[str, Entry]
 ) -> tuple[Demand, list[tuple[Application, tuple[Any, ...]]]]:
     """Charge everything to users, groups and queues; return that, and what the applications were that started."""
-    demand = Demand(books.ledger)
+    demand = Demand(books.holding_index)
     started = []
     for entry in wanted.values():
         application = entry.application
         holding = books.open(application)
-        demand.charge(holding, entry.usage, admission.row(entry.usage))
+        demand.charge(holding, entry.usage, admission.vector(entry.usage))
         if application.holding is None:
             started.append((application, application.facts()))
             books.undo.append((application.restore, application.facts()))

@@ -113,7 +113,7 @@ def _restore_application(books: Books, image: ApplicationImage) -> None:
     application.has_run, application.has_replaced, application.failing = past
     if is_running:
         nothing = Resource()
-        books.charge(Entry(application, nothing, PLAIN), books.in_force.epoch.layout.row(nothing))
+        books.charge(Entry(application, nothing, PLAIN), books.in_force.epoch.layout.vector(nothing))
 
 
 def listed(
@@ -133,10 +133,10 @@ def write(books: Books, allocation: Allocation) -> Entry:
     if allocation.state is _PENDING:
         books.note_pending(allocation_id, entry)
         return entry
-    known, row = usage.compiled
+    known, vector = usage.compiled
     if known is not books.in_force.epoch.layout:
         books.count_adopted(usage)
-        row = books.in_force.epoch.layout.row(usage)
-    books.charge(entry, row)
+        vector = books.in_force.epoch.layout.vector(usage)
+    books.charge(entry, vector)
     books.note(allocation_id, entry)
     return entry

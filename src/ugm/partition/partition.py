@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
-from ugm.hierarchy import Row
+from ugm.hierarchy import RequestVector
 from ugm.model import QuotaModel
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.application import Application
@@ -185,21 +185,21 @@ class Partition(Applications):
                     and type(usage) is Resource
                 ):
                     holding = application.holding
-                    layout, row = usage.compiled
+                    layout, vector = usage.compiled
                     if holding is not None and holding.epoch is settled and layout is settled.layout:
-                        if holding.grow(row):
+                        if holding.try_charge(vector):
                             # In this order: the second assignment commits the change.
                             application.lines[allocation_id] = usage
                             self._owners[allocation_id] = application
                             lock.settled = settled
                             return ALLOWED
-                        violations = holding.tell_why(row, charge=False)
+                        violations = holding.violations(vector)
                         if violations:
                             lock.settled = settled
                             return Decision(violations)
                     if settled is lock.token:
                         if layout is self._books.in_force.epoch.layout:
-                            return self._start(application, allocation_id, usage, row)
+                            return self._start(application, allocation_id, usage, vector)
                         return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
                 lock.settled = settled
         except BaseException as error:
@@ -208,10 +208,10 @@ class Partition(Applications):
         ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
         return lock.grow(self._admission.allocate, ask, evict=evict)
 
-    def _start(self, application: Application, allocation_id: str, usage: Resource, row: Row) -> Decision:
+    def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
         """Grant an allocation that starts a plain application, or is the first since the limits have changed."""
         books, lock = self._books, self._lock
-        violations = books.admit(application, row)
+        violations = books.admit(application, vector)
         if not violations:
             # In this order: the second assignment commits the change.
             application.lines[allocation_id] = usage
@@ -222,7 +222,7 @@ class Partition(Applications):
 
     def _start_new_size(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
         """Do what `_start` does for a vector that was not used here before."""
-        return self._start(application, allocation_id, usage, self._admission.row(usage))
+        return self._start(application, allocation_id, usage, self._admission.vector(usage))
 
     def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
         """Grant several allocations together, or none of them: a gang.
@@ -289,10 +289,10 @@ class Partition(Applications):
                     holding, usage = application.holding, application.lines.get(allocation_id)
                     if holding is not None and holding.epoch is settled and type(usage) is Resource:
                         # Read once: the vector may be shared with another partition, under another lock.
-                        layout, row = usage.compiled
+                        layout, vector = usage.compiled
                         if layout is not settled.layout:
-                            row = settled.layout.row(usage)
-                        if holding.take(row):
+                            vector = settled.layout.vector(usage)
+                        if holding.try_refund(vector):
                             # In this order: the first deletion commits the change.
                             del owners[allocation_id], application.lines[allocation_id]
                             if not application.lines:

@@ -153,7 +153,7 @@ class Snapshot:
         books.enter(application)
         if tenancy.held is not None:
             entry = Entry(application, Resource(tenancy.held), PLAIN)
-            books.charge(entry, books.in_force.epoch.layout.row(entry.usage))
+            books.charge(entry, books.in_force.epoch.layout.vector(entry.usage))
             books.note(application.application_id, entry)
         books.undo.clear()
 

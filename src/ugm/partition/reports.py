@@ -239,5 +239,5 @@ def _ask(application_id: str, entry: Entry) -> Ask:
 
 
 def _limits(holding: Holding) -> _LimitsAndHeadroom:
-    nodes = holding.held_to(holding.chain())
+    nodes = holding.enforced(holding.chain())
     return effective(nodes), headroom(nodes)

@@ -107,7 +107,7 @@ class PartitionSnapshot:
         self._raw_queues: Final = [list(map(get, books.tree.queues.values())) for get in _QUEUE]
         self._raw_members: Final = [tuple(queue.applications) for queue in books.tree.queues.values()]
         # An application of a partition is in one queue, so it has one holding.
-        self._raw_holdings: Final = [list(map(get, books.ledger.holdings.values())) for get in _HOLDING]
+        self._raw_holdings: Final = [list(map(get, books.holding_index.holdings.values())) for get in _HOLDING]
         self._raw_pending: Final = [
             (one.submission.user.name, one.queue.queue_path, tuple(one.pending.values()))
             for one in books.applications.values()
@@ -321,7 +321,7 @@ def copy_of_user(books: Books, name: str) -> tuple[TrackerCopy, LimitBook] | Non
 
     Takes time in the number of all applications, and next to none for each that has nothing pending.
     """
-    tracker = books.ledger.users.get(name)
+    tracker = books.holding_index.users.get(name)
     waiting = frozenset(
         one.queue.queue_path for one in books.applications.values() if one.pending and one.submission.user.name == name
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from ugm.arguments import amounts_of, name_of, resource_of, row_of, user_of
+from ugm.arguments import amounts_of, name_of, require_vector, resource_of, user_of
 from ugm.decision import Decision, Violation, exceeded
 from ugm.errors import RequestError, value_text
 from ugm.hierarchy import Node, headroom
@@ -88,11 +88,11 @@ class Survey:
 
     def user_names(self) -> tuple[str, ...]:
         """Return all users for whom something runs, sorted."""
-        return self._names(self._books.ledger.users)
+        return self._names(self._books.holding_index.users)
 
     def group_names(self) -> tuple[str, ...]:
         """Return all groups to which something is charged, sorted."""
-        return self._names(self._books.ledger.groups)
+        return self._names(self._books.holding_index.groups)
 
     def application_ids(self) -> tuple[str, ...]:
         """Return all applications, sorted."""
@@ -113,12 +113,12 @@ class Survey:
 
     def user(self, name: str) -> UserUsage | None:
         """Return what one user uses in which queues, with the limits there; None if nothing runs for the user."""
-        copy = self._copy(self._books.ledger.users, name)
+        copy = self._copy(self._books.holding_index.users, name)
         return None if copy is None else copy.user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
         """Return what one group uses in which queues, with the limits there; None if nothing is charged to it."""
-        copy = self._copy(self._books.ledger.groups, name)
+        copy = self._copy(self._books.holding_index.groups, name)
         return None if copy is None else copy.group_usage()
 
     @exclusive
@@ -129,25 +129,25 @@ class Survey:
     @exclusive
     def user_standing(self, name: str) -> Standing | None:
         """Return how close a user is to a limit; None if nothing runs for the user."""
-        tracker = self._books.ledger.users.get(name_of("name", name))
+        tracker = self._books.holding_index.users.get(name_of("name", name))
         return None if tracker is None else _standing(tracker.queue)
 
     @exclusive
     def group_standing(self, name: str) -> Standing | None:
         """Return how close a group is to a limit; None if nothing is charged to it."""
-        tracker = self._books.ledger.groups.get(name_of("name", name))
+        tracker = self._books.holding_index.groups.get(name_of("name", name))
         return None if tracker is None else _standing(tracker.queue)
 
     @exclusive
     def user_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a user is used: the share of `user_standing`, and quicker."""
-        tracker = self._books.ledger.users.get(name_of("name", name))
+        tracker = self._books.holding_index.users.get(name_of("name", name))
         return None if tracker is None else _share(tracker.queue)
 
     @exclusive
     def group_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a group is used: the share of `group_standing`, and quicker."""
-        tracker = self._books.ledger.groups.get(name_of("name", name))
+        tracker = self._books.holding_index.groups.get(name_of("name", name))
         return None if tracker is None else _share(tracker.queue)
 
     @exclusive
@@ -253,7 +253,7 @@ class Survey:
         """
         path, quota = canonical_path(queue_path), amounts_of("quota", quota)
         holding = self._would_be(user, path, quota)
-        nodes = holding.held_to(holding.chain())
+        nodes = holding.enforced(holding.chain())
         return effective(nodes), headroom(nodes)
 
     def _claim_for(self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None) -> Claim:
@@ -269,7 +269,7 @@ class Survey:
 
     def _would_be(self, user: UserGroup, queue_path: str, quota: Resource | None = None) -> Holding:
         """Return what a new application would hold; nothing knows of it."""
-        holding = self._books.ledger.open(queue_path, "", user_of(user))
+        holding = self._books.holding_index.detached(queue_path, "", user_of(user))
         holding.quotas = _Quotas(self._books.tree.chain_if_made(queue_path, quota))
         return holding
 
@@ -277,11 +277,11 @@ class Survey:
 def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:
     """Return every limit in the way of an application that would start; its counters may be of different layouts."""
     chain = holding.chain()
-    starting = holding.starting(chain)
+    starting = holding.newly_counted(chain)
     return tuple(
         violation
-        for node in holding.held_to(chain)
-        for violation in exceeded((node,), row_of("usage", usage, node.layout), starting)
+        for node in holding.enforced(chain)
+        for violation in exceeded((node,), require_vector("usage", usage, node.layout), starting)
     )
 
 

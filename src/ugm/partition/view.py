@@ -68,8 +68,8 @@ class PartitionView(Reports):
                 ):
                     holding = application.holding
                     if holding is not None and holding.epoch is settled:
-                        layout, row = usage.compiled
-                        if layout is settled.layout and fits(holding.checked, row):
+                        layout, vector = usage.compiled
+                        if layout is settled.layout and fits(holding.checked, vector):
                             lock.settled = settled
                             return ALLOWED
                 ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
@@ -107,7 +107,7 @@ class PartitionView(Reports):
             RequestError: there is no such application.
         """
         holding = self._books.open(self._admission.application(application_id))
-        return headroom(holding.held_to(holding.chain()))
+        return headroom(holding.enforced(holding.chain()))
 
     @exclusive
     def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
@@ -207,12 +207,12 @@ class PartitionView(Reports):
 
     def users(self) -> tuple[UserUsage, ...]:
         """Return what every user uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._books.ledger.users)
+        copies = self._lock.run(copies_of, self._books.holding_index.users)
         return tuple(copy.user_usage() for copy in copies)
 
     def groups(self) -> tuple[GroupUsage, ...]:
         """Return what every group uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._books.ledger.groups)
+        copies = self._lock.run(copies_of, self._books.holding_index.groups)
         return tuple(copy.group_usage() for copy in copies)
 
     @exclusive
@@ -246,4 +246,4 @@ class PartitionView(Reports):
 
 def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:
     """Return the limits that a holding must fit."""
-    return effective(holding.held_to(holding.chain()))
+    return effective(holding.enforced(holding.chain()))

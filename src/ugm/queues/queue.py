@@ -185,7 +185,7 @@ class Queue:
     def _counted(self, node: Node[Queue]) -> Node[Queue]:
         """Charge to a new counter all that runs below."""
         for held in self.running():
-            charge([node], node.layout.row(Resource(held)))
+            charge([node], node.layout.vector(Resource(held)))
             node.running += 1
         if node.running:
             self.nodes[self.queue_path] = node

@@ -205,8 +205,8 @@ def _count(counters: dict[Place, _Growth], loaded: Slice, name: str, events: Ite
 
 def _limit(growth: _Growth, limit: Limit, asked: Iterable[str], starts: int) -> None:
     for name in asked:
-        if limit.most(name) < UNLIMITED:
-            growth.most[name] = limit.most(name)
+        if limit.maximum(name) < UNLIMITED:
+            growth.most[name] = limit.maximum(name)
     if starts > 0 and limit.applications:
         growth.most[None] = limit.applications
 

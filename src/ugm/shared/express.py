@@ -66,7 +66,7 @@ class _Known:
         most = [
             _array(
                 [
-                    limit.most(name) if limit and name in usage and (usage[name] or is_queue) else UNLIMITED
+                    limit.maximum(name) if limit and name in usage and (usage[name] or is_queue) else UNLIMITED
                     for _, limit, is_queue in self.limits
                 ]
             )
@@ -164,12 +164,12 @@ class Express:
             return None
         known = _Known(application_id, self._engine.loaded_as(application_id))
         chain = application.holding.chain()
-        held_to = application.holding.held_to(chain)
+        enforced = application.holding.enforced(chain)
         known.limits = sorted(
             (
                 (
                     self._engine.counter(place_of(node)),
-                    node.limit if node in held_to else None,
+                    node.limit if node in enforced else None,
                     node.owner.kind is TrackingType.QUEUE,
                 )
                 for node in chain

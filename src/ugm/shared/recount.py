@@ -61,6 +61,6 @@ def recount(database: Database, books: Books) -> None:
 
 
 def _chain(books: Books, user: str, path: str, group: str | None) -> Iterator[Node[Any]]:
-    holding = books.ledger.reopen(path, "", UserGroup(user), group)
+    holding = books.holding_index.detached_in_group(path, "", UserGroup(user), group)
     holding.quotas = books.tree.queues[path]
     yield from filter(is_limiting, holding.chain())

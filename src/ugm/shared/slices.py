@@ -106,7 +106,7 @@ class Slice:
         for name, held in self.applications.items():
             holding = self._books.open(held.application)
             chain = holding.chain()
-            self.chains[name] = (chain, holding.held_to(chain))
+            self.chains[name] = (chain, holding.enforced(chain))
 
     def _enter(self, row: list[Any]) -> None:
         name, (user, groups, asked, tags, style, is_adopted), path, group, stage, *counts = row
@@ -141,13 +141,13 @@ class Slice:
         books, application = self._books, held.application
         holding = books.open(application)
         if alone:
-            books.ledger.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
+            books.holding_index.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
             if holding.group is not None:
-                books.ledger.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
+                books.holding_index.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
         if held.stage & 1:
             total = sum((entry.usage for entry in application.entries().values()), Resource())
             holding = books.open(application)
-            holding.add(books.in_force.epoch.layout.row(total))
+            holding.charge(books.in_force.epoch.layout.vector(total))
             books.started(application, holding)
 
     def places(self) -> set[Place]:
@@ -174,9 +174,9 @@ class Slice:
             for node in queue.chain:
                 _set(node, (0, 0, (), 0))
         books.tree.nodes.clear()
-        for listed in (books.applications, books.entries, books.ledger.holdings, books.ledger.users):
+        for listed in (books.applications, books.entries, books.holding_index.holdings, books.holding_index.users):
             listed.clear()
-        books.ledger.groups.clear()
+        books.holding_index.groups.clear()
 
 
 def place_of(node: Node[Any]) -> Place:
@@ -189,8 +189,8 @@ def _set(node: Node[Any], used: Used) -> None:
     limit = node.limit
     node.free_vcore, node.free_memory = limit.vcore - vcore, limit.memory - memory
     if node.layout.names:
-        most = limit.others(node.layout)
-        node.free_others = [free - less for free, less in zip(most, others or [0] * len(most), strict=True)]
+        most = limit.extended(node.layout)
+        node.free_extended = [free - less for free, less in zip(most, others or [0] * len(most), strict=True)]
 
 
 def stage_of(application: Application) -> int:

@@ -134,7 +134,7 @@ def _shown(books: Books, allocation_id: str) -> Allocation | None:
 
 def _verify(books: Books, counters: list[Any]) -> None:
     PartitionView(books, ModelSet((), OperationLock())).verify()
-    nodes: list[Node[Any]] = [node for tracker in books.ledger.trackers() for node in tracker.in_line()]
+    nodes: list[Node[Any]] = [node for tracker in books.holding_index.trackers() for node in tracker.counters()]
     nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
     found = {

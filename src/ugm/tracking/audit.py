@@ -10,33 +10,33 @@ from collections.abc import Iterator, Mapping
 
 from ugm.errors import InvariantError
 from ugm.tracking.holding import Holding
-from ugm.tracking.index import every, siblings_from
-from ugm.tracking.ledger import Ledger
+from ugm.tracking.holding_index import HoldingIndex
+from ugm.tracking.links import all_holdings, with_siblings
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["findings", "verify"]
 
 
-def verify(ledger: Ledger) -> None:
+def verify(index: HoldingIndex) -> None:
     """Compare all counters and indexes of a partition with its holdings.
 
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    found = findings(ledger)
+    found = findings(index)
     if found:
         raise InvariantError(tuple(found))
 
 
-def findings(ledger: Ledger) -> list[str]:
+def findings(index: HoldingIndex) -> list[str]:
     """Return a sentence for each counter or index that does not follow from the holdings."""
-    users = {name: tracker.queue for name, tracker in ledger.users.items()}
-    groups = {name: tracker.queue for name, tracker in ledger.groups.items()}
-    holdings = list(every(ledger.holdings))
-    found = [finding for tracker in ledger.trackers() for finding in _counters(tracker)]
+    users = {name: tracker.queue for name, tracker in index.users.items()}
+    groups = {name: tracker.queue for name, tracker in index.groups.items()}
+    holdings = list(all_holdings(index.holdings))
+    found = [finding for tracker in index.trackers() for finding in _counters(tracker)]
     found += _indexes("user", users, [(holding.owner, holding) for holding in holdings])
     found += _indexes("group", groups, [(holding.group, holding) for holding in holdings])
-    found += _holdings(ledger.holdings)
+    found += _holdings(index.holdings)
     return found
 
 
@@ -66,13 +66,13 @@ def _indexes(
     for name, tracker in trackers.items():
         if not tracker.holdings:
             yield f"{kind} {name!r} is tracked without applications"
-        if due[name] != {id(holding) for holding in every(tracker.holdings)}:
+        if due[name] != {id(holding) for holding in all_holdings(tracker.holdings)}:
             yield f"{kind} {name!r} lists other holdings than are charged to it"
 
 
 def _holdings(holdings: Mapping[str, Holding]) -> Iterator[str]:
     for application_id, first in holdings.items():
-        same = list(siblings_from(first))
+        same = list(with_siblings(first))
         if any((h.owner, h.group, h.application_id) != (first.owner, first.group, application_id) for h in same):
             yield f"application {application_id!r} is charged to more than one user or group"
         if len({holding.queue_path for holding in same}) != len(same):

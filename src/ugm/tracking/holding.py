@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import Layout, Node, Owner, Row, admit, charge, fits, fits_one_more, refund
+from ugm.hierarchy import Layout, Node, Owner, RequestVector, charge, fits, fits_one_more, refund, try_charge
 from ugm.identity import UserGroup, is_below
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.index import enter, enter_again, leave, siblings_from
 from ugm.tracking.limits import Epoch
+from ugm.tracking.links import link, relink, unlink, with_siblings
 
 if TYPE_CHECKING:
     from ugm.tracking.queue_tracker import QueueTracker
@@ -143,7 +143,7 @@ class Holding:
             chain += self.quotas.chain
         return chain
 
-    def held_to(self, chain: list[QuotaNode]) -> list[QuotaNode]:
+    def enforced(self, chain: list[QuotaNode]) -> list[QuotaNode]:
         """Return those nodes of *chain* that can deny.
 
         Source: Apache YuniKorn, user based resource usage tracking, "User vs Group tracking": where so configured, a
@@ -154,103 +154,102 @@ class Holding:
             return [node for node in chain if node.owner is not self.group]
         return chain
 
-    def starting(self, chain: Sequence[QuotaNode]) -> Sequence[QuotaNode]:
+    def newly_counted(self, chain: Sequence[QuotaNode]) -> Sequence[QuotaNode]:
         """Return those nodes of *chain* below which the application does not run, this holding apart."""
         first = self.owner.holdings.get(self.application_id)
         if first is None or (first is self and self.sibling is None):
             return chain
-        paths = [other.queue_path for other in siblings_from(first) if other is not self]
+        paths = [other.queue_path for other in with_siblings(first) if other is not self]
         return [node for node in chain if not any(is_below(path, node.queue_path) for path in paths)]
 
-    def violations(self, row: Row) -> tuple[Violation, ...]:
-        """Return every limit that *row* more, and the application itself if it is new there, would exceed."""
+    def violations(self, vector: RequestVector) -> tuple[Violation, ...]:
+        """Return every limit that *vector* more, and the application itself if it is new there, would exceed."""
         if self.epoch is not DETACHED:
-            return exceeded(self.checked, row)
+            return exceeded(self.checked, vector)
         chain = self.chain()
-        return exceeded(self.held_to(chain), row, self.starting(chain))
+        return exceeded(self.enforced(chain), vector, self.newly_counted(chain))
 
     # Changes. Whoever calls has checked the arguments.
 
-    def grow(self, row: Row) -> bool:
-        """Charge *row* if it fits and return whether it did. The holding is attached and in line with the epoch."""
-        if not admit(self.checked, self.charged, row):
+    def try_charge(self, vector: RequestVector) -> bool:
+        """Charge *vector* if it fits and return whether it did. The holding is attached and up to date."""
+        if not try_charge(self.checked, self.charged, vector):
             return False
-        _, _, vcore, memory, _, others = row
-        held_vcore, held_memory, held_others = self.amounts
-        if others:
-            held_others = _changed(held_others, others, 1)
-        self.amounts = held_vcore + vcore, held_memory + memory, held_others
+        _, _, vcore, memory, _, extended = vector
+        held_vcore, held_memory, held_extended = self.amounts
+        if extended:
+            held_extended = _changed(held_extended, extended, 1)
+        self.amounts = held_vcore + vcore, held_memory + memory, held_extended
         return True
 
-    def grow_or_tell(self, row: Row) -> tuple[Violation, ...]:
-        """Do what `grow` does; if it did not fit, return every limit in the way."""
-        return () if self.grow(row) else self.tell_why(row)
+    def violations_or_charge(self, vector: RequestVector) -> tuple[Violation, ...]:
+        """Return every limit that *vector* would exceed; charge it if there is none.
 
-    def tell_why(self, row: Row, *, charge: bool = True) -> tuple[Violation, ...]:
-        """Return every limit that made `grow` say no; if there is none, *charge* says whether *row* is charged then."""
-        violations = exceeded(self.checked, row)
-        if charge and not violations:
-            # More than the number that stands for unlimited, and no limit in the way.
-            self.add(row)
+        Called after `try_charge` has failed. It finds no violation if an amount is beyond `UNLIMITED` and no limit
+        applies to that resource.
+        """
+        violations = exceeded(self.checked, vector)
+        if not violations:
+            self.charge(vector)
         return violations
 
-    def start(self, row: Row) -> tuple[Violation, ...]:
-        """Attach the holding and charge *row* if both fit; otherwise return every limit in the way."""
+    def start(self, vector: RequestVector) -> tuple[Violation, ...]:
+        """Attach the holding and charge *vector* if both fit; otherwise return every limit in the way."""
         chain = self.chain()
         # Nearly every holding that starts is the only one of its application and held to everything.
-        held_to = self.held_to(chain) if self.owner.in_force.user_limits_win else chain
-        starting = self.starting(chain) if self.application_id in self.owner.holdings else chain
-        if not fits(held_to, row) or not fits_one_more(starting):
-            violations = exceeded(held_to, row, starting)
+        enforced = self.enforced(chain) if self.owner.in_force.user_limits_win else chain
+        starting = self.newly_counted(chain) if self.application_id in self.owner.holdings else chain
+        if not fits(enforced, vector) or not fits_one_more(starting):
+            violations = exceeded(enforced, vector, starting)
             if violations:
                 return violations
         # Before it is attached: from then on, what it holds is part of the ledger.
-        _, _, vcore, memory, _, others = row
-        self.amounts = vcore, memory, _changed(None, others, 1) if others else None
-        self._attach(chain, held_to, starting)
-        charge(chain, row)
+        _, _, vcore, memory, _, extended = vector
+        self.amounts = vcore, memory, _changed(None, extended, 1) if extended else None
+        self._attach(chain, enforced, starting)
+        charge(chain, vector)
         return ()
 
-    def add(self, row: Row) -> None:
-        """Charge *row* without checking, attaching the holding if it is detached."""
-        amounts = _plus(self.amounts, row)
+    def charge(self, vector: RequestVector) -> None:
+        """Charge *vector* without checking, attaching the holding if it is detached."""
+        amounts = _plus(self.amounts, vector)
         if self.epoch is DETACHED:
             self.amounts = amounts
             chain = self.chain()
-            self._attach(chain, self.held_to(chain), self.starting(chain))
-        charge(self.charged, row)
+            self._attach(chain, self.enforced(chain), self.newly_counted(chain))
+        charge(self.charged, vector)
         self.amounts = amounts
 
-    def would_swap(self, old: Resource, new: Resource) -> tuple[Violation, ...]:
+    def swap_violations(self, old: Resource, new: Resource) -> tuple[Violation, ...]:
         """Return every limit that stands in the way of *new* in the place of *old*; only what grows is checked.
 
         *old* makes way in any case: a violation asks the whole of *new* of its limit.
         """
         growth = Resource({name: more for name, more in (new - old).items() if more > 0})
-        violations = self.violations(self.owner.in_force.epoch.layout.row(growth))
+        violations = self.violations(self.owner.in_force.epoch.layout.vector(growth))
         return tuple(_swapped(violation, old) for violation in violations)
 
     def swap(self, old: Resource, new: Resource) -> None:
         """Put *new* in the place of *old*, which is held, whether or not it fits."""
-        row_of = self.owner.in_force.epoch.layout.row
-        given, taken = row_of(old), row_of(new)
-        self.require(given)
+        require_vector = self.owner.in_force.epoch.layout.vector
+        given, taken = require_vector(old), require_vector(new)
+        self.require_held(given)
         refund(self.charged, given)
         charge(self.charged, taken)
         self.amounts = _plus(_minus(self.amounts, given), taken)
 
-    def take(self, row: Row) -> bool:
-        """Refund *row* if that much is held, and return whether it was."""
-        _, _, vcore, memory, _, others = row
+    def try_refund(self, vector: RequestVector) -> bool:
+        """Refund *vector* if that much is held, and return whether it was."""
+        _, _, vcore, memory, _, extended = vector
         held_vcore, held_memory, held_others = self.amounts
         rest_vcore, rest_memory = held_vcore - vcore, held_memory - memory
         if rest_vcore < 0 or rest_memory < 0:
             return False
-        if others:
-            held_others = _changed(held_others, others, -1)
+        if extended:
+            held_others = _changed(held_others, extended, -1)
             if held_others and min(held_others.values()) < 0:
                 return False
-            refund(self.charged, row)
+            refund(self.charged, vector)
             self.amounts = rest_vcore, rest_memory, held_others
             return True
         self.amounts = rest_vcore, rest_memory, held_others
@@ -260,19 +259,19 @@ class Holding:
             node.free_memory += memory
         return True
 
-    def is_all(self, row: Row) -> bool:
-        """Return whether *row* is exactly what is held, of ``vcore`` and ``memory`` alone."""
-        _, _, vcore, memory, _, others = row
-        return not others and self.amounts == (vcore, memory, None)
+    def holds_exactly(self, vector: RequestVector) -> bool:
+        """Return whether *vector* is exactly what is held, of ``vcore`` and ``memory`` alone."""
+        _, _, vcore, memory, _, extended = vector
+        return not extended and self.amounts == (vcore, memory, None)
 
-    def require(self, row: Row, *, everything: bool = False) -> None:
-        """Make sure that *row* is held and, if so said, that nothing else is.
+    def require_held(self, vector: RequestVector, *, everything: bool = False) -> None:
+        """Make sure that *vector* is held and, if so said, that nothing else is.
 
         Raises:
             ReleaseError: it is not.
         """
-        _, _, vcore, memory, _, others = row
-        released = {VCORE: vcore, MEMORY: memory, **dict(others)}
+        _, _, vcore, memory, _, extended = vector
+        released = {VCORE: vcore, MEMORY: memory, **dict(extended)}
         held = self.held()
         for name in {**held, **released}:
             amount, less = held.get(name, 0), released.get(name, 0)
@@ -283,94 +282,94 @@ class Holding:
         """Return what is held, by resource name."""
         return held(self.amounts)
 
-    def withdraw(self) -> None:
+    def undo_attach(self) -> None:
         """Undo that the holding has been attached, or is about to be; the counters are rebuilt."""
         for tracker in (self.owner, self.group):
-            if tracker is not None and self in siblings_from(tracker.holdings.get(self.application_id)):
-                leave(tracker.holdings, self)
+            if tracker is not None and self in with_siblings(tracker.holdings.get(self.application_id)):
+                unlink(tracker.holdings, self)
         self.epoch = DETACHED
 
-    def reattach(self, amounts: Amounts) -> None:
+    def undo_detach(self, amounts: Amounts) -> None:
         """Undo that the holding has been detached, or is about to be; the counters are rebuilt."""
         self.amounts = amounts
         for tracker in (self.owner, self.group):
             if tracker is not None:
-                enter_again(tracker.holdings, self)
+                relink(tracker.holdings, self)
         self.invalidate()
 
-    def restore(self, amounts: Amounts) -> None:
+    def restore_amounts(self, amounts: Amounts) -> None:
         """Undo a change of what is held; the counters are rebuilt."""
         self.amounts = amounts
 
-    def align(self) -> None:
+    def refresh(self) -> None:
         """Put the chains together again if the limits have changed since."""
         if self.epoch is not self.owner.in_force.epoch:
             chain = self.chain()
-            self._connect(chain, self.held_to(chain))
+            self._connect(chain, self.enforced(chain))
 
     def invalidate(self) -> None:
         """Have the chains put together again before they are used next."""
         self.epoch = _OVER
 
-    def _connect(self, chain: list[QuotaNode], held_to: list[QuotaNode]) -> None:
+    def _connect(self, chain: list[QuotaNode], enforced: list[QuotaNode]) -> None:
         self.charged = tuple(chain)
-        self.checked = self.charged if held_to is chain else tuple(held_to)
+        self.checked = self.charged if enforced is chain else tuple(enforced)
         self.epoch = self.owner.in_force.epoch
 
-    def _attach(self, chain: list[QuotaNode], held_to: list[QuotaNode], starting: Sequence[QuotaNode]) -> None:
+    def _attach(self, chain: list[QuotaNode], enforced: list[QuotaNode], starting: Sequence[QuotaNode]) -> None:
         for node in starting:
             node.running += 1
             if node.running == 1:
                 node.owner.nodes[node.queue_path] = node
-        self._connect(chain, held_to)
-        enter(self.owner.holdings, self)
+        self._connect(chain, enforced)
+        link(self.owner.holdings, self)
         if self.group is not None:
-            enter(self.group.holdings, self)
+            link(self.group.holdings, self)
 
     def detach(self) -> None:
         """End the application in this queue. The holding is in line with the epoch and nothing of it is used."""
-        for node in self.starting(self.charged):
+        for node in self.newly_counted(self.charged):
             node.running -= 1
             if not node.running:
                 del node.owner.nodes[node.queue_path]
-        leave(self.owner.holdings, self)
+        unlink(self.owner.holdings, self)
         if self.group is not None:
-            leave(self.group.holdings, self)
+            unlink(self.group.holdings, self)
         self.epoch = DETACHED
 
 
 def held(amounts: Amounts) -> dict[str, int]:
     """Return all that is held, by resource name."""
-    vcore, memory, others = amounts
-    return {VCORE: vcore, MEMORY: memory, **(others or {})}
+    vcore, memory, extended = amounts
+    return {VCORE: vcore, MEMORY: memory, **(extended or {})}
 
 
 def amount_of(amounts: Amounts, name: str) -> int:
     """Return how much of one resource is held."""
-    vcore, memory, others = amounts
+    vcore, memory, extended = amounts
     if name == VCORE:
         return vcore
-    return memory if name == MEMORY else (others or {}).get(name, 0)
+    return memory if name == MEMORY else (extended or {}).get(name, 0)
 
 
-def _plus(amounts: Amounts, row: Row) -> Amounts:
+def _plus(amounts: Amounts, vector: RequestVector) -> Amounts:
     held_vcore, held_memory, held_others = amounts
-    _, _, vcore, memory, _, others = row
-    return held_vcore + vcore, held_memory + memory, _changed(held_others, others, 1) if others else held_others
+    _, _, vcore, memory, _, extended = vector
+    return held_vcore + vcore, held_memory + memory, _changed(held_others, extended, 1) if extended else held_others
 
 
-def _minus(amounts: Amounts, row: Row) -> Amounts:
+def _minus(amounts: Amounts, vector: RequestVector) -> Amounts:
     held_vcore, held_memory, held_others = amounts
-    _, _, vcore, memory, _, others = row
-    return held_vcore - vcore, held_memory - memory, _changed(held_others, others, -1) if others else held_others
+    _, _, vcore, memory, _, extended = vector
+    return held_vcore - vcore, held_memory - memory, _changed(held_others, extended, -1) if extended else held_others
 
 
 def _changed(
-    held: Mapping[str, int] | None, others: tuple[tuple[str, int], ...], sign: int
+    held: Mapping[str, int] | None, extended: tuple[tuple[str, int], ...], sign: int
 ) -> Mapping[str, int] | None:
     """Return what is held of other resources after a change; None for nothing."""
     amounts = dict(held or {})
-    for name, amount in others:
+    for name, amount in extended:
         amounts[name] = amounts.get(name, 0) + sign * amount
     return {name: amount for name, amount in amounts.items() if amount} or None
 

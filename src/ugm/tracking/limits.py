@@ -178,9 +178,9 @@ class Limits:
         self.revision: Final = object()
         self.users: Final = LimitBook(users)
         self.groups: Final = LimitBook(groups)
-        every = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
+        all_holdings = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
         #: Every resource that some limit names.
-        self.names: Final = frozenset(name for limit in every for name in limit.resources)
+        self.names: Final = frozenset(name for limit in all_holdings for name in limit.resources)
 
     @classmethod
     def compile(cls, partition: PartitionLimits | None) -> Self:

@@ -15,10 +15,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import row_of
+from ugm.arguments import require_vector
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import Row
+from ugm.hierarchy import RequestVector
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
@@ -78,7 +78,7 @@ class Manager(ManagerView):
         self._lock.rebuild = self._rebuild
         self._strict: Final = strict
         #: The ledger's own index, close at hand.
-        self._holdings: Final = self._ledger.holdings
+        self._holdings: Final = self._index.holdings
 
     # Growing
 
@@ -122,12 +122,12 @@ class Manager(ManagerView):
                     and holding.epoch is settled
                     and type(usage) is Resource
                 ):
-                    layout, row = usage.compiled
+                    layout, vector = usage.compiled
                     if layout is settled.layout:
-                        if holding.grow(row):
+                        if holding.try_charge(vector):
                             lock.settled = settled
                             return ALLOWED
-                        violations = holding.tell_why(row)
+                        violations = holding.violations_or_charge(vector)
                         lock.settled = settled
                         return Decision(violations) if violations else ALLOWED
                 return lock.attempt(settled, self._increase_locked, queue_path, application_id, usage, user)
@@ -136,14 +136,14 @@ class Manager(ManagerView):
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
-        row = row_of("usage", usage, self._in_force.epoch.layout)
-        holding = self._ledger.find(queue_path, application_id, user)
+        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        holding = self._index.find(queue_path, application_id, user)
         if holding.epoch is DETACHED:
-            violations = holding.start(row)
+            violations = holding.start(vector)
             if not violations:
-                self._ledger.list(holding)
+                self._index.add(holding)
         else:
-            violations = holding.grow_or_tell(row)
+            violations = () if holding.try_charge(vector) else holding.violations_or_charge(vector)
         return Decision(violations) if violations else ALLOWED
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
@@ -164,11 +164,11 @@ class Manager(ManagerView):
         return self._lock.run(self._increase_all, _batch(requests))
 
     def _increase_all(self, batch: Sequence[Request]) -> Decision:
-        demand = Demand(self._ledger)
+        demand = Demand(self._index)
         try:
             for queue_path, application_id, usage, user in batch:
-                row = row_of("usage", usage, self._in_force.epoch.layout)
-                demand.charge(self._ledger.find(queue_path, application_id, user), usage, row)
+                vector = require_vector("usage", usage, self._in_force.epoch.layout)
+                demand.charge(self._index.find(queue_path, application_id, user), usage, vector)
             violations = demand.exceeded()
         except RequestError:
             demand.take_back()
@@ -189,9 +189,9 @@ class Manager(ManagerView):
         Raises:
             RequestError: as for `increase`.
         """
-        row = row_of("usage", usage, self._in_force.epoch.layout)
-        holding = self._ledger.find(queue_path, application_id, user)
-        self._ledger.charge(holding, row)
+        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        holding = self._index.find(queue_path, application_id, user)
+        self._index.charge(holding, vector)
         return tuple(violation for node in holding.chain() for violation in over(node))
 
     @exclusive
@@ -208,11 +208,11 @@ class Manager(ManagerView):
             ReleaseError: it holds less than *placeholder*.
         """
         layout = self._in_force.epoch.layout
-        row = row_of("placeholder", placeholder, layout)
-        row_of("real", real, layout)
-        holding = self._ledger.find_held(queue_path, application_id, user)
-        holding.require(row)
-        violations = holding.would_swap(placeholder, real)
+        vector = require_vector("placeholder", placeholder, layout)
+        require_vector("real", real, layout)
+        holding = self._index.require_held(queue_path, application_id, user)
+        holding.require_held(vector)
+        violations = holding.swap_violations(placeholder, real)
         if violations:
             return Decision(violations)
         holding.swap(placeholder, real)
@@ -261,11 +261,11 @@ class Manager(ManagerView):
                     and holding.epoch is settled
                     and type(usage) is Resource
                 ):
-                    layout, row = usage.compiled
+                    layout, vector = usage.compiled
                     if layout is settled.layout:
                         if remove_app:
-                            return lock.attempt(settled, self._end, holding, row)
-                        if holding.take(row):
+                            return lock.attempt(settled, self._end, holding, vector)
+                        if holding.try_refund(vector):
                             lock.settled = settled
                             return None
                 return lock.attempt(settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app)
@@ -286,20 +286,20 @@ class Manager(ManagerView):
         user: UserGroup,
         remove_app: bool,  # noqa: FBT001 - as in the document's signature
     ) -> None:
-        row = row_of("usage", usage, self._in_force.epoch.layout)
-        holding = self._ledger.find_held(queue_path, application_id, user)
+        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        holding = self._index.require_held(queue_path, application_id, user)
         if remove_app:
-            self._end(holding, row)
-        elif not holding.take(row):
-            holding.require(row)
+            self._end(holding, vector)
+        elif not holding.try_refund(vector):
+            holding.require_held(vector)
 
-    def _end(self, holding: Holding, row: Row) -> None:
+    def _end(self, holding: Holding, vector: RequestVector) -> None:
         """Give back all that an application holds in a queue, and end it there: one change, or none."""
-        if not holding.is_all(row):
-            holding.require(row, everything=True)
-        self._lock.undo.append((holding.restore, (holding.amounts,)))
-        holding.take(row)
-        self._ledger.end(holding)
+        if not holding.holds_exactly(vector):
+            holding.require_held(vector, everything=True)
+        self._lock.undo.append((holding.restore_amounts, (holding.amounts,)))
+        holding.try_refund(vector)
+        self._index.end(holding)
 
     # Limits
 
@@ -319,7 +319,7 @@ class Manager(ManagerView):
 
     def _rebuild(self) -> None:
         """Recompute everything that follows from what the applications hold."""
-        self._ledger.rebuild()
+        self._index.rebuild()
         self._in_force.renew()
 
 

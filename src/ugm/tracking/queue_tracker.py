@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, final
 
-from ugm.arguments import application_of, count_of, name_of, row_of
+from ugm.arguments import application_of, count_of, name_of, require_vector
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors, is_below
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding, QuotaNode
-from ugm.tracking.index import every, siblings_from
 from ugm.tracking.limits import Epoch, Level, LimitsInForce, checked_limit
+from ugm.tracking.links import all_holdings, with_siblings
 
 __all__ = ["QueueTracker"]
 
@@ -78,7 +78,7 @@ class QueueTracker:
         self._begin(name_of("name", name), kind, in_force or LimitsInForce())
 
     @classmethod
-    def of_ledger(cls, name: str, kind: TrackingType, in_force: LimitsInForce) -> Self:
+    def of_checked_name(cls, name: str, kind: TrackingType, in_force: LimitsInForce) -> Self:
         """Return a tracker for a name that was checked when it was passed in, perhaps by an earlier version."""
         tracker = cls.__new__(cls)
         tracker._begin(name, kind, in_force)  # noqa: SLF001 - of this class
@@ -110,7 +110,7 @@ class QueueTracker:
 
     def total(self) -> Resource:
         """Return `usage`, for callers that hold the lock."""
-        return sum_of(holding.held() for holding in every(self.holdings))
+        return sum_of(holding.held() for holding in all_holdings(self.holdings))
 
     # Changing, by itself
 
@@ -133,18 +133,18 @@ class QueueTracker:
     ) -> bool:
         """Do what `increase_resource` does under a lock that is held, with the group that a new application has."""
         path, application_id = self.in_force.path(queue_path), application_of(application_id)
-        row = row_of("usage", usage, self.in_force.epoch.layout)
+        vector = require_vector("usage", usage, self.in_force.epoch.layout)
         holding = self.find(application_id, path)
         if holding is None:
             self._require_free()
             for tracker in (self,) if group is None else (self, group):
                 tracker.require_only(self, application_id)
             holding = Holding(application_id, path, self, group)
-            self.in_force.lock.undo.append((holding.withdraw, ()))
-            return not holding.start(row)
+            self.in_force.lock.undo.append((holding.undo_attach, ()))
+            return not holding.start(vector)
         self._require_own(holding)
-        holding.align()
-        return holding.grow_or_tell(row) == ()
+        holding.refresh()
+        return holding.try_charge(vector) or not holding.violations_or_charge(vector)
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -160,16 +160,16 @@ class QueueTracker:
 
     def _decrease(self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool) -> None:
         path, application_id = self.in_force.path(queue_path), application_of(application_id)
-        row = row_of("usage", usage, self.in_force.epoch.layout)
+        vector = require_vector("usage", usage, self.in_force.epoch.layout)
         holding = self.find(application_id, path)
         if holding is None:
             raise NotTrackedError(application_id, path, self.name, "it does not run in that queue")
         self._require_own(holding)
-        holding.align()
-        holding.require(row, everything=remove_app)
+        holding.refresh()
+        holding.require_held(vector, everything=remove_app)
         if remove_app:
-            self.in_force.lock.undo.append((holding.reattach, (holding.amounts,)))
-        holding.take(row)
+            self.in_force.lock.undo.append((holding.undo_detach, (holding.amounts,)))
+        holding.try_refund(vector)
         if remove_app:
             holding.detach()
 
@@ -225,7 +225,7 @@ class QueueTracker:
         self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, resources, old.applications))
 
     def _set(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
-        if not any(is_below(holding.queue_path, queue_path) for holding in every(self.holdings)):
+        if not any(is_below(holding.queue_path, queue_path) for holding in all_holdings(self.holdings)):
             reason = f"{self.kind} {self.name!r} runs nothing in or below the queue, so there is no usage to limit"
             raise RequestError("queue_path", queue_path, reason)
         self.refresh()
@@ -237,7 +237,7 @@ class QueueTracker:
         named = {self.name: limit} if limit.resources or limit.applications else {}
         self._by_hand[1][queue_path] = Level(queue_path, named, None)
         self._recount()
-        for holding in every(self.holdings):
+        for holding in all_holdings(self.holdings):
             holding.invalidate()
 
     def forget_counters(self) -> None:
@@ -248,7 +248,7 @@ class QueueTracker:
 
     def find(self, application_id: str, queue_path: str) -> Holding | None:
         """Return what an application holds in a queue."""
-        for holding in siblings_from(self.holdings.get(application_id)):
+        for holding in with_siblings(self.holdings.get(application_id)):
             if holding.queue_path == queue_path:
                 return holding
         return None
@@ -294,7 +294,7 @@ class QueueTracker:
         if self._epoch is not self.in_force.epoch:
             self._recount()
 
-    def in_line(self) -> list[QuotaNode]:
+    def counters(self) -> list[QuotaNode]:
         """Return all counters, in line with the limits in force, leaf to root."""
         self.refresh()
         return sorted(self.nodes.values(), key=lambda node: (-node.queue_path.count("."), node.queue_path))
@@ -320,20 +320,20 @@ class QueueTracker:
 
     def _limits_needed(self) -> dict[str, Limit]:
         """Return the limit of every limited queue in or below which something runs."""
-        paths = dict.fromkeys(holding.queue_path for holding in every(self.holdings))
+        paths = dict.fromkeys(holding.queue_path for holding in all_holdings(self.holdings))
         return {path: limit for queue_path in paths for path, limit in self.limits_on(queue_path)}
 
     def _sum_up(self, nodes: Mapping[str, QuotaNode]) -> None:
         """Charge to *nodes*, which are new, all that is held below them."""
-        row_of = self._epoch.layout.row
+        require_vector = self._epoch.layout.vector
         for first in self.holdings.values():
             counted: set[str] = set()
-            for holding in siblings_from(first):
-                row = row_of(Resource(holding.held()))
+            for holding in with_siblings(first):
+                vector = require_vector(Resource(holding.held()))
                 for path in ancestors(holding.queue_path):
                     node = nodes.get(path)
                     if node is not None:
-                        charge([node], row)
+                        charge([node], vector)
                         if path not in counted:
                             counted.add(path)
                             node.running += 1
@@ -348,12 +348,12 @@ class QueueTracker:
         """Return for every queue what its applications add up to, recomputed; None counts the applications."""
         sums: dict[str, dict[str | None, int]] = {}
         for first in self.holdings.values():
-            for holding in siblings_from(first):
+            for holding in with_siblings(first):
                 for path in ancestors(holding.queue_path):
                     queue = sums.setdefault(path, {})
                     for name, amount in holding.held().items():
                         queue[name] = queue.get(name, 0) + amount
-            for path in {path for holding in siblings_from(first) for path in ancestors(holding.queue_path)}:
+            for path in {path for holding in with_siblings(first) for path in ancestors(holding.queue_path)}:
                 sums[path][None] = sums[path].get(None, 0) + 1
         return sums
 

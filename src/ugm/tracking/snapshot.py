@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
-from ugm.tracking.index import every
+from ugm.tracking.links import all_holdings
 from ugm.tracking.queue_tracker import QueueTracker
 
 __all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage"]
@@ -116,7 +116,7 @@ class TrackerCopy(NamedTuple):
                 holding.group.name if holding.group else None,
                 holding.held(),
             )
-            for holding in every(tracker.holdings)
+            for holding in all_holdings(tracker.holdings)
         ]
         return cls(tracker.name, lines, {path: node.limit for path, node in tracker.nodes.items()})
 

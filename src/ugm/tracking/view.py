@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ugm.arguments import name_of, row_of, user_of
+from ugm.arguments import name_of, require_vector, user_of
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup
@@ -17,7 +17,7 @@ from ugm.resources import Resource
 from ugm.tracking.audit import verify
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import DETACHED
-from ugm.tracking.ledger import Ledger
+from ugm.tracking.holding_index import HoldingIndex
 from ugm.tracking.limits import LimitsInForce
 from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.snapshot import GroupUsage, TrackerCopy, UserUsage
@@ -40,11 +40,11 @@ class ManagerView:
     def __init__(self, in_force: LimitsInForce) -> None:
         self._in_force: Final = in_force
         self._lock: Final = in_force.lock
-        self._ledger: Final = Ledger(in_force)
+        self._index: Final = HoldingIndex(in_force)
 
     def __repr__(self) -> str:
         # Without the lock: a debugger may ask while another thread holds it.
-        users, groups = self._ledger.users, self._ledger.groups
+        users, groups = self._index.users, self._index.groups
         return f"<{type(self).__name__} users={len(users)} groups={len(groups)}>"
 
     @exclusive
@@ -57,11 +57,11 @@ class ManagerView:
             RequestError: as for `increase`. The other questions answer about an application of another user, too, as
                 if it had not started: they only ask what would be.
         """
-        row = row_of("usage", usage, self._in_force.epoch.layout)
-        holding = self._ledger.find(queue_path, application_id, user)
-        if holding.epoch is not DETACHED and fits(holding.checked, row):
+        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        holding = self._index.find(queue_path, application_id, user)
+        if holding.epoch is not DETACHED and fits(holding.checked, vector):
             return ALLOWED
-        violations = holding.violations(row)
+        violations = holding.violations(vector)
         return Decision(violations) if violations else ALLOWED
 
     @exclusive
@@ -75,19 +75,19 @@ class ManagerView:
         >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
         True
         """
-        holding = self._ledger.find_for(queue_path, application_id, user)
-        return headroom(holding.held_to(holding.chain()))
+        holding = self._index.find_for_query(queue_path, application_id, user)
+        return headroom(holding.enforced(holding.chain()))
 
     @exclusive
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there, as far as counts of applications go."""
-        nothing = self._in_force.epoch.layout.row(_NOTHING)
-        return not self._ledger.find_for(queue_path, application_id, user).violations(nothing)
+        nothing = self._in_force.epoch.layout.vector(_NOTHING)
+        return not self._index.find_for_query(queue_path, application_id, user).violations(nothing)
 
     @exclusive
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
         """Return the group that the application is charged to, or would be; ``*`` for a group wildcard."""
-        group = self._ledger.find_for(queue_path, application_id, user).group
+        group = self._index.find_for_query(queue_path, application_id, user).group
         return None if group is None else group.name
 
     @exclusive
@@ -106,10 +106,10 @@ class ManagerView:
             The limits of the user, then those of the group, each leaf to root.
         """
         if application_id is None:
-            holding = self._ledger.open(self._in_force.path(queue_path), "", user_of(user))
+            holding = self._index.detached(self._in_force.path(queue_path), "", user_of(user))
         else:
-            holding = self._ledger.find_for(queue_path, application_id, user)
-        return tuple(EffectiveLimit.of(node) for node in holding.held_to(holding.chain()))
+            holding = self._index.find_for_query(queue_path, application_id, user)
+        return tuple(EffectiveLimit.of(node) for node in holding.enforced(holding.chain()))
 
     @exclusive
     def over_limit(self) -> tuple[Violation, ...]:
@@ -117,7 +117,7 @@ class ManagerView:
 
         Takes time in the number of limited queues of all users and groups, under the lock.
         """
-        nodes = (node for tracker in self._ledger.trackers() for node in tracker.in_line())
+        nodes = (node for tracker in self._index.trackers() for node in tracker.counters())
         return tuple(violation for node in nodes for violation in over(node))
 
     # Showing
@@ -125,24 +125,24 @@ class ManagerView:
     @exclusive
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
-        tracker = self._ledger.users.get(user_of(user).name)
+        tracker = self._index.users.get(user_of(user).name)
         return None if tracker is None else tracker.queue.total()
 
     @exclusive
     def get_group_resources(self, group: str) -> Resource | None:
         """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
         name_of("group", group)
-        tracker = self._ledger.groups.get(group)
+        tracker = self._index.groups.get(group)
         return None if tracker is None else tracker.queue.total()
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
         """Return what every tracked user uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._ledger.users)
+        copies = self._lock.run(copies_of, self._index.users)
         return tuple(copy.user_usage() for copy in copies)
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
         """Return what every tracked group uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._ledger.groups)
+        copies = self._lock.run(copies_of, self._index.groups)
         return tuple(copy.group_usage() for copy in copies)
 
     @exclusive
@@ -152,13 +152,13 @@ class ManagerView:
         It is charged through the manager only, and dropped when the last application of the user has ended.
         """
         name_of("user_name", user_name)
-        return self._ledger.users.get(user_name)
+        return self._index.users.get(user_name)
 
     @exclusive
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
         """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
         name_of("group_name", group_name)
-        return self._ledger.groups.get(group_name)
+        return self._index.groups.get(group_name)
 
     @exclusive
     def verify(self) -> None:
@@ -167,7 +167,7 @@ class ManagerView:
         Raises:
             InvariantError: something differs. That is a bug in ugm, and worth a report.
         """
-        verify(self._ledger)
+        verify(self._index)
 
 
 def copies_of(trackers: Mapping[str, NamedTracker]) -> list[TrackerCopy]:

@@ -196,7 +196,7 @@ CORRUPTIONS: dict[str, Corrupt] = {
     "the applications list other allocations than the ledger": lambda p: p._books.entries.owners.pop("app"),
     "application 'app' is listed as 'new'": lambda p: p._books.applications.update(new=p._books.applications["app"]),
     "application 'app' is charged and not listed": lambda p: p._books.applications.pop("app"),
-    "application 'app' is charged otherwise than it runs": lambda p: p._books.ledger.holdings.pop("app"),
+    "application 'app' is charged otherwise than it runs": lambda p: p._books.holding_index.holdings.pop("app"),
     "queue root.a lists other applications than were placed in it": lambda p: p._books.tree.queues[
         "root.a"
     ].applications.pop("app"),
@@ -214,7 +214,7 @@ CORRUPTIONS: dict[str, Corrupt] = {
     ),
     "queue root.a is not listed among those in use as it should be": lambda p: p._books.tree.nodes.pop("root.a"),
     "queue root counts other resources than the partition": _count_gpus,
-    "user 'sue' is tracked without applications": lambda p: p._books.ledger.users["sue"].queue.holdings.clear(),
+    "user 'sue' is tracked without applications": lambda p: p._books.holding_index.users["sue"].queue.holdings.clear(),
 }
 
 

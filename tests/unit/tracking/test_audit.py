@@ -22,7 +22,7 @@ def _manager() -> Manager:
 
 def sue(manager: Manager) -> QueueTracker:
     """Return what keeps the usage of sue."""
-    return manager._ledger.users["sue"].queue
+    return manager._index.users["sue"].queue
 
 
 def holding(manager: Manager) -> Holding:
@@ -62,7 +62,7 @@ DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
     "node too many": (another_node, "user 'sue' counts root.x, where nothing runs"),
     "node missing": (lambda manager: sue(manager).nodes.clear(), "user 'sue' does not count root"),
     "tracker missing": (
-        lambda manager: manager._ledger.users.clear(),
+        lambda manager: manager._index.users.clear(),
         "user 'sue' is charged 'app-1' but is not tracked",
     ),
     "tracker too many": (

@@ -177,14 +177,14 @@ class Alone:
     def state(self) -> object:
         """Return what the trackers say, after their counters have been compared with what they hold."""
         for tracker in (self.sue.queue, self.dev.queue, self.queue):
-            nodes = self.lock.run(tracker.in_line)
+            nodes = self.lock.run(tracker.counters)
             assert tracker.uncounted() == []
             expected = tracker.expected()
             for node in nodes:
                 counted = expected[node.queue_path]
                 used = node.used()
-                assert {name: used[name] for name in node.limited()} == {
-                    name: counted.get(name, 0) for name in node.limited()
+                assert {name: used[name] for name in node.limited_resources()} == {
+                    name: counted.get(name, 0) for name in node.limited_resources()
                 }
                 assert node.running == counted[None]
         names = ("one", "many", "idle", "chosen", "new")
@@ -224,9 +224,9 @@ class Alone:
 def _held(tracker: QueueTracker) -> list:  # type: ignore[type-arg]
     from itertools import islice  # noqa: PLC0415
 
-    from ugm.tracking.index import every  # noqa: PLC0415
+    from ugm.tracking.links import all_holdings  # noqa: PLC0415
 
-    held = list(islice(every(tracker.holdings), 100))
+    held = list(islice(all_holdings(tracker.holdings), 100))
     assert len(held) < 100
     return held
 

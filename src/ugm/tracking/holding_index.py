@@ -11,22 +11,22 @@ from typing import Final, TypeVar, final
 
 from ugm.arguments import application_of, user_of
 from ugm.errors import NotTrackedError, RequestError
-from ugm.hierarchy import Row
+from ugm.hierarchy import RequestVector
 from ugm.identity import TrackingType, UserGroup
 from ugm.tracking.group_tracker import GroupTracker
 from ugm.tracking.holding import DETACHED, Holding
-from ugm.tracking.index import enter, every, leave, siblings_from
 from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.links import all_holdings, link, unlink, with_siblings
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.user_tracker import UserTracker
 
-__all__ = ["Ledger"]
+__all__ = ["HoldingIndex"]
 
 T = TypeVar("T")
 
 
 @final
-class Ledger:
+class HoldingIndex:
     """All holdings of a partition.
 
     Invariant: a tracker is listed exactly while something is charged to it.
@@ -57,7 +57,7 @@ class Ledger:
         path = self._in_force.path(queue_path)
         first = self.holdings.get(application_of(application_id))
         if first is None:
-            return self.open(path, application_id, user_of(user))
+            return self.detached(path, application_id, user_of(user))
         if first.owner.name != user_of(user).name:
             reason = f"application {application_id!r} belongs to user {first.owner.name!r}"
             raise RequestError("user", user.name, reason)
@@ -65,22 +65,22 @@ class Ledger:
         while holding is not None:
             if holding.queue_path == path:
                 holding.user = user
-                holding.align()
+                holding.refresh()
                 return holding
             holding = holding.sibling
         return Holding(application_id, path, first.owner, first.group, user)
 
-    def find_for(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+    def find_for_query(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return what `find` does, for somebody who only asks.
 
         Who asks about the application of another user is told how an application of that name would fare.
         """
         first = self.holdings.get(application_of(application_id))
         if first is not None and first.owner.name != user_of(user).name:
-            return self.open(self._in_force.path(queue_path), application_id, user)
+            return self.detached(self._in_force.path(queue_path), application_id, user)
         return self.find(queue_path, application_id, user)
 
-    def find_held(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+    def require_held(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return what an application holds in a queue.
 
         Raises:
@@ -98,7 +98,7 @@ class Ledger:
             raise NotTrackedError(application_id, holding.queue_path, user.name, reason)
         return holding
 
-    def open(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
+    def detached(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to the group that is chosen now."""
         tracker = self.users.get(user.name) or self._new_user(user.name)
         if tracker.choices is not None and tracker.has_chosen(application_id):
@@ -108,7 +108,7 @@ class Ledger:
             name = self._in_force.limits.groups.select(queue_path, user.groups)
         return self._detached(queue_path, application_id, user, tracker, name)
 
-    def reopen(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
+    def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding for an application that is not tracked, charged to a group that is known."""
         tracker = self.users.get(user.name) or self._new_user(user.name)
         return self._detached(queue_path, application_id, user, tracker, name)
@@ -120,21 +120,21 @@ class Ledger:
         return Holding(application_id, queue_path, tracker.queue, group and group.queue, user)
 
     def _new_user(self, name: str) -> UserTracker:
-        return UserTracker.of(QueueTracker.of_ledger(name, TrackingType.USER, self._in_force))
+        return UserTracker.of(QueueTracker.of_checked_name(name, TrackingType.USER, self._in_force))
 
     def _new_group(self, name: str) -> GroupTracker:
-        return GroupTracker.of(QueueTracker.of_ledger(name, TrackingType.GROUP, self._in_force))
+        return GroupTracker.of(QueueTracker.of_checked_name(name, TrackingType.GROUP, self._in_force))
 
-    def charge(self, holding: Holding, row: Row) -> None:
+    def charge(self, holding: Holding, vector: RequestVector) -> None:
         """Charge a holding without checking, and list it if it was detached."""
         is_new = holding.epoch is DETACHED
-        holding.add(row)
+        holding.charge(vector)
         if is_new:
-            self.list(holding)
+            self.add(holding)
 
-    def list(self, holding: Holding) -> None:
+    def add(self, holding: Holding) -> None:
         """List a holding that has been attached, and its trackers."""
-        enter(self.holdings, holding)
+        link(self.holdings, holding)
         owner, group = holding.owner, holding.group
         tracker = self.users.get(owner.name)
         if tracker is None:
@@ -147,16 +147,16 @@ class Ledger:
     def end(self, holding: Holding) -> None:
         """End an application in the queue of a holding of which nothing is used any more."""
         holding.detach()
-        leave(self.holdings, holding)
+        unlink(self.holdings, holding)
         if not holding.owner.holdings:
             del self.users[holding.owner.name]
         if holding.group is not None and not holding.group.holdings:
             del self.groups[holding.group.name]
 
-    def withdraw(self, holding: Holding) -> None:
+    def undo_add(self, holding: Holding) -> None:
         """Undo that a holding has been listed, or is about to be; indexes and counters are rebuilt."""
-        if holding in siblings_from(self.holdings.get(holding.application_id)):
-            leave(self.holdings, holding)
+        if holding in with_siblings(self.holdings.get(holding.application_id)):
+            unlink(self.holdings, holding)
 
     def clear(self) -> None:
         """Forget everything; whatever runs is listed again."""
@@ -169,13 +169,13 @@ class Ledger:
         trackers = {**self.users, **self.groups}
         for tracker in trackers.values():
             tracker.queue.forget_counters()
-        for holding in every(self.holdings):
+        for holding in all_holdings(self.holdings):
             holding.owner.forget_counters()
             if holding.group is not None:
                 holding.group.forget_counters()
         users: dict[str, UserTracker] = {}
         groups: dict[str, GroupTracker] = {}
-        for holding in every(self.holdings):
+        for holding in all_holdings(self.holdings):
             self._list_again(holding, users, groups)
         for user in users.values():
             user.forget_choices_made()

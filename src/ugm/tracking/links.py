@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ugm.tracking.holding import Holding
 
-__all__ = ["enter", "enter_again", "every", "leave", "siblings_from"]
+__all__ = ["all_holdings", "link", "relink", "unlink", "with_siblings"]
 
 
-def siblings_from(holding: Holding | None) -> Iterator[Holding]:
+def with_siblings(holding: Holding | None) -> Iterator[Holding]:
     """Yield a holding and those of the same application in other queues."""
     while holding is not None:
         yield holding
         holding = holding.sibling
 
 
-def every(index: Mapping[str, Holding]) -> Iterator[Holding]:
+def all_holdings(index: Mapping[str, Holding]) -> Iterator[Holding]:
     """Yield all holdings of an index."""
     for first in index.values():
-        yield from siblings_from(first)
+        yield from with_siblings(first)
 
 
-def enter(index: dict[str, Holding], holding: Holding) -> None:
+def link(index: dict[str, Holding], holding: Holding) -> None:
     """Add a holding to an index."""
     last = index.setdefault(holding.application_id, holding)
     while last is not holding:
@@ -37,20 +37,20 @@ def enter(index: dict[str, Holding], holding: Holding) -> None:
         last = last.sibling
 
 
-def enter_again(index: dict[str, Holding], holding: Holding) -> None:
+def relink(index: dict[str, Holding], holding: Holding) -> None:
     """Add a holding that has left an index, or was about to, as the first of its application."""
     first = index.get(holding.application_id)
-    if holding not in siblings_from(first):
+    if holding not in with_siblings(first):
         # It still has the link to the next one. Behind the others, it would close a circle.
         holding.sibling = first
         index[holding.application_id] = holding
 
 
-def leave(index: dict[str, Holding], holding: Holding) -> None:
+def unlink(index: dict[str, Holding], holding: Holding) -> None:
     """Take a holding out of an index."""
     first = index[holding.application_id]
     if first is not holding:
-        for other in siblings_from(first):
+        for other in with_siblings(first):
             if other.sibling is holding:
                 other.sibling = holding.sibling
     elif holding.sibling is None:
