@@ -27,8 +27,10 @@ from typing import Any
 
 import users_groups as users  # type: ignore[import-not-found] # the script beside this one
 
+import yaml
+
 from ugm import Partition, Resource, UserGroup
-from ugm.config import PartitionConfig
+from ugm.config import PartitionConfig, SchedulerConfig, dump_config
 
 RUNS = 7
 WIDE = {"vcore": "1000000", "memory": "10Pi"}
@@ -55,7 +57,8 @@ def with_wide_limits(queues: dict[str, Any]) -> dict[str, Any]:
 
 def root_of(config: PartitionConfig) -> dict[str, Any]:
     """Return the queues of a configuration as in a file."""
-    root: dict[str, Any] = json.loads(config.root.model_dump_json(by_alias=True, exclude_defaults=True))
+    text = dump_config(SchedulerConfig(partitions=(PartitionConfig(queues=(config.root,)),)))
+    root: dict[str, Any] = yaml.safe_load(text)["partitions"][0]["queues"][0]
     return root
 
 

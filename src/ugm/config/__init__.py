@@ -7,7 +7,8 @@ is wrong, each with its line and column. This package alone imports pydantic and
 from __future__ import annotations
 
 from ugm.config.export import Exported, LeftOut, export_config
-from ugm.config.schema import (
+from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
+from ugm.configuration import (
     ChildTemplate,
     Extensions,
     FilterConfig,
@@ -21,7 +22,6 @@ from ugm.config.schema import (
     SchedulerConfig,
     UserGroupResolver,
 )
-from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
 
 __all__ = [
     "ChildTemplate",

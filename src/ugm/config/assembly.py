@@ -1,63 +1,30 @@
-"""Data to models: the schema applied to what the loader has read.
+"""Step two of reading a configuration: from plain data to the values of `ugm.configuration`.
 
-Models are made from the innermost to the outermost, each on its own: whatever is wrong is reported at once, and too
-much of it ends the reading. pydantic alone would go on to the end of the text and keep every error. What cannot be used
-is set aside, and the rest is used as if it were not there.
+Values are built from the innermost to the outermost, each mapping on its own: every problem is reported at once, and
+too many problems end the reading. pydantic alone would go on to the end of the text and keep every error. A value that
+cannot be used is set aside, and the rest is read as if it were not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import NoneType
-from typing import Any, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Final, TypeAlias, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from ugm._config_fields import ConfigValue, FieldShape, field_shapes
 from ugm.config.findings import Finding
 from ugm.config.loader import UNUSABLE, Document, Value
 from ugm.config.places import Path, locate
 from ugm.config.scalars import kind_of, quote
-from ugm.config.schema import Model, SchedulerConfig
+from ugm.config.schema import SCHEMAS
+from ugm.configuration import SchedulerConfig
 
 __all__ = ["Assembly", "SetAside"]
 
 _Tree: TypeAlias = "dict[str | int, _Tree]"
-
-
-class _Shape(NamedTuple):
-    """What a field holds that is more than one value."""
-
-    #: None for texts.
-    model: type[Model] | None
-    is_list: bool
-
-
-def _shape(annotation: Any) -> _Shape | None:  # noqa: ANN401 - annotations are of any type
-    """Return the shape of a field; None where a validator of its own reads it."""
-    kinds = [kind for kind in get_args(annotation) or (annotation,) if kind is not NoneType]
-    if get_origin(annotation) is tuple:
-        return _Shape(kinds[0] if _is_model(kinds[0]) else None, is_list=True)
-    if get_origin(kinds[0]) is tuple:
-        return _shape(kinds[0])
-    return _Shape(kinds[0], is_list=False) if _is_model(kinds[0]) else None
-
-
-def _is_model(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Model)
-
-
-def _shapes(model: type[Model], found: dict[type[Model], Mapping[str, _Shape]]) -> None:
-    """Find the shapes of a model and of all models in it, by the names of fields in a file."""
-    shapes = {str(field.validation_alias): _shape(field.annotation) for field in model.model_fields.values()}
-    found[model] = {name: shape for name, shape in shapes.items() if shape}
-    for shape in found[model].values():
-        if shape.model and shape.model not in found:
-            _shapes(shape.model, found)
-
-
-_SHAPES: Final[dict[type[Model], Mapping[str, _Shape]]] = {}
-_shapes(SchedulerConfig, _SHAPES)
+_V = TypeVar("_V", bound=ConfigValue)
 
 
 class Assembly:
@@ -76,48 +43,55 @@ class Assembly:
         return SetAside(self._set_aside)
 
     def config(self) -> SchedulerConfig | None:
-        """Return the configuration, or None if nothing is left of the document.
+        """Return the configuration; None if the document cannot be used at all.
 
         Raises:
             ConfigError: there are too many problems.
         """
-        data = {} if self._document.data is None else self._document.data
-        config = self._model(SchedulerConfig, data, ())
-        return config if isinstance(config, SchedulerConfig) else None
+        return self._value(SchedulerConfig, {} if self._document.data is None else self._document.data, ())
 
-    def _model(self, kind: type[Model], data: Value, path: Path) -> Model | None:
+    def _value(self, kind: type[_V], data: Value, path: Path) -> _V | None:
         if not isinstance(data, dict):
             self._refuse(path, data, "wrong-type", f"expected a mapping, found {kind_of(data)}")
             return None
-        shapes = _SHAPES[kind]
-        fields = {
-            name: self._field(shapes[name], value, (*path, name)) if name in shapes and value is not None else value
-            for name, value in data.items()
-        }
+        shapes = {shape.yaml_name: shape for shape in field_shapes(kind)}
+        found: dict[str, Value] = {}
+        for name, item in data.items():
+            read = self._field(shapes[name], item, (*path, name)) if name in shapes else item
+            # A field without a value, and one that was set aside, is absent.
+            if read is not None or name not in shapes:
+                found[name] = read
+        return kind(**self._scalars(kind, found, path))
+
+    def _scalars(self, kind: type[ConfigValue], found: Mapping[str, Value], path: Path) -> dict[str, Value]:
+        """Return the fields of a value by attribute; report those that the schema refuses, and leave them out."""
         while True:
             try:
-                return kind.model_validate(fields, by_alias=True, by_name=False)
-            except ValidationError as errors:
-                found = errors.errors(include_url=False)
-            for error in found:
-                self._refuse((*path, *error["loc"]), error["input"], *_sentence(kind, error))
-            fields = _without(fields, {error["loc"] for error in found})
+                return SCHEMAS[kind].model_validate(found, by_alias=True, by_name=False).read_fields()
+            except ValidationError as refused:
+                errors = refused.errors(include_url=False)
+            for error in errors:
+                self._refuse((*path, *error["loc"]), error["input"], *_code_and_message(kind, error))
+            found = _without(found, {error["loc"] for error in errors})
 
-    def _field(self, shape: _Shape, value: Value, path: Path) -> Value:
-        """Return the models or texts of a field, or None to leave it out."""
-        if shape.model and not shape.is_list:
-            return self._model(shape.model, value, path)
+    def _field(self, shape: FieldShape, value: Value, path: Path) -> Value:
+        """Return the values or texts of a field that holds some, and a scalar as it is; None to leave the field out."""
+        if value is None or (shape.nested is None and not shape.is_list):
+            return value
+        if shape.nested is not None and not shape.is_list:
+            return self._value(shape.nested, value, path)
         if not isinstance(value, list):
             self._refuse(path, value, "wrong-type", f"expected a list, found {kind_of(value)}")
             return None
-        if not shape.model:
+        if shape.nested is None:
             return tuple(self._text(item, (*path, at)) for at, item in enumerate(value))
         # An item that cannot be used is emptied, to keep the others in place.
-        return tuple(self._model(shape.model, item, (*path, at)) or shape.model() for at, item in enumerate(value))
+        empty = shape.nested()
+        return tuple(self._value(shape.nested, item, (*path, at)) or empty for at, item in enumerate(value))
 
     def _text(self, item: Value, path: Path) -> str:
         if isinstance(item, str):
-            return item
+            return str(item)
         self._refuse(path, item, "wrong-type", f"expected a text, found {kind_of(item)}")
         return ""
 
@@ -132,10 +106,9 @@ class Assembly:
         problems.add(mark, path, code, message)
 
 
-def _sentence(kind: type[Model], error: ErrorDetails) -> tuple[str, str]:
-    """Say what is wrong with a value: the code, and a sentence."""
+def _code_and_message(kind: type[ConfigValue], error: ErrorDetails) -> tuple[str, str]:
     if error["type"] == "extra_forbidden":
-        known = ", ".join(sorted(kind.yaml_names()))
+        known = ", ".join(sorted(shape.yaml_name for shape in field_shapes(kind)))
         return "field-unknown", f"unknown field {quote(str(error['loc'][-1]))}; known here: {known}"
     return error["type"], error["msg"]
 

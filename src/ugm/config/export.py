@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ugm.config.names import is_yunikorn_name
 from ugm.config.places import Path, format_path
 from ugm.config.scalars import quote
-from ugm.config.schema import (
+from ugm.configuration import (
     Extensions,
     FilterConfig,
     LimitConfig,
@@ -59,7 +60,7 @@ def export_config(config: SchedulerConfig) -> Exported:
     """
     export = _Export()
     partitions = tuple(export.partition(each, ("partitions", at)) for at, each in enumerate(config.partitions))
-    return Exported(config.model_copy(update={"partitions": partitions}), tuple(export.left_out))
+    return Exported(replace(config, partitions=partitions), tuple(export.left_out))
 
 
 class _Export:
@@ -73,15 +74,14 @@ class _Export:
         queues = partition.queues and self._queues(partition.queues, (*path, "queues"))
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
         limits = self._limits(partition.limits, (*path, "limits"))
-        changed = {"queues": queues, "limits": limits, "placement_rules": rules, "ugm": Extensions()}
-        return partition.model_copy(update=changed)
+        return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 
     def _queues(self, queues: Sequence[QueueConfig], path: Path) -> tuple[QueueConfig, ...]:
         return tuple(self._queue(queue, (*path, index)) for index, queue in enumerate(queues))
 
     def _queue(self, queue: QueueConfig, path: Path) -> QueueConfig:
         queues = self._queues(queue.queues, (*path, "queues"))
-        return queue.model_copy(update={"queues": queues, "limits": self._limits(queue.limits, (*path, "limits"))})
+        return replace(queue, queues=queues, limits=self._limits(queue.limits, (*path, "limits")))
 
     def _limits(self, limits: Sequence[LimitConfig], path: Path) -> tuple[LimitConfig, ...]:
         exported = []
@@ -95,7 +95,7 @@ class _Export:
                 self._leave_out((*at, "groups"), "the group wildcard is left out: no group with a limit precedes it")
                 groups = tuple(group for group in groups if group != WILDCARD)
             if users or groups:
-                exported.append(limit.model_copy(update={"users": users, "groups": groups}))
+                exported.append(replace(limit, users=users, groups=groups))
         return tuple(exported)
 
     def _names(self, kind: str, names: Sequence[str], path: Path) -> tuple[str, ...]:
@@ -109,13 +109,12 @@ class _Export:
 
 
 def _rule(rule: PlacementRule) -> PlacementRule:
-    changed = {"filter": _filter(rule.filter), "parent": rule.parent and _rule(rule.parent)}
-    return rule.model_copy(update=changed)
+    return replace(rule, filter=_filter(rule.filter), parent=rule.parent and _rule(rule.parent))
 
 
 def _filter(filtered: FilterConfig) -> FilterConfig:
-    changed = {"users": _filter_names("user", filtered.users), "groups": _filter_names("group", filtered.groups)}
-    return filtered.model_copy(update=changed)
+    users, groups = _filter_names("user", filtered.users), _filter_names("group", filtered.groups)
+    return replace(filtered, users=users, groups=groups)
 
 
 def _filter_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from ugm.config.names import YUNIKORN
 from ugm.config.places import Path, cut
-from ugm.config.schema import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
 
 __all__ = ["KINDS", "Chain", "Entry", "Finding", "PartitionSpot", "QueueSpot"]

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ugm.config.findings import Finding
 from ugm.config.places import Path
 from ugm.config.scalars import quote
-from ugm.config.schema import ChildTemplate, LimitConfig, PartitionConfig, QueueConfig, SchedulerConfig
+from ugm.configuration import ChildTemplate, LimitConfig, PartitionConfig, QueueConfig, SchedulerConfig
 from ugm.resources import MEMORY, VCORE
 
 __all__ = ["MAX_WARNINGS", "misspelt_resources"]

@@ -14,15 +14,17 @@ from typing import NamedTuple
 
 import yaml
 
+from ugm._config_fields import to_data
 from ugm.config.assembly import Assembly, SetAside
 from ugm.config.findings import Finding
 from ugm.config.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm.config.misspelling import misspelt_resources
 from ugm.config.places import locate, mark_after
 from ugm.config.problems import Problems
-from ugm.config.schema import SchedulerConfig
 from ugm.config.validation import find_problems, partitions_can_be_used
+from ugm.configuration import SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError
+from ugm.resources import Resource, format_amount
 
 __all__ = [
     "Review",
@@ -210,5 +212,9 @@ def dump_config(config: SchedulerConfig) -> str:
     if not isinstance(config, SchedulerConfig):
         raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    data = config.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    data = to_data(config, _quantities)
     return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
+def _quantities(amounts: Resource) -> dict[str, str]:
+    return {name: format_amount(name, amount) for name, amount in amounts.items()}

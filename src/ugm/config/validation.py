@@ -11,10 +11,10 @@ from typing import Final
 
 from ugm.config.findings import Finding, PartitionSpot
 from ugm.config.scalars import quote
-from ugm.config.schema import SchedulerConfig
 from ugm.config.validation_limits import LIMIT_RULES
 from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
+from ugm.configuration import SchedulerConfig
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.queues import PlacementRules, QueueSpecs

@@ -9,7 +9,7 @@ from ugm.config.findings import KINDS, Chain, Entry, Finding, QueueSpot
 from ugm.config.names import why_no_name
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
-from ugm.config.schema import LimitConfig
+from ugm.configuration import LimitConfig
 from ugm.identity import WILDCARD
 from ugm.resources import format_amount
 

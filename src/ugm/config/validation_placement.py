@@ -14,7 +14,7 @@ from ugm.config.loader import MAX_DEPTH
 from ugm.config.names import why_no_name
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
-from ugm.config.schema import FilterConfig, PlacementRule
+from ugm.configuration import FilterConfig, PlacementRule
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, ROOT
 from ugm.queues.filters import Filter, is_pattern

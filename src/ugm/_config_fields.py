@@ -1,0 +1,211 @@
+"""The fields of configuration values: checks when a value is built, and descriptions for readers and writers.
+
+The annotation of a field says everything: how its value is checked here, which reader `ugm.config` uses for it in a
+file, and how a journal stores it. So a setting is added in one place.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from ugm.arguments import count_of, resource_of
+from ugm.errors import RequestError
+from ugm.identity import is_text
+from ugm.resources import MAX_QUANTITY, Resource
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["ConfigValue", "FieldShape", "field_shapes", "from_data", "to_data"]
+
+_WHITE_SPACE: Final = re.compile(r"\s")
+_V = TypeVar("_V", bound="ConfigValue")
+_KNOWN: Final[dict[type[ConfigValue], tuple[FieldShape, ...]]] = {}
+
+
+class ConfigValue:
+    """Base class of the values: checks and normalises every field by its annotation.
+
+    Raises:
+        RequestError: a field has a value of another type, or an amount or count is out of range.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for shape in field_shapes(type(self)):
+            given = getattr(self, shape.name)
+            # Most fields have their default, which needs no check.
+            if given is not shape.default and (checked := shape.check(given)) is not given:
+                object.__setattr__(self, shape.name, checked)
+
+
+class FieldShape(NamedTuple):
+    """One field of a value, as its annotation describes it."""
+
+    name: str
+    #: Its key in a file.
+    yaml_name: str
+    #: The type of the field, or of each item of a list: a class of values, or an annotation in `_CHECKS`.
+    kind: object
+    is_list: bool
+    #: True if the field may be None.
+    is_optional: bool
+    #: None if each value has a default of its own.
+    default: object
+    #: Brings a checked value into its normal form; None if it has only one.
+    normal: Callable[[object], object] | None
+
+    @property
+    def nested(self) -> type[ConfigValue] | None:
+        """The class of the value, or of each item of a list; None for texts, numbers and mappings."""
+        return self.kind if isinstance(self.kind, type) and issubclass(self.kind, ConfigValue) else None
+
+    def check(self, value: object) -> object:
+        """Return a value in its normal form.
+
+        Raises:
+            RequestError: the value has another type, or is out of range.
+        """
+        if value is None and self.is_optional:
+            return None
+        if not self.is_list:
+            checked = self._check_item(value)
+            return checked if self.normal is None else self.normal(checked)
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise RequestError(self.name, value, "expected a sequence")
+        return tuple(map(self._check_item, value))
+
+    def read(self, data: Any) -> object:  # noqa: ANN401 - JSON
+        """Return the value of the field from plain data."""
+        if data is None:
+            return None
+        return tuple(map(self._read_item, data)) if self.is_list else self._read_item(data)
+
+    def _read_item(self, data: Any) -> object:  # noqa: ANN401 - JSON
+        if self.nested is not None:
+            return from_data(self.nested, data)
+        return Resource(data) if self.kind is Resource else data
+
+    def _check_item(self, value: object) -> object:
+        if self.nested is not None:
+            expected, is_right = self.nested.__name__, type(value) is self.nested
+        elif get_origin(self.kind) is Literal:
+            expected, is_right = " or ".join(map(repr, get_args(self.kind))), value in get_args(self.kind)
+        else:
+            return _CHECKS[self.kind](self.name, value)
+        if not is_right:
+            raise RequestError(self.name, value, f"expected {expected}")
+        return value
+
+
+def field_shapes(kind: type[ConfigValue]) -> tuple[FieldShape, ...]:
+    """Return the fields of a class of values, in order."""
+    if kind not in _KNOWN:
+        hints = get_type_hints(kind)
+        described = fields(cast("type[DataclassInstance]", kind))
+        _KNOWN[kind] = tuple(_shape(each, hints[each.name]) for each in described)
+    return _KNOWN[kind]
+
+
+def _shape(described: Field[Any], annotation: object) -> FieldShape:
+    options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kind = next(option for option in options if option is not NoneType)
+    is_list = get_origin(kind) is tuple
+    return FieldShape(
+        described.name,
+        described.metadata.get("yaml", described.name.replace("_", "")),
+        get_args(kind)[0] if is_list else kind,
+        is_list,
+        NoneType in options,
+        None if described.default is MISSING else described.default,
+        described.metadata.get("normal"),
+    )
+
+
+def _changed_fields(value: ConfigValue) -> Iterator[tuple[FieldShape, object]]:
+    """Yield the fields of a value that differ from their defaults."""
+    default = type(value)()
+    for shape in field_shapes(type(value)):
+        given = getattr(value, shape.name)
+        if given != getattr(default, shape.name):
+            yield shape, given
+
+
+def to_data(value: object, amounts: Callable[[Resource], object] = dict) -> object:
+    """Return a value as mappings, lists and scalars, with the keys of a file and without the defaults.
+
+    Args:
+        value: a value, or the value of a field.
+        amounts: writes a resource vector.
+    """
+    if isinstance(value, ConfigValue):
+        return {shape.yaml_name: to_data(given, amounts) for shape, given in _changed_fields(value)}
+    if isinstance(value, Resource):
+        return amounts(value)
+    if isinstance(value, tuple):
+        return [to_data(item, amounts) for item in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def from_data(kind: type[_V], data: Mapping[str, Any]) -> _V:
+    """Return the value of a class that `to_data` has written, with amounts in base units.
+
+    Raises:
+        RequestError: a field has a value of another type.
+    """
+    shapes = {shape.yaml_name: shape for shape in field_shapes(kind)}
+    return kind(**{shapes[name].name: shapes[name].read(given) for name, given in data.items()})
+
+
+def _check_text(field_name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise RequestError(field_name, value, "expected a text")
+    return value if type(value) is str else str(value)
+
+
+def _check_boolean(field_name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise RequestError(field_name, value, "expected True or False")
+    return value
+
+
+def _check_resource(field_name: str, value: object) -> Resource:
+    resource = resource_of(field_name, value)
+    for name, amount in resource.amounts.items():
+        if amount > MAX_QUANTITY:
+            raise RequestError(field_name, value, f"the amount of {name} is above {MAX_QUANTITY}")
+        if _WHITE_SPACE.search(name):
+            raise RequestError(field_name, value, f"the resource name {name!r} contains white space")
+    return resource
+
+
+def _check_texts(field_name: str, value: object) -> Mapping[str, str]:
+    if not isinstance(value, Mapping) or not all(map(is_text, (*value, *value.values()))):
+        raise RequestError(field_name, value, "expected a mapping of texts")
+    return value
+
+
+def _check_weights(field_name: str, value: object) -> Mapping[str, float]:
+    if not isinstance(value, Mapping) or not all(map(is_text, value)) or not all(map(_is_number, value.values())):
+        raise RequestError(field_name, value, "expected a mapping of finite numbers")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
+    str: _check_text,
+    int: count_of,
+    bool: _check_boolean,
+    Resource: _check_resource,
+    Mapping[str, str]: _check_texts,
+    Mapping[str, float]: _check_weights,
+}

@@ -1,0 +1,251 @@
+"""The configuration of a scheduler as plain frozen values.
+
+`ugm.config` reads these values from YAML and writes them; programs and tests may build them directly. A
+`ugm.Partition` and a `ugm.Manager` are configured with a `PartitionConfig`, and a journal stores the same value.
+
+The values mirror the file. The YAML name of a field is its name here without underscores, except ``limit`` (here
+`LimitConfig.label`) and ``parent`` (here `QueueConfig.declared_parent`).
+
+A value is immutable, compares by content, and checks the type of each field when it is built. The rules of a whole
+configuration, for example that no two queues have the same path, are checked by `ugm.config` for a file and by the
+partition that uses the configuration. This module needs neither pydantic nor yaml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, TypeAlias, final
+
+from ugm._config_fields import ConfigValue
+from ugm.errors import RequestError
+from ugm.identity import ROOT, is_text
+from ugm.resources import Resource
+
+__all__ = [
+    "DEFAULT_PARTITION",
+    "AcceptedNames",
+    "ChildTemplate",
+    "Extensions",
+    "FilterConfig",
+    "LimitConfig",
+    "NodeSortPolicy",
+    "PartitionConfig",
+    "PlacementRule",
+    "PreemptionConfig",
+    "QueueConfig",
+    "QueueResources",
+    "SchedulerConfig",
+    "UserGroupResolver",
+]
+
+#: The name of a partition that has none.
+DEFAULT_PARTITION: Final = "default"
+
+#: The names of users and groups that limits and filters may contain; see `ugm.config.names`.
+AcceptedNames: TypeAlias = Literal["yunikorn", "any"]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitConfig(ConfigValue):
+    """The limit of each of the named users, and of each of the named groups, in a queue.
+
+    The limit is not a sum over the names: each of them may use that much. The wildcard ``*`` stands for every user,
+    each for itself, or for all groups together, that no entry before it names.
+    """
+
+    #: A description for people; nothing depends on it.
+    label: str = field(default="", metadata={"yaml": "limit"})
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    #: None does not limit resources; nor is a resource limited that is not named.
+    max_resources: Resource | None = None
+    #: 0 does not limit applications.
+    max_applications: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueResources(ConfigValue):
+    """The guaranteed resources of a queue and its maximum."""
+
+    #: None guarantees nothing.
+    guaranteed: Resource | None = None
+    #: None, and a resource that is not named, is without limit.
+    max: Resource | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildTemplate(ConfigValue):
+    """The settings of queues that placement creates below a queue."""
+
+    #: 0 does not limit applications.
+    max_applications: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+    resources: QueueResources = QueueResources()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueConfig(ConfigValue):
+    """A queue, with everything below it."""
+
+    #: In lower case.
+    name: str = field(default="", metadata={"normal": str.lower})
+    #: The setting ``parent`` of the file; see `parent`.
+    declared_parent: bool = field(default=False, kw_only=True, metadata={"yaml": "parent"})
+    resources: QueueResources = field(default=QueueResources(), kw_only=True)
+    #: 0 does not limit applications.
+    max_applications: int = field(default=0, kw_only=True)
+    properties: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    #: The users and groups that may do everything, submitting applications included.
+    admin_acl: str = field(default="", kw_only=True)
+    #: The users and groups that may submit applications.
+    submit_acl: str = field(default="", kw_only=True)
+    child_template: ChildTemplate | None = field(default=None, kw_only=True)
+    queues: tuple[QueueConfig, ...] = field(default=(), kw_only=True)
+    #: Their order chooses between the groups of a user.
+    limits: tuple[LimitConfig, ...] = field(default=(), kw_only=True)
+
+    @property
+    def parent(self) -> bool:
+        """True if other queues may be below the queue; applications then cannot be in it."""
+        return self.declared_parent or bool(self.queues) or self.name == ROOT
+
+    @property
+    def max_resources(self) -> Resource | None:
+        """The maximum of the queue; None, and a resource that is not named, is without limit."""
+        return self.resources.max
+
+    @property
+    def guaranteed(self) -> Resource | None:
+        """The guaranteed resources of the queue."""
+        return self.resources.guaranteed
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterConfig(ConfigValue):
+    """The users and groups that a placement rule applies to."""
+
+    #: ``allow``, ``deny`` or empty, which is ``allow``; in any case.
+    type: str = ""
+    #: Several names; or one, which may be a regular expression.
+    users: tuple[str, ...] = ()
+    #: As `users`.
+    groups: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlacementRule(ConfigValue):
+    """A rule that finds the queue of an application."""
+
+    #: ``provided``, ``user``, ``tag`` or ``fixed``, in any case.
+    name: str = ""
+    #: True if a queue that does not exist is created.
+    create: bool = field(default=False, kw_only=True)
+    filter: FilterConfig = field(default=FilterConfig(), kw_only=True)
+    #: The rule that finds the queue above.
+    parent: PlacementRule | None = field(default=None, kw_only=True)
+    #: The queue of a ``fixed`` rule, or the name of the tag of a ``tag`` rule; other rules have no value.
+    value: str = field(default="", kw_only=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionConfig(ConfigValue):
+    """The kinds of preemption that a scheduler uses; None leaves the choice to the scheduler."""
+
+    enabled: bool | None = None
+    quota_preemption_enabled: bool | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSortPolicy(ConfigValue):
+    """The order in which a scheduler tries nodes."""
+
+    #: ``fair``, ``binpacking`` or empty, which is ``fair``.
+    type: str = ""
+    #: Resources that are not named weigh 1.
+    resource_weights: Mapping[str, float] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserGroupResolver(ConfigValue):
+    """The service from which a scheduler learns the groups of a user."""
+
+    type: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions(ConfigValue):
+    """The settings of a partition that Apache YuniKorn does not have, under the one key ``ugm``."""
+
+    #: The names of users and groups that limits and filters may contain: ``yunikorn``, those that Apache YuniKorn
+    #: accepts, or ``any``.
+    names: AcceptedNames = "yunikorn"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionConfig(ConfigValue):
+    """A set of nodes with its own tree of queues."""
+
+    #: In lower case; ``default`` if the file has no name, or an empty one.
+    name: str = field(default=DEFAULT_PARTITION, metadata={"normal": lambda name: name.lower() or DEFAULT_PARTITION})
+    #: As in the file, with or without the root queue; see `root`.
+    queues: tuple[QueueConfig, ...] | None = None
+    placement_rules: tuple[PlacementRule, ...] = ()
+    #: As in the file; see `root`.
+    limits: tuple[LimitConfig, ...] = ()
+    preemption: PreemptionConfig = PreemptionConfig()
+    node_sort_policy: NodeSortPolicy = NodeSortPolicy()
+    user_group_resolver: UserGroupResolver = UserGroupResolver()
+    #: A file without this key is a file of Apache YuniKorn.
+    ugm: Extensions = Extensions()
+
+    @property
+    def root_inserted(self) -> bool:
+        """True if the file leaves the root queue out."""
+        return self.queues is None or len(self.queues) != 1 or self.queues[0].name != ROOT
+
+    @property
+    def root(self) -> QueueConfig:
+        """The root queue: inserted if the file leaves it out, and with the limits of the partition if it has none."""
+        if self.queues is None or self.root_inserted:
+            return QueueConfig(ROOT, queues=self.queues or (), limits=self.limits)
+        root = self.queues[0]
+        return replace(root, limits=self.limits) if self.limits and not root.limits else root
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig(ConfigValue):
+    """All partitions of one file."""
+
+    partitions: tuple[PartitionConfig, ...] = ()
+    #: A scheduler writes it when it exports a configuration; it is not checked.
+    checksum: str = ""
+
+    def partition(self, name: str | None = None) -> PartitionConfig:
+        """Return a partition by name; without a name the only one, or else the one called ``default``.
+
+        Raises:
+            RequestError: there is no such partition.
+        """
+        if name is None and len(self.partitions) == 1:
+            return self.partitions[0]
+        if not is_text(name or ""):
+            raise RequestError("partition", name, "expected the name of a partition")
+        wanted = (name or DEFAULT_PARTITION).lower()
+        for partition in self.partitions:
+            if partition.name == wanted:
+                return partition
+        there = ", ".join(repr(partition.name) for partition in self.partitions)
+        raise RequestError("partition", wanted, f"no such partition; there is {there or 'none'}")
