@@ -22,20 +22,15 @@ html_title = f"ugm {release}"
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
-#: Names that stand for the types of fields; the reference says what they are.
-FIELD_TYPES = ("Boolean", "Count", "Name", "Quantities", "Text", "Texts", "Weights")
-autodoc_type_aliases = {name: name for name in FIELD_TYPES}
 
 #: Nothing is fetched for a build, so that names from elsewhere lead nowhere.
 nitpick_ignore_regex = [
     ("py:.*", r"(collections\.abc|concurrent\.futures|datetime|fractions|hypothesis|io|os|pathlib)\..*")
 ]
 nitpick_ignore = [
-    *(("py:class", name) for name in FIELD_TYPES),
     ("py:obj", "DEFAULT_PREFIXES"),  # private things that docstrings speak of
     ("py:obj", "MAX_SECONDS"),
     ("py:obj", "UNKNOWN"),
-    *(("py:class", name) for name in ("PlainValidator", "to_choice", "YUNIKORN", "ANY")),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # whatever an operation returns
     ("py:class", "datetime"),

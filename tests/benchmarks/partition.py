@@ -26,7 +26,6 @@ from time import perf_counter_ns
 from typing import Any
 
 import users_groups as users  # type: ignore[import-not-found] # the script beside this one
-
 import yaml
 
 from ugm import Partition, Resource, UserGroup

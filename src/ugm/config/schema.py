@@ -51,7 +51,7 @@ def _annotation(shape: FieldShape) -> object:
 def _schemas(kind: type[ConfigValue], made: dict[type[ConfigValue], type[FileSchema]]) -> None:
     """Make the models of a class of values and of all classes of its fields."""
     shapes = field_shapes(kind)
-    described = {
+    described: dict[str, Any] = {
         each.name: (_annotation(each), Field(default=None, validation_alias=each.yaml_name)) for each in shapes
     }
     made[kind] = create_model(kind.__name__, __base__=FileSchema, **described)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from string import ascii_lowercase
 
 import pytest
@@ -330,7 +331,7 @@ def test_rules_that_never_work(rule: Wrong, message: str) -> None:
 def test_wrong_filter_says_where() -> None:
     """A filter that cannot be used is refused with its place."""
     rule = parse_config("partitions: [{queues: [{name: a}], placementrules: [{name: user}]}]").partition()
-    broken = rule.placement_rules[0].filter.model_copy(update={"type": "x"})
+    broken = replace(rule.placement_rules[0].filter, type="x")
     with pytest.raises(RequestError) as caught:
         PlacementRules.compile([PlacementRule(name="user", parent=PlacementRule(name="user", filter=broken))])
 
