@@ -5,19 +5,19 @@ Each test replays the input of one recorded entry; the recorded answers are thos
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from support.manager_replay import Answer, Replay
+from support.places import TESTS
 from support.vectors import vectors
 from ugm import ConfigError, NotTrackedError, ReleaseError
 
 #: The entries that these tests are about; always the project's own, whatever folder conformance is checked with.
 ENTRIES: Final = {
     entry["name"]: entry
-    for entry in vectors(str(Path(__file__).parent.resolve() / "vectors/yunikorn/differences/enforcement"))
+    for entry in vectors(str(TESTS / "vectors/yunikorn/differences/enforcement"))
 }
 
 
@@ -212,7 +212,7 @@ def test_second_configuration_replaces_all_limits() -> None:
 
 def test_corner_no_groups_no_group_tracking() -> None:
     """Asking about an application with no groups does not keep it from being charged to a group later."""
-    corners = vectors(str(Path(__file__).parent.resolve() / "vectors/yunikorn/enforcement_corners"))
+    corners = vectors(str(TESTS / "vectors/yunikorn/enforcement_corners"))
     entry = next(corner for corner in corners if corner["name"] == "corner-no-groups-no-group-tracking")
     replay = Replay(entry)
     found = [replay.answer(step) for step in entry["steps"]]
