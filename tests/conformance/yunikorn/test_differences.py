@@ -15,10 +15,7 @@ from support.vectors import vectors
 from ugm import ConfigError, NotTrackedError, ReleaseError
 
 #: The entries that these tests are about; always the project's own, whatever folder conformance is checked with.
-ENTRIES: Final = {
-    entry["name"]: entry
-    for entry in vectors(str(TESTS / "vectors/yunikorn/differences/enforcement"))
-}
+ENTRIES: Final = {entry["name"]: entry for entry in vectors(str(TESTS / "vectors/yunikorn/differences/enforcement"))}
 
 
 def answers(name: str, steps: int | None = None) -> list[Answer]:
