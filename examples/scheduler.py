@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ugm import ApplicationInfo, Ask, ConfigError, Partition, Resource, UserGroup, Violation, load_config, parse_config
+from ugm import (
+    AllocationRequest,
+    ApplicationInfo,
+    ConfigError,
+    Partition,
+    Resource,
+    UserGroup,
+    Violation,
+    load_config,
+    parse_config,
+)
 
 CONFIG = Path(__file__).with_name("scheduler.yaml")
 
@@ -27,14 +37,14 @@ class Scheduler:
     def __init__(self, config_file: Path) -> None:
         self.partition = Partition(load_config(str(config_file)).partition())
         #: By the id of the first allocation, in the order of arrival: the allocations, and the first limit in the way.
-        self.pending: dict[str, tuple[list[Ask], Violation]] = {}
+        self.pending: dict[str, tuple[list[AllocationRequest], Violation]] = {}
 
     def submit(self, application_id: str, user: UserGroup, queue: str = "") -> None:
         """Let the placement rules find the queue of an application, for good."""
         placement = self.partition.submit(application_id, user, queue)
         print(f"{application_id}: {placement}")
 
-    def request(self, asks: list[Ask]) -> None:
+    def request(self, asks: list[AllocationRequest]) -> None:
         """Start allocations, all together or none: one, or a gang. Keep them if they may fit later."""
         decision = self.partition.allocate_all(asks)
         first = asks[0].allocation_id
@@ -100,15 +110,15 @@ def limit_of(violation: Violation) -> tuple[object, ...]:
     return violation.kind, violation.name, violation.queue_path, violation.resource
 
 
-def sum_of(asks: list[Ask]) -> Resource:
+def sum_of(asks: list[AllocationRequest]) -> Resource:
     """Return what several allocations take together."""
     return sum((ask.usage for ask in asks), start=Resource())
 
 
-def gang(application_id: str, size: int, usage: Resource) -> list[Ask]:
+def gang(application_id: str, size: int, usage: Resource) -> list[AllocationRequest]:
     """Return placeholders for allocations that are of no use one by one."""
     names = [f"{application_id}-place-{number}" for number in range(1, size + 1)]
-    return [Ask(name, application_id, usage, placeholder=True) for name in names]
+    return [AllocationRequest(name, application_id, usage, placeholder=True) for name in names]
 
 
 def main() -> None:
@@ -118,14 +128,14 @@ def main() -> None:
     scheduler = Scheduler(CONFIG)
     scheduler.partition.add_node("node-1", Resource.parse(vcore="32", memory="128Gi"))
     scheduler.submit("train", sue, "root.batch")
-    scheduler.request([Ask("train-1", "train", large)])
+    scheduler.request([AllocationRequest("train-1", "train", large)])
     scheduler.submit("build", bob, "root.batch")
     scheduler.request(gang("build", 3, small))
     scheduler.arrive("build-place-1", "build-1", small)
     scheduler.submit("report", ann, "root.batch")
-    scheduler.request([Ask("report-1", "report", small)])
+    scheduler.request([AllocationRequest("report-1", "report", small)])
     scheduler.submit("notebook", ann)
-    scheduler.request([Ask("notebook-1", "notebook", large)])
+    scheduler.request([AllocationRequest("notebook-1", "notebook", large)])
     scheduler.reload(MISTAKEN)
     scheduler.reload(RELAXED)
     scheduler.submit("test", sue, "root.batch")

@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from ugm.arguments import count_of, resource_of
+from ugm.arguments import require_count, require_resource
 from ugm.errors import RequestError
 from ugm.identity import is_text
 from ugm.resources import MAX_QUANTITY, Resource
@@ -176,7 +176,7 @@ def _check_boolean(field_name: str, value: object) -> bool:
 
 
 def _check_resource(field_name: str, value: object) -> Resource:
-    resource = resource_of(field_name, value)
+    resource = require_resource(field_name, value)
     for name, amount in resource.amounts.items():
         if amount > MAX_QUANTITY:
             raise RequestError(field_name, value, f"the amount of {name} is above {MAX_QUANTITY}")
@@ -203,7 +203,7 @@ def _is_number(value: object) -> bool:
 
 _CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
     str: _check_text,
-    int: count_of,
+    int: require_count,
     bool: _check_boolean,
     Resource: _check_resource,
     Mapping[str, str]: _check_texts,

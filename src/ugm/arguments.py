@@ -11,34 +11,34 @@ from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
     "MAX_NAME",
-    "amounts_of",
-    "application_of",
-    "count_of",
-    "name_of",
+    "require_amounts",
+    "require_application_id",
+    "require_count",
+    "require_name",
+    "require_resource",
+    "require_user",
     "require_vector",
-    "resource_of",
-    "user_of",
 ]
 
 #: Application limits above this are a mistake in a program, not a limit.
 _MAX_COUNT: Final = 2**63 - 1
 
 
-def application_of(application_id: object) -> str:
+def require_application_id(application_id: object) -> str:
     """Return the application id, which must be a text of 1 to 256 characters."""
     if not isinstance(application_id, str) or not 0 < len(application_id) <= MAX_NAME:
         raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
     return application_id
 
 
-def name_of(argument: str, name: object) -> str:
+def require_name(argument: str, name: object) -> str:
     """Return a name, for example of a user or a node, which must be a text of 1 to 256 characters."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
     return name
 
 
-def user_of(user: object) -> UserGroup:
+def require_user(user: object) -> UserGroup:
     """Return the user, which must be a `UserGroup`."""
     if not isinstance(user, UserGroup):
         raise RequestError("user", user, "expected a UserGroup")
@@ -53,7 +53,7 @@ def require_vector(argument: str, usage: object, layout: Layout) -> RequestVecto
     return vector if known is layout else layout.vector(usage)
 
 
-def resource_of(argument: str, resource: object) -> Resource:
+def require_resource(argument: str, resource: object) -> Resource:
     """Return the resource vector, which must be a `Resource` without negative amounts."""
     if type(resource) is not Resource:
         raise RequestError(argument, resource, "expected a Resource")
@@ -63,18 +63,18 @@ def resource_of(argument: str, resource: object) -> Resource:
     return resource
 
 
-def amounts_of(argument: str, amounts: object) -> Resource | None:
+def require_amounts(argument: str, amounts: object) -> Resource | None:
     """Return what a queue or node offers, in 64-bit integers; an empty vector and None are None."""
     if amounts is None:
         return None
-    resource = resource_of(argument, amounts)
+    resource = require_resource(argument, amounts)
     for name, amount in resource.amounts.items():
         if amount > MAX_QUANTITY:
             raise RequestError(argument, amounts, f"the amount of {name} is above what a signed 64-bit integer holds")
     return resource or None
 
 
-def count_of(argument: str, count: object) -> int:
+def require_count(argument: str, count: object) -> int:
     """Return a limit on applications; None and 0 are none."""
     if count is None:
         return 0

@@ -91,7 +91,7 @@ def test_pending_pods_count_nowhere() -> None:
     partition = embedded(STATIC)
     partition.submit("app", ANA, "root.sandbox")
     for number in range(9):
-        partition.ask(f"pod-{number}", "app", Resource(vcore=9000))
+        partition.request(f"pod-{number}", "app", Resource(vcore=9000))
     assert partition.allocate("pod-8", "app", Resource(vcore=9000))
     assert not partition.allocate("pod-7", "app", Resource(vcore=9000))
     assert partition.release("pod-8")

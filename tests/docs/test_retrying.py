@@ -104,7 +104,7 @@ async def compare(random: Random) -> None:
         for partition in (scheduler.partition, naive):
             partition.submit(name, user, queue)
         waiting[name] = usage
-        naive.ask(name, name, usage)
+        naive.request(name, name, usage)
         retry_all(naive, waiting)
         tasks.append(asyncio.create_task(scheduler._granted(name, name, usage)))
         await asyncio.sleep(0)

@@ -23,7 +23,7 @@ from support.law_partitions import (
     scenes,
     traits_of,
 )
-from ugm import Ask, Partition, RequestError, Resource, Running
+from ugm import AllocationRequest, Partition, RequestError, Resource, Running
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
 from ugm.testing import DrawnPartition, allocation_requests, exposed_partition, full_partitions, resources
@@ -35,10 +35,10 @@ laws: Final = settings(max_examples=settings().max_examples * 2 // 5)
 MODES: Final = st.sampled_from(["always", "unless-user-limited"])
 
 
-def allocated(partition: Partition, ask: Ask) -> bool:
+def allocated(partition: Partition, request: AllocationRequest) -> bool:
     """Allocate something that no id stands for yet."""
-    assume(partition.allocation(ask.allocation_id) is None)
-    return partition.allocate(*ask[:3]).allowed
+    assume(partition.allocation(request.allocation_id) is None)
+    return partition.allocate(*request[:3]).allowed
 
 
 def running(partition: Partition) -> list[Running]:
@@ -62,8 +62,8 @@ def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN4
     # What is still pending keeps an application running that has started.
     assume(all(told.state != "accepted" for told in partition.applications()))
     before, (*_, known) = without_past(exposed_partition(partition)), everything(partition, models)
-    if allocated(partition, scene.ask):
-        assert partition.release(scene.ask.allocation_id)
+    if allocated(partition, scene.request):
+        assert partition.release(scene.request.allocation_id)
 
     assert without_past(exposed_partition(partition)) == before
     assert everything(partition, models)[-1] == known
@@ -75,12 +75,12 @@ def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401
     """What is asked about and then done is told the same, and asking changes nothing."""
     models = beside()
     partition = scene.partition(models, group_limits=mode)
-    assume(partition.allocation(scene.ask.allocation_id) is None)
+    assume(partition.allocation(scene.request.allocation_id) is None)
     before = everything(partition, models)
-    told = partition.check(*scene.ask[1:3])
+    told = partition.check(*scene.request[1:3])
 
     assert everything(partition, models) == before
-    assert partition.allocate(*scene.ask[:3]) == told
+    assert partition.allocate(*scene.request[:3]) == told
     assert told.allowed or everything(partition, models) == before
 
 
@@ -93,11 +93,11 @@ def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
     before = everything(partition, models)
     for one in partition.allocations():
         if one.state is not AllocationState.PENDING:
-            ask = Ask(*one[:3], *one[4:])
-            assert partition.allocate_all([ask])
-            partition.adopt(*ask[:3], **traits_of(ask))
+            request = AllocationRequest(*one[:3], *one[4:])
+            assert partition.allocate_all([request])
+            partition.adopt(*request[:3], **traits_of(request))
             with pytest.raises(RequestError):
-                partition.allocate_all([ask._replace(usage=ask.usage + Resource(memory=1))])
+                partition.allocate_all([request._replace(usage=request.usage + Resource(memory=1))])
 
     assert everything(partition, models) == before
 
@@ -106,25 +106,25 @@ def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
 @given(scenes(), st.randoms(use_true_random=False))
 def test_order_of_what_is_adopted_does_not_matter(scene: Scene, random: Random) -> None:
     """Allocations of different ids add up to the same in any order."""
-    first = list({ask.allocation_id: ask for ask in scene.stream}.values())
+    first = list({request.allocation_id: request for request in scene.stream}.values())
     shuffled = random.sample(first, len(first))
     shown = []
     for stream in (first, shuffled):
         partition = scene._replace(stream=[]).partition()
-        for ask in stream:
-            partition.adopt(*ask[:3])
+        for request in stream:
+            partition.adopt(*request[:3])
         shown.append(everything(partition))
 
     assert shown[0] == shown[1]
 
 
 @laws
-@given(scenes(), st.lists(allocation_requests(), max_size=5, unique_by=lambda ask: ask.allocation_id), MODES)
-def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[Ask], mode: Any) -> None:  # noqa: ANN401 - one of two texts
+@given(scenes(), st.lists(allocation_requests(), max_size=5, unique_by=lambda request: request.allocation_id), MODES)
+def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[AllocationRequest], mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A gang is granted exactly if its requests are, one after the other, and then with the same outcome."""
     models, apart = [Licences(6)], [Licences(6)]
     one, other = scene.partition(models, group_limits=mode), scene.partition(apart, group_limits=mode)
-    assume(not any(one.allocation(ask.allocation_id) for ask in gang))
+    assume(not any(one.allocation(request.allocation_id) for request in gang))
     before = everything(one, models)
     together = one.allocate_all(gang).allowed
     granted = grant_all(other, gang)
@@ -232,24 +232,29 @@ def _first(partition: Partition, *, placeholder: bool = False) -> str:
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
-    "ask": lambda partition, scene: partition.ask(*scene.ask[:3]),
-    "allocate": lambda partition, scene: partition.allocate(*scene.ask[:3]),
+    "request": lambda partition, scene: partition.request(*scene.request[:3]),
+    "allocate": lambda partition, scene: partition.allocate(*scene.request[:3]),
     "allocate_all": lambda partition, scene: partition.allocate_all(
-        [scene.ask, *(Ask(f"y-{number}", name, Resource(memory=1)) for number, name in enumerate(SUBMITTED))]
+        [
+            scene.request,
+            *(AllocationRequest(f"y-{number}", name, Resource(memory=1)) for number, name in enumerate(SUBMITTED)),
+        ]
     ),
-    "check": lambda partition, scene: partition.check(*scene.ask[1:3]),
-    "resize": lambda partition, scene: partition.resize(_first(partition), scene.ask.usage),
-    "replace": lambda partition, scene: partition.replace(_first(partition, placeholder=True), "y-0", scene.ask.usage),
-    "adopt": lambda partition, scene: partition.adopt(*scene.ask[:3]),
+    "check": lambda partition, scene: partition.check(*scene.request[1:3]),
+    "resize": lambda partition, scene: partition.resize(_first(partition), scene.request.usage),
+    "replace": lambda partition, scene: partition.replace(
+        _first(partition, placeholder=True), "y-0", scene.request.usage
+    ),
+    "adopt": lambda partition, scene: partition.adopt(*scene.request[:3]),
     "repair of what is missing": lambda partition, scene: partition.reconcile(
-        partition.audit([*running(partition), Running("y-0", SUBMITTED[0], scene.ask.usage)])
+        partition.audit([*running(partition), Running("y-0", SUBMITTED[0], scene.request.usage)])
     ),
     "repair of a size": lambda partition, scene: partition.reconcile(
         partition.audit(
-            [one._replace(usage=scene.ask.usage) for one in running(partition)[:1]] + running(partition)[1:]
+            [one._replace(usage=scene.request.usage) for one in running(partition)[:1]] + running(partition)[1:]
         )
     ),
-    "evict": lambda partition, scene: partition.allocate(*scene.ask[:3], evict=True),
+    "evict": lambda partition, scene: partition.allocate(*scene.request[:3], evict=True),
 }
 
 

@@ -115,6 +115,6 @@ class ResettableFailing(Failing):
 def ledger_of(partition: Partition) -> State:
     """Return what every model has to hold."""
     copy = Failing()
-    for method, claim in claims_of(partition._books):
+    for method, claim in claims_of(partition._state):
         getattr(copy, method)(claim)
     return copy.state()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from ugm import Ask, Partition, RequestError, Resource, UserGroup
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
 from ugm.decision import Violation
 from ugm.identity import ROOT
 from ugm.model import Claim, QuotaModel
@@ -158,8 +158,8 @@ class Scene(NamedTuple):
     config: DrawnPartition
     nodes: tuple[Any, ...]
     homes: tuple[tuple[UserGroup, str], ...]
-    stream: list[Ask]
-    ask: Ask
+    stream: list[AllocationRequest]
+    request: AllocationRequest
 
     def partition(self, models: Sequence[QuotaModel] = (), **options: Any) -> Partition:  # noqa: ANN401 - the partition's
         """Return a partition with all applications in which the stream has been allocated, as far as it was granted."""
@@ -177,20 +177,20 @@ def beside() -> list[QuotaModel]:
     return [Licences(6), Backlog()]
 
 
-def traits_of(ask: Ask) -> dict[str, Any]:
+def traits_of(request: AllocationRequest) -> dict[str, Any]:
     """Return what is passed by keyword."""
-    return dict(zip(Ask._fields[3:], ask[3:], strict=True))
+    return dict(zip(AllocationRequest._fields[3:], request[3:], strict=True))
 
 
-def grant_all(partition: Partition, stream: Iterable[Ask]) -> list[Ask]:
+def grant_all(partition: Partition, stream: Iterable[AllocationRequest]) -> list[AllocationRequest]:
     """Ask for every other allocation before it is allocated, and return those that were granted."""
     granted = []
-    for number, ask in enumerate(stream):
+    for number, request in enumerate(stream):
         try:
             if number % 2:
-                partition.ask(*ask[:3], **traits_of(ask))
-            if partition.allocate(*ask[:3], **traits_of(ask)):
-                granted.append(ask)
+                partition.request(*request[:3], **traits_of(request))
+            if partition.allocate(*request[:3], **traits_of(request)):
+                granted.append(request)
         except RequestError:
             # The id stands for another allocation already.
             continue

@@ -70,7 +70,7 @@ def _work(partition: Partition, application_id: str, user: UserGroup, queue: str
     partition.allocate(f"{application_id}-a", application_id, usage)
     if random.random() < 0.1:
         partition.allocate(f"{application_id}-b", application_id, Resource.parse(vcore="28", memory="63Gi"))
-        partition.ask(f"{application_id}-c", application_id, Resource.parse(vcore="2", memory="3Gi"))
+        partition.request(f"{application_id}-c", application_id, Resource.parse(vcore="2", memory="3Gi"))
 
 
 @contextmanager

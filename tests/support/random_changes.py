@@ -8,8 +8,8 @@ from random import Random
 from typing import Any, Final
 
 from support.partition_fixtures import config
-from ugm import Ask, Partition, RequestError, Resource, Running, UserGroup
-from ugm.partition.image import Image, image_of
+from ugm import AllocationRequest, Partition, RequestError, Resource, Running, UserGroup
+from ugm.partition.checkpoint import Checkpoint, checkpoint_of
 
 __all__ = ["CONFIGS", "Actor", "state_of"]
 
@@ -93,7 +93,7 @@ class Actor:
         partition.submit(self._new(), user, queue, tags={"tier": "\u00e9\ud800"}, quota=quota, gang_style=style)
 
     def _give_quota(self, partition: Partition) -> None:
-        partition.give_quota(self._random.choice(_QUEUES), Resource(memory=self._random.randrange(1, 60)))
+        partition.set_queue_quota(self._random.choice(_QUEUES), Resource(memory=self._random.randrange(1, 60)))
 
     def _adopt_application(self, partition: Partition) -> None:
         group = self._random.choice(["", None, "ops", "elsewhere"])
@@ -101,7 +101,7 @@ class Actor:
         partition.adopt_application(self._new(), user, queue, group=group)
 
     def _ask(self, partition: Partition) -> None:
-        partition.ask(self._new(), self._application(partition), self._usage(), **self._traits())
+        partition.request(self._new(), self._application(partition), self._usage(), **self._traits())
 
     def _allocate(self, partition: Partition) -> None:
         pending = [told for told in partition.allocations() if told.state == "pending"]
@@ -115,7 +115,9 @@ class Actor:
 
     def _allocate_all(self, partition: Partition) -> None:
         count = self._random.randrange(1, 4)
-        partition.allocate_all([Ask(self._new(), self._application(partition), self._usage()) for _ in range(count)])
+        partition.allocate_all(
+            [AllocationRequest(self._new(), self._application(partition), self._usage()) for _ in range(count)]
+        )
 
     def _adopt(self, partition: Partition) -> None:
         partition.adopt(self._new(), self._application(partition), self._usage())
@@ -159,10 +161,10 @@ class Actor:
         partition.close()
 
 
-def state_of(partition: Partition) -> tuple[Image, object]:
+def state_of(partition: Partition) -> tuple[Checkpoint, object]:
     """Return everything that a partition holds, and what follows from it."""
     partition.verify()
-    return image_of(partition._books), (
+    return checkpoint_of(partition._state), (
         partition.users(),
         partition.groups(),
         partition.queue(),

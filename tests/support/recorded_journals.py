@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from support.places import TESTS, environment
 from support.random_changes import CONFIGS, Actor
-from ugm import Ask, Partition, Resource, Running, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, Resource, Running, UserGroup, parse_config
 from ugm.journal import JournaledPartition, open_partition, usage
 
 __all__ = ["JOURNALS", "NOW", "described", "usage_described"]
@@ -129,7 +129,9 @@ def _run(partition: Partition, clock: _Clock) -> None:
     partition.submit("again", UserGroup("zoe", ("ops",)), "root.batch")
     partition.allocate("a-1", "again", Resource(memory=15))
     partition.submit("gang", _SUE, "root.gangs")
-    partition.allocate_all([Ask(f"g-{n}", "gang", Resource(memory=5), placeholder=True) for n in range(4)])
+    partition.allocate_all(
+        [AllocationRequest(f"g-{n}", "gang", Resource(memory=5), placeholder=True) for n in range(4)]
+    )
     partition.replace("g-0", "real-0", Resource(memory=4))
     for number, name in enumerate(_ODD_NAMES):
         user = UserGroup(f"user {name}", (f"group {name}", "ops"))
@@ -140,13 +142,15 @@ def _run(partition: Partition, clock: _Clock) -> None:
 def _run_more(partition: Partition, clock: _Clock) -> None:
     """Make changes that are kept one by one."""
     partition.preempt("b-2")
-    partition.ask("pending-1", "batch-1", Resource(memory=33), priority=7)
-    partition.ask("pending-2", "batch-1", Resource(memory=2**63 - 1), placeholder=True)
+    partition.request("pending-1", "batch-1", Resource(memory=33), priority=7)
+    partition.request("pending-2", "batch-1", Resource(memory=2**63 - 1), placeholder=True)
     clock.now += _HOUR
     partition.adopt("late", "adopted", Resource(memory=170, vcore=5), priority=2)
-    partition.give_quota("root.made.deep", Resource(memory=45))
+    partition.set_queue_quota("root.made.deep", Resource(memory=45))
     partition.submit("gang-2", _SUE, "root.gangs", gang_style="hard")
-    partition.allocate_all([Ask(f"h-{n}", "gang-2", Resource(memory=2), placeholder=True) for n in range(3)])
+    partition.allocate_all(
+        [AllocationRequest(f"h-{n}", "gang-2", Resource(memory=2), placeholder=True) for n in range(3)]
+    )
     partition.time_out_gang("gang-2")
     clock.now += _HOUR // 7
     partition.configure(parse_config(_CONFIG_AFTER).partition())
@@ -215,7 +219,7 @@ def described(partition: Partition) -> Any:  # noqa: ANN401 - as JSON
                 "state": told.state.value,
                 "charged to": told.group,
                 "usage": _amounts(told.usage),
-                "allocations": [told.allocations, told.going, told.placeholders, told.pending],
+                "allocations": [told.allocations, told.terminating, told.placeholders, told.pending],
                 "tags": dict(told.tags),
             }
             for told in partition.applications()

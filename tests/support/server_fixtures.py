@@ -63,7 +63,7 @@ def busy(history: History | None = None) -> Partition:
     partition = Partition(parse_config(CONFIG).partition(), subscribers=subscribers)
     partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
     assert partition.allocate("held", "app", Resource(memory=6))
-    partition.ask("pending", "app", Resource(memory=4))
+    partition.request("pending", "app", Resource(memory=4))
     assert not partition.allocate("pending", "app", Resource(memory=4))
     partition.submit("idle", UserGroup("bob"), "root.b")
     return partition

@@ -66,7 +66,7 @@ def through_a_partition(partition: Partition | None = None) -> Operation:
         user = UserGroup(f"user-{number}", ("dev", f"group-{number}"))
         name = f"app-{number}"
         assert made.submit(name, user, f"root.a.queue-{number}", tags={"team": "dev"})
-        made.ask(f"{name}-1", name, ONE, priority=number % 3)
+        made.request(f"{name}-1", name, ONE, priority=number % 3)
         assert made.allocate(f"{name}-0", name, ONE)
         assert made.allocate(f"{name}-1", name, ONE, priority=number % 3)
         assert not made.allocate(f"{name}-2", name, Resource(vcore=10_000))
@@ -162,7 +162,7 @@ def resources_of_requests() -> Operation:
         usage = Resource({f"example.com/none-{number}": 1})
         assert not partition.allocate("x", "app", usage)
         assert not partition.check("app", usage)
-        partition.ask("x", "app", usage)
+        partition.request("x", "app", usage)
         partition.release("x")
 
     return operate

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import UnionType
 from typing import Final, NamedTuple
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.resources import Resource
@@ -116,7 +116,7 @@ def require_group(group: object) -> None:
     """
     if not isinstance(group, ElasticGroup):
         raise RequestError("group", group, "expected an ElasticGroup")
-    name_of("group.name", group.name)
+    require_name("group.name", group.name)
     for (field, (kind, told)), value in zip(_KINDS.items(), group, strict=True):
         names = value if isinstance(value, tuple) else ()
         if not isinstance(value, kind) or not all(name and type(name) is str for name in names):

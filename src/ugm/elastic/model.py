@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, final
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.group import DEFAULT_GROUP
@@ -103,8 +103,8 @@ class ElasticModel:
         self.quota = quota
         self._claims = set()
         self._charged, self._refunded = 0, {}
-        self._group_tag = name_of("group_tag", group_tag)
-        self._namespace_tag = name_of("namespace_tag", namespace_tag)
+        self._group_tag = require_name("group_tag", group_tag)
+        self._namespace_tag = require_name("namespace_tag", namespace_tag)
         self._unrestricted = unrestricted
 
     def reset(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from typing import Final, NamedTuple, TypeVar, final
 
-from ugm.arguments import name_of, resource_of
+from ugm.arguments import require_name, require_resource
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
@@ -58,8 +58,8 @@ def require_pod(pod: object) -> None:
     """
     if not isinstance(pod, Pod):
         raise RequestError("pod", pod, "expected a Pod")
-    name_of("pod.name", pod.name)
-    resource_of("pod.usage", pod.usage)
+    require_name("pod.name", pod.name)
+    require_resource("pod.usage", pod.usage)
     for field, value in (("group", pod.group), ("namespace", pod.namespace)):
         if not isinstance(value, str):
             raise RequestError(f"pod.{field}", value, "expected a text")

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from ugm.arguments import resource_of
+from ugm.arguments import require_resource
 from ugm.elastic.cell import Cell
 from ugm.elastic.errors import GroupError, Refusal
 from ugm.elastic.group import (
@@ -111,7 +111,7 @@ class ElasticTree:
         Raises:
             RequestError: it is no `ugm.Resource`, or an amount is negative.
         """
-        self._total = resource_of("total", total)
+        self._total = require_resource("total", total)
         for name in {*total.amounts, *self.root.cells}:
             self._refresh_root(name)
             self._trim(self.root, name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ugm.arguments import resource_of
+from ugm.arguments import require_resource
 from ugm.elastic.group import BUILT_IN, ElasticGroup
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
@@ -62,7 +62,7 @@ def what_if(
     for name in drop:
         changed.drop(name)
     for name, request in requests.items():
-        _ask_for(changed, name, resource_of("requests", request))
+        _ask_for(changed, name, require_resource("requests", request))
     before, after = _runtimes(tree), _runtimes(changed)
     return tuple(
         RuntimeChange(name, before.get(name), after.get(name))

@@ -1,8 +1,8 @@
-"""The contents of a journal, read from the beginning to the end.
+"""What a journal says, read from the beginning to the end and nothing left out.
 
-A journal begins with the state of a partition, which is empty until the first compaction, and continues with changes.
-It is read completely or not at all: after the last change it is certain that none is missing, up to the last change
-that was ever acknowledged.
+A journal begins with the state of a partition, which is empty until it is compacted for the first time, and goes on
+with changes. It is read as a whole or not at all: whoever has been through all changes knows that none is missing, up
+to the last one that was ever acknowledged.
 """
 
 from __future__ import annotations
@@ -10,46 +10,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.records import Json, from_json, read_events, read_image
-from ugm.journal.store import FORMAT
-from ugm.journal.store_reader import StoreReader, open_reader
-from ugm.partition.books import Books
-from ugm.partition.compiled import Compiled
-from ugm.partition.events import Configured, Event
-from ugm.partition.image import Image, restore
-from ugm.partition.redo import redo
+from ugm.journal.records import from_json, read_events, read_image
+from ugm.journal.store import FORMAT, StoreReader, open_reader
+from ugm.partition.checkpoint import Checkpoint, restore
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.events import ConfigurationChanged, Event
+from ugm.partition.replay import replay_events
 from ugm.partition.settings import read_settings
+from ugm.partition.state import PartitionState
 
 __all__ = ["JournalContents", "JournalEntry", "StartState", "open_contents", "replay"]
 
 _T = TypeVar("_T")
 
-#: The errors of decoding data that this module did not encode.
-_DECODING_ERRORS: Final = (ValueError, TypeError, LookupError)
+#: What reading raises that was written by something else.
+_MEANINGLESS: Final = (ValueError, TypeError, LookupError)
 
-_EMPTY: Final = Image(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
+_NOTHING: Final = Checkpoint(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
 
 
 class StartState(NamedTuple):
-    """The state before the first change in a journal."""
+    """Where the changes of a journal begin."""
 
-    #: The number and the instant of the last change before; 0 for none.
+    #: The last change before them, and its instant; 0 for none.
     number: int
     at: int
-    #: The number of rows in the history.
+    #: How many rows the history has.
     history: int
-    #: The first instant for which usage is known; 0 for all.
+    #: From when on it is known who used what; 0 for always.
     usage_since: int
-    compiled: Compiled
-    image: Image
+    compiled: CompiledConfig
+    image: Checkpoint
 
 
 class JournalEntry(NamedTuple):
-    """A change in a journal."""
+    """A change, as it was told."""
 
     number: int
     #: In milliseconds since 1970.
@@ -59,96 +58,98 @@ class JournalEntry(NamedTuple):
 
 @contextmanager
 def open_contents(path: str) -> Iterator[JournalContents]:
-    """Open a journal of this or of another process for reading.
+    """Read a journal, of this or of another process.
 
     Raises:
-        JournalError: the file is not a journal, or is one of another version.
-        JournalDamagedError: the journal is damaged.
+        JournalError: it is no journal, or of another version.
+        JournalDamagedError: it is damaged.
     """
-    # The marker is read first: a writer may add changes meanwhile.
-    mark = read_ack_marker(path)
-    with open_reader(path) as reader:
-        if reader.version != FORMAT:
-            age = "an older" if reader.version < FORMAT else "a newer"
-            raise JournalError(path, f"it is of {age} version, {reader.version}; this is {FORMAT}")
-        reader.check()
-        yield JournalContents(reader, mark.number if mark else 0)
+    # First what was acknowledged, then the journal: a writer may be at work.
+    known = read_ack_marker(path)
+    with open_reader(path) as found:
+        if found.version != FORMAT:
+            age = "an older" if found.version < FORMAT else "a newer"
+            raise JournalError(path, f"it is of {age} version, {found.version}; this is {FORMAT}")
+        found.check()
+        yield JournalContents(found, known.number if known else 0)
 
 
 class JournalContents:
-    """The contents of one journal, as `open_contents` returns them."""
+    """What one journal says."""
 
-    __slots__ = ("_acknowledged", "_reader", "start")
+    __slots__ = ("_acknowledged", "_reading", "start")
 
-    def __init__(self, reader: StoreReader, acknowledged: int) -> None:
-        self._reader: Final = reader
+    def __init__(self, found: StoreReader, acknowledged: int) -> None:
+        self._reading: Final = found
         self._acknowledged: Final = acknowledged
         self.start: Final = self._start()
 
     def _start(self) -> StartState:
-        rows = list(self._reader.rows("snapshot"))
+        rows = list(self._reading.rows("snapshot"))
         if not rows:
-            return StartState(0, 0, 0, 0, Compiled.of(None), _EMPTY)
-        return self._decoded(lambda: self._snapshot(rows))
+            return StartState(0, 0, 0, 0, CompiledConfig.of(None), _NOTHING)
+        return self._read(lambda: self._snapshot(rows))
 
     def _snapshot(self, rows: list[bytes]) -> StartState:
         number, at, count, history, usage_since, settings = from_json(rows[0])
         if count != len(rows):
-            raise self._reader.damaged(f"the snapshot has {len(rows)} of {count} rows")
-        return StartState(number, at, history, usage_since, Compiled.of(read_settings(settings)), read_image(rows[1:]))
+            raise self._reading.damaged(f"the snapshot has {len(rows)} of {count} rows")
+        return StartState(
+            number, at, history, usage_since, CompiledConfig.of(read_settings(settings)), read_image(rows[1:])
+        )
 
-    def history(self) -> Iterator[Json]:
-        """Yield the records about the time before the first change."""
+    def history(self) -> Iterator[Any]:
+        """Yield what is kept of the time before the changes, as it was written."""
         count = 0
-        for row in self._reader.rows("history"):
+        for row in self._reading.rows("history"):
             count += 1
-            yield self._decoded(partial(from_json, row))
+            yield self._read(partial(from_json, row))
         if count != self.start.history:
-            raise self._reader.damaged(f"the history has {count} of {self.start.history} rows")
+            raise self._reading.damaged(f"the history has {count} of {self.start.history} rows")
 
     def changes(self) -> Iterator[JournalEntry]:
         """Yield all changes."""
         compiled, last = self.start.compiled, self.start.number
-        for number, at, data in self._reader.changes(last):
+        for number, at, data in self._reading.changes(last):
             try:
                 events = read_events(data, compiled)
-            except _DECODING_ERRORS as error:
-                raise self._undecodable(error) from error
+            except _MEANINGLESS as error:
+                raise self._meaningless(error) from error
             for event in events:
-                if type(event) is Configured:
+                if type(event) is ConfigurationChanged:
                     compiled = event.after
             yield JournalEntry(number, at, events)
             last = number
         if last < self._acknowledged:
-            raise self._reader.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
+            raise self._reading.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
 
-    def _decoded(self, decode: Callable[[], _T]) -> _T:
-        """Decode data whose checksum is right."""
+    def _read(self, read: Callable[[], _T]) -> _T:
+        """Read what has a good checksum."""
         try:
-            return decode()
-        except _DECODING_ERRORS as error:
-            raise self._undecodable(error) from error
+            return read()
+        except _MEANINGLESS as error:
+            raise self._meaningless(error) from error
 
-    def _undecodable(self, error: Exception) -> JournalDamagedError:
-        return self._reader.damaged(f"a record cannot be decoded: {error}")
+    def _meaningless(self, error: Exception) -> JournalDamagedError:
+        return self._reading.damaged(f"what is written there means nothing: {error}")
 
 
 def replay(
-    contents: JournalContents, books: Books, observe: Callable[[JournalEntry], None] | None = None
+    contents: JournalContents, state: PartitionState, follow: Callable[[JournalEntry], None] | None = None
 ) -> tuple[int, int]:
-    """Apply a journal to an empty state, and return the number and the instant of the last change.
+    """Let books that hold nothing hold what a journal says, and return its last change and the instant of it.
 
     Args:
         contents: the journal.
-        books: the empty state.
-        observe: a function that is called with every change.
+        state: the empty state to fill.
+        follow: called with every change.
     """
     number, at, _, _, compiled, image = contents.start
-    books.swap(compiled)
-    restore(books, image)
+    state.swap(compiled)
+    restore(state, image)
     for entry in contents.changes():
         number, at, events = entry
-        redo(books, events)
-        if observe is not None:
-            observe(entry)
+        replay_events(state, events)
+        if follow is not None:
+            follow(entry)
     return number, at

@@ -1,4 +1,4 @@
-"""The journal of an open partition: its operations other than those of the partition."""
+"""The journal of an open partition: what can be done with it beside the partition."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.journal.compaction import Compaction, compact_connection
+from ugm.journal.compaction import Compaction, compacted
 from ugm.journal.errors import JournalError
-from ugm.journal.store import has_content
-from ugm.journal.store_reader import open_reader
+from ugm.journal.store import exists, open_reader
 from ugm.journal.usage import By, Period, UsageRow, usage
 from ugm.journal.writer import Writer
 from ugm.journal.writer_lock import WriterLock
@@ -23,7 +22,7 @@ __all__ = ["Journal"]
 class Journal:
     """The journal of a `JournaledPartition`.
 
-    Any number of threads may use it while others use the partition.
+    Any number of threads may use it, while others use the partition.
     """
 
     __slots__ = ("_is_released", "_lock", "_writer", "_writer_lock", "path")
@@ -45,19 +44,21 @@ class Journal:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the journal was closed."""
+        """Whether nothing more is written."""
         return self._writer.is_closed
 
     def close(self) -> None:
-        """Write all pending changes and release the file; a second call does nothing.
+        """Write what is under way, and let others open the file; once more is harmless.
 
-        All deferred results are delivered. The partition can still be read, but refuses every change. In a process that
-        was forked from the one that opened the journal, this method does nothing.
+        Promises that are open are kept first. The partition can still be read; every change of it is refused. In a
+        process that was forked from the one which opened the journal, nothing happens.
 
         Raises:
-            JournalError: a change that was not acknowledged could not be written.
+            JournalError: something that was not acknowledged could not be written.
         """
-        if self._is_released or self._writer.is_in_fork:
+        if self._writer.is_in_fork:
+            return
+        if self._is_released:
             return
         self._writer.require_not_writing()
         try:
@@ -67,7 +68,7 @@ class Journal:
             self._release()
             raise
         except BaseException:
-            # The next call continues.
+            # The next call goes on.
             self._writer.let_go()
             raise
         self._release()
@@ -77,17 +78,17 @@ class Journal:
         self._is_released = True
 
     def backup(self, path: str | Path) -> None:
-        """Write a copy of all acknowledged changes to a new file, while the partition is in use.
+        """Write a copy of everything that is acknowledged now into a new file, while the partition is in use.
 
         Raises:
-            RequestError: the file exists already.
+            RequestError: there is a file already.
             JournalError: the copy cannot be written.
         """
         target = Path(path)
         if target.exists():
-            raise RequestError("path", str(path), "the file exists already")
-        if has_content(f"{target}-wal"):
-            # SQLite would read it as the WAL of the copy.
+            raise RequestError("path", str(path), "there is a file already")
+        if exists(f"{target}-wal"):
+            # SQLite would read it as the log of the copy.
             raise RequestError("path", str(path), f"there is {target}-wal of another journal; move it away first")
         self._writer_lock.require_in_place()
         try:
@@ -98,22 +99,22 @@ class Journal:
             raise JournalError(self.path, f"the copy cannot be written: {error}") from error
 
     def compact(self, *, usage_since: int | None = None) -> Compaction:
-        """Replace the changes by the state of the partition that they led to.
+        """Put the state of the partition in the place of the changes that led to it.
 
-        Opening the journal takes less time afterwards. Usage over time stays available. Changes of the partition wait
-        until the compaction is done. It takes time and memory in proportion to the file.
+        Opening takes less time then. What is known of usage over time stays the same. Changes are held up until it is
+        done. Takes time and memory in the size of the file: all that is known of usage is put in order.
 
         Args:
-            usage_since: delete usage before this instant, in milliseconds since 1970; None to delete none.
+            usage_since: forget who used what before this instant, in milliseconds since 1970; None to forget nothing.
 
         Raises:
-            JournalError: a change is in doubt, or the disk is full; the file has not changed.
+            JournalError: something is in doubt, or there is no room; the file has not changed.
         """
-        results: list[Compaction] = []
+        made: list[Compaction] = []
 
         def work(connection: sqlite3.Connection) -> None:
             self._writer_lock.require_in_place()
-            results.append(compact_connection(self.path, connection, usage_since=usage_since))
+            made.append(compacted(self.path, connection, usage_since=usage_since))
 
         self._writer.require_not_writing()
         try:
@@ -121,7 +122,7 @@ class Journal:
         except BaseException:
             self._writer.let_go()
             raise
-        return results[0]
+        return made[0]
 
     def usage(
         self,
@@ -132,6 +133,6 @@ class Journal:
         period: Period | None = None,
         zone: str = "UTC",
     ) -> tuple[UsageRow, ...]:
-        """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
+        """Return who used how much between two instants; as `ugm.journal.usage`, up to now."""
         self._writer_lock.require_in_place()
         return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, final
 from ugm.journal.errors import JournalError
 from ugm.journal.records import written_events
 from ugm.journal.writer import Writer
+from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
-from ugm.partition.feed import Feed
 
 __all__ = ["Deferral", "JournalOutlet", "Written"]
 
@@ -48,15 +48,15 @@ class JournalOutlet:
         feed: the events of the partition.
     """
 
-    __slots__ = ("_before", "_deferrals", "_feed", "writer")
+    __slots__ = ("_before", "_deferrals", "_outbox", "writer")
 
     #: Set before the partition is used.
     writer: Writer
     #: The last change before the current operation.
     _before: int
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed: Final = feed
+    def __init__(self, outbox: EventOutbox) -> None:
+        self._outbox: Final = outbox
         self._deferrals: Final = local()
         self._before = 0
 
@@ -88,11 +88,11 @@ class JournalOutlet:
         Raises:
             JournalError: the change cannot be serialised.
         """
-        events = self._feed.current
+        events = self._outbox.current
         data = self._serialised(events)
         if data:
             self.writer.append(data)
-        written = Written(self.writer.number, self._feed.last + len(events))
+        written = Written(self.writer.number, self._outbox.last + len(events))
         if not self.writer.is_shared:
             # Before anybody else can see it. A failure is reported when the operation is concluded.
             with suppress(JournalError):
@@ -113,7 +113,7 @@ class JournalOutlet:
     def publish(self) -> None:
         """Hand the events of the current operation to the subscribers, as soon as they are durable."""
         self._before = self.writer.number
-        self._feed.publish()
+        self._outbox.publish()
 
     def conclude(self, written: object) -> None:
         """Wait until a change is durable and notify the subscribers, or leave both to a deferral of this thread.
@@ -121,13 +121,13 @@ class JournalOutlet:
         Raises:
             JournalError: the change is in doubt.
         """
-        known = written if isinstance(written, Written) else Written(self.writer.number, self._feed.last)
+        known = written if isinstance(written, Written) else Written(self.writer.number, self._outbox.last)
         deferral = self.deferral
         if deferral is not None:
             deferral.written = known
             return
         self.writer.acknowledge(known.change)
-        self._feed.deliver(known.event)
+        self._outbox.deliver(known.event)
 
     @property
     def deferral(self) -> Deferral | None:
@@ -141,7 +141,7 @@ class JournalOutlet:
 
     def deliver(self, deferral: Deferral) -> None:
         """Notify the subscribers of everything that was deferred, which is durable now."""
-        self._feed.deliver(deferral.written.event)
+        self._outbox.deliver(deferral.written.event)
 
     def let_go(self) -> None:
         """Release every lock that this thread still holds after an exception."""

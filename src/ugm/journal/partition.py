@@ -35,17 +35,17 @@ from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
 from ugm.journal.outlet import JournalOutlet
 from ugm.journal.session import begin_session
-from ugm.journal.store import connect, create, has_content
+from ugm.journal.store import connect, create, exists
 from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.journal.writer_lock import WriterLock
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
-from ugm.partition.books import Books
-from ugm.partition.compiled import Compiled
-from ugm.partition.feed import Feed
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.settings import settings_of
+from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
 __all__ = ["JournaledPartition", "open_partition"]
@@ -76,11 +76,11 @@ class JournaledPartition(Partition):
     #: That of the loop which awaited something last.
     _mailbox: LoopMailbox | None
 
-    def __init__(self, books: Books, others: ModelSet, outlet: JournalOutlet, journal: Journal) -> None:
+    def __init__(self, state: PartitionState, others: ModelSet, outlet: JournalOutlet, journal: Journal) -> None:
         self._outlet: Final = outlet
         self.journal = journal
         self._mailbox = None
-        self._open(books, others)
+        self._open(state, others)
         self._lock.outlet = outlet
 
     def __enter__(self) -> Self:
@@ -168,42 +168,42 @@ def open_partition(
     if group_limits not in ("always", "unless-user-limited"):
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
     lock = OperationLock()
-    settings, others, feed = settings_of(config), ModelSet(models, lock), Feed(subscribers, lock.undo)
-    place, outlet = resolve_path(path), JournalOutlet(feed)
+    settings, others, outbox = settings_of(config), ModelSet(models, lock), EventOutbox(subscribers, lock.undo)
+    place, outlet = resolve_path(path), JournalOutlet(outbox)
     with ExitStack() as undo:
         writer_lock = WriterLock.acquire(place)
         undo.callback(writer_lock.release)
-        books, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
+        state, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
         outlet.writer = _writer(place, writer_lock, last, clock, undo, together=durability == "group")
-        partition = JournaledPartition(books, others, outlet, Journal(place, writer_lock, lock, outlet.writer))
+        partition = JournaledPartition(state, others, outlet, Journal(place, writer_lock, lock, outlet.writer))
         undo.callback(partition.journal.close)
         partition.verify()
-        others.apply(claims_of(books))
+        others.apply(claims_of(state))
         lock.settle()
-        books.tell = feed.add
-        _follow(partition, books, settings if config is not None else None, cluster)
+        state.tell = outbox.add
+        _follow(partition, state, settings if config is not None else None, cluster)
         undo.pop_all()
     return partition
 
 
-def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[Books, tuple[int, int]]:
+def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[PartitionState, tuple[int, int]]:
     """Return the books that a journal keeps, and its last change with its instant."""
-    books = Books(Compiled.of(None), user_limits_win=user_limits_win, lock=lock)
+    state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
     known = read_ack_marker(path)
-    if has_content(path):
+    if exists(path):
         migrate(path)
         with open_contents(path) as contents:
-            return books, replay(contents, books)
+            return state, replay(contents, state)
     if known and known.number:
         raise JournalDamagedError(path, f"it is empty or missing, but {known.number} changes were acknowledged", 0)
-    return books, (0, 0)
+    return state, (0, 0)
 
 
 def _writer(
     path: str, writer_lock: WriterLock, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool
 ) -> Writer:
     try:
-        if not has_content(path):
+        if not exists(path):
             create(path)
             writer_lock.lock_file()
         elif not os.access(path, os.W_OK):
@@ -219,11 +219,11 @@ def _writer(
 
 
 def _follow(
-    partition: JournaledPartition, books: Books, settings: PartitionSettings | None, cluster: Resource | None
+    partition: JournaledPartition, state: PartitionState, settings: PartitionSettings | None, cluster: Resource | None
 ) -> None:
     """Bring what was restored in line with what the program says."""
-    if settings is not None and settings != books.compiled.config:
+    if settings is not None and settings != state.compiled.config:
         partition.configure(settings)
     if cluster is not None:
-        known = _CLUSTER in books.cluster.nodes
+        known = _CLUSTER in state.cluster.nodes
         (partition.update_node if known else partition.add_node)(_CLUSTER, cluster)

@@ -11,39 +11,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ugm.identity import UserGroup
 from ugm.partition.application import ApplicationState, GangStyle
-from ugm.partition.compiled import Compiled
-from ugm.partition.entry import Allocation, AllocationState
+from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
     Allocated,
-    Asked,
-    Closed,
-    Configured,
+    AllocationRequested,
+    ApplicationEnded,
+    ApplicationFailing,
+    ApplicationSubmitted,
+    ConfigurationChanged,
     Denied,
-    Ended,
     Event,
-    Failing,
-    Linked,
+    GroupAssigned,
     NodeChanged,
+    PartitionClosed,
     Preempted,
-    QuotaGiven,
+    QueueQuotaSet,
     Released,
+    RequestWithdrawn,
     Resized,
-    Submitted,
-    Withdrawn,
 )
-from ugm.partition.image import ApplicationImage, Image, QueueImage
+from ugm.partition.ledger_entry import Allocation, AllocationState
 from ugm.partition.settings import read_settings, settings_of, written_settings
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 
-__all__ = ["Json", "from_json", "read_events", "read_image", "to_json", "written_events", "written_image"]
-
-#: A value of JSON: None, a bool, a number, a text, or a list or mapping of such values.
-Json: TypeAlias = Any
+__all__ = ["from_json", "read_events", "read_image", "to_json", "written_events", "written_image"]
 
 _HELD: Final = AllocationState.HELD
 _STATES: Final = {state.value: state for state in AllocationState}
@@ -63,7 +60,7 @@ def to_json(value: object) -> bytes:
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
-def from_json(data: bytes) -> Json:
+def from_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON has
     """Return the value of a text.
 
     Raises:
@@ -124,40 +121,42 @@ def _read_allocation(told: Sequence[Any]) -> Allocation:
 
 #: The word of each kind of event, and its parts.
 _WRITERS: Final[Mapping[type[Event], tuple[str, Callable[[Any], Sequence[Any]]]]] = {
-    Submitted: ("sub", lambda it: [*it[:1], it.user.name, it.user.groups, *it[2:4], dict(it.tags), *it[5:]]),
-    QuotaGiven: ("quota", lambda it: [it.queue_path, it.quota.amounts]),
-    Linked: ("link", lambda it: it),
-    Failing: ("failing", lambda it: it),
-    Ended: ("end", lambda it: it),
-    Asked: ("ask", lambda it: _allocation(it.allocation)),
-    Withdrawn: ("back", lambda it: _allocation(it.allocation)),
+    ApplicationSubmitted: ("sub", lambda it: [*it[:1], it.user.name, it.user.groups, *it[2:4], dict(it.tags), *it[5:]]),
+    QueueQuotaSet: ("quota", lambda it: [it.queue_path, it.quota.amounts]),
+    GroupAssigned: ("link", lambda it: it),
+    ApplicationFailing: ("failing", lambda it: it),
+    ApplicationEnded: ("end", lambda it: it),
+    AllocationRequested: ("ask", lambda it: _allocation(it.allocation)),
+    RequestWithdrawn: ("back", lambda it: _allocation(it.allocation)),
     Allocated: ("+", lambda it: _allocation(it.allocation)),
     Resized: ("size", lambda it: [it.before.amounts, *_allocation(it.allocation)]),
     Preempted: ("go", lambda it: _allocation(it.allocation)),
     Released: ("-", lambda it: _allocation(it.allocation)),
     NodeChanged: ("node", lambda it: [it.name, _plain(it.before), _plain(it.after)]),
-    Configured: ("config", lambda it: [written_settings(settings_of(it.after.config))]),
-    Closed: ("close", lambda it: it),
+    ConfigurationChanged: ("config", lambda it: [written_settings(settings_of(it.after.config))]),
+    PartitionClosed: ("close", lambda it: it),
 }
 
 _Reader = Callable[[Sequence[Any]], Event]
 
 #: The event of each word; each function takes the parts behind it.
 _READERS: Final[Mapping[str, _Reader]] = {
-    "sub": lambda it: Submitted(it[0], _user(it[1], tuple(it[2])), it[3], it[4], it[5], GangStyle(it[6]), it[7], it[8]),
-    "quota": lambda it: QuotaGiven(it[0], _amounts(it[1])),
-    "link": lambda it: Linked(*it),
-    "failing": lambda it: Failing(*it),
-    "end": lambda it: Ended(it[0], ApplicationState(it[1])),
-    "ask": lambda it: Asked(_read_allocation(it)),
-    "back": lambda it: Withdrawn(_read_allocation(it)),
+    "sub": lambda it: ApplicationSubmitted(
+        it[0], _user(it[1], tuple(it[2])), it[3], it[4], it[5], GangStyle(it[6]), it[7], it[8]
+    ),
+    "quota": lambda it: QueueQuotaSet(it[0], _amounts(it[1])),
+    "link": lambda it: GroupAssigned(*it),
+    "failing": lambda it: ApplicationFailing(*it),
+    "end": lambda it: ApplicationEnded(it[0], ApplicationState(it[1])),
+    "ask": lambda it: AllocationRequested(_read_allocation(it)),
+    "back": lambda it: RequestWithdrawn(_read_allocation(it)),
     "+": lambda it: Allocated(_read_allocation(it)),
     "+for": lambda it: Allocated(_read_allocation(it[1:]), it[0]),
     "size": lambda it: Resized(_read_allocation(it[1:]), _amounts(it[0])),
     "go": lambda it: Preempted(_read_allocation(it)),
     "-": lambda it: Released(_read_allocation(it)),
     "node": lambda it: NodeChanged(it[0], _maybe(it[1]), _maybe(it[2])),
-    "close": lambda _: Closed(),
+    "close": lambda _: PartitionClosed(),
 }
 
 
@@ -174,7 +173,7 @@ def _written(event: Event) -> list[Any]:
     return [word, *parts(event)]
 
 
-def read_events(data: bytes, before: Compiled) -> tuple[Event, ...]:
+def read_events(data: bytes, before: CompiledConfig) -> tuple[Event, ...]:
     """Return the events of a text, of a partition with the configuration *before*.
 
     Raises:
@@ -183,8 +182,8 @@ def read_events(data: bytes, before: Compiled) -> tuple[Event, ...]:
     events: list[Event] = []
     for word, *parts in from_json(data):
         if word == "config":
-            after = Compiled.of(read_settings(parts[0]))
-            events.append(Configured(before, after))
+            after = CompiledConfig.of(read_settings(parts[0]))
+            events.append(ConfigurationChanged(before, after))
             before = after
         else:
             events.append(_READERS[word](parts))
@@ -194,7 +193,7 @@ def read_events(data: bytes, before: Compiled) -> tuple[Event, ...]:
 # The state of a partition
 
 
-def written_image(image: Image) -> Iterator[bytes]:
+def written_image(image: Checkpoint) -> Iterator[bytes]:
     """Yield the records of an image."""
     nodes = {name: offers.amounts for name, offers in image.nodes.items()}
     yield to_json(["partition", image.closed, nodes, _plain(image.total)])
@@ -207,7 +206,7 @@ def written_image(image: Image) -> Iterator[bytes]:
         yield to_json(["allocations", *together])
 
 
-def read_image(records: Iterable[bytes]) -> Image:
+def read_image(records: Iterable[bytes]) -> Checkpoint:
     """Return the image that `written_image` has written.
 
     Raises:
@@ -222,11 +221,11 @@ def read_image(records: Iterable[bytes]) -> Image:
             word, *told = from_json(record)
             parts[word].append(told)
     [(closed, nodes, total)] = parts["partition"]
-    return Image(
+    return Checkpoint(
         closed,
         {name: _amounts(offers) for name, offers in nodes.items()},
         _maybe(total),
-        tuple(QueueImage(_read_spec(spec), has_left, _maybe(most)) for spec, has_left, most in parts["queue"]),
+        tuple(QueueRecord(_read_spec(spec), has_left, _maybe(most)) for spec, has_left, most in parts["queue"]),
         tuple(map(_read_application, parts["application"])),
         _Allocations(allocations),
     )
@@ -245,10 +244,10 @@ class _Allocations:
             yield from map(_read_allocation, islice(from_json(record), 1, None))
 
 
-def _read_application(told: Sequence[Any]) -> ApplicationImage:
+def _read_application(told: Sequence[Any]) -> ApplicationRecord:
     application_id, user, groups, asked, tags, queue_path, style, *rest = told
     submission = Submission(application_id, _user(user, tuple(groups)), asked, MappingProxyType(tags))
-    return ApplicationImage(submission, queue_path, GangStyle(style), *rest)
+    return ApplicationRecord(submission, queue_path, GangStyle(style), *rest)
 
 
 def _spec(spec: QueueSpec) -> list[Any]:

@@ -2,68 +2,70 @@
 
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, Running
-from ugm.partition.changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
-from ugm.partition.compiled import PartitionQueue, PartitionSettings
-from ugm.partition.entry import Allocation, AllocationState, Ask
+from ugm.partition.compiled_config import PartitionQueue, PartitionSettings
+from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
 from ugm.partition.events import (
     Allocated,
-    Asked,
-    Closed,
-    Configured,
+    AllocationRequested,
+    ApplicationEnded,
+    ApplicationFailing,
+    ApplicationSubmitted,
+    ConfigurationChanged,
     Denied,
-    Ended,
     Event,
-    Failing,
-    Linked,
+    GroupAssigned,
     NodeChanged,
+    PartitionClosed,
     Preempted,
-    QuotaGiven,
+    QueueQuotaSet,
     Released,
+    RequestWithdrawn,
     Resized,
-    Submitted,
     Subscriber,
-    Withdrawn,
     event_dict,
     event_name,
 )
 from ugm.partition.explanation import Explanation, Holder
+from ugm.partition.ledger_entry import Allocation, AllocationRequest, AllocationState
 from ugm.partition.partition import Partition
 from ugm.partition.plan import Leaving, Plan
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
 from ugm.partition.snapshot import Pace, PartitionSnapshot, Pending
-from ugm.partition.survey import Standing
+from ugm.partition.survey import LimitUtilization
 from ugm.partition.view import PartitionView
 
 __all__ = [
     "Allocated",
     "Allocation",
+    "AllocationRequest",
+    "AllocationRequested",
     "AllocationState",
+    "ApplicationEnded",
+    "ApplicationFailing",
     "ApplicationInfo",
     "ApplicationReport",
     "ApplicationState",
-    "Ask",
-    "Asked",
+    "ApplicationSubmitted",
     "AuditReport",
     "Changes",
-    "Closed",
-    "Configured",
+    "ConfigurationChanged",
     "Denied",
     "Detail",
     "Difference",
-    "Ended",
     "Event",
     "Explanation",
-    "Failing",
     "GangStyle",
+    "GroupAssigned",
     "Holder",
     "Leaving",
     "LimitChange",
+    "LimitUtilization",
     "LimitValue",
-    "Linked",
     "NodeChanged",
     "OwnedAllocation",
     "Pace",
     "Partition",
+    "PartitionClosed",
     "PartitionQueue",
     "PartitionSettings",
     "PartitionSnapshot",
@@ -72,15 +74,13 @@ __all__ = [
     "Plan",
     "Preempted",
     "QueueChange",
-    "QuotaGiven",
+    "QueueQuotaSet",
     "Released",
     "RequestReport",
+    "RequestWithdrawn",
     "Resized",
     "Running",
-    "Standing",
-    "Submitted",
     "Subscriber",
-    "Withdrawn",
     "changes",
     "event_dict",
     "event_name",

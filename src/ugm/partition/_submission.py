@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from ugm.arguments import application_of, name_of, user_of
+from ugm.arguments import require_application_id, require_name, require_user
 from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path
 from ugm.partition.application import GangStyle
@@ -25,8 +25,8 @@ def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mappin
     Raises:
         RequestError: something in it is of the wrong kind, or too long.
     """
-    application_of(application_id)
-    user_of(user)
+    require_application_id(application_id)
+    require_user(user)
     if not isinstance(queue, str):
         raise RequestError("queue", queue, "the queue that is asked for is a text, empty for none")
     if len(queue) > _LONGEST_PATH:
@@ -67,7 +67,7 @@ def group_of(group: str | None) -> str | None:
     Raises:
         RequestError: it is something else.
     """
-    return group if group is None or group == "" else name_of("group", group)
+    return group if group is None or group == "" else require_name("group", group)
 
 
 def style_of(gang_style: str) -> GangStyle:

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import application_of, name_of, require_vector
+from ugm.arguments import require_application_id, require_name, require_vector
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
 from ugm.model import Claim
 from ugm.partition.application import Application
-from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState, Ask, Entry, traits_of
 from ugm.partition.events import Denied
+from ugm.partition.ledger_entry import AllocationRequest, AllocationState, LedgerEntry, traits_of
 from ugm.partition.model_set import Call, ModelSet, charging
+from ugm.partition.state import PartitionState
 from ugm.queues import Queue
 from ugm.resources import Resource
 
@@ -35,10 +35,10 @@ _NAMELESS: Final = ""
 class Admission:
     """What a partition does to its ledger. The partition holds the lock; arguments are checked here."""
 
-    __slots__ = ("_books", "_others")
+    __slots__ = ("_others", "_state")
 
-    def __init__(self, books: Books, others: ModelSet) -> None:
-        self._books: Final = books
+    def __init__(self, state: PartitionState, others: ModelSet) -> None:
+        self._state: Final = state
         self._others: Final = others
 
     # What is asked for
@@ -50,9 +50,9 @@ class Admission:
             RequestError: there is none of that id.
         """
         # First the look-up: a journal of an earlier version may have ids that are too long for a new one.
-        found = self._books.applications.get(application_id) if type(application_id) is str else None
+        found = self._state.applications.get(application_id) if type(application_id) is str else None
         if found is None:
-            found = self._books.applications.get(application_of(application_id))
+            found = self._state.applications.get(require_application_id(application_id))
         if found is None:
             raise RequestError("application_id", application_id, "there is no such application")
         return found
@@ -63,21 +63,21 @@ class Admission:
         Raises:
             RequestError: there is none of that path.
         """
-        found = self._books.tree.queues.get(canonical_path(queue_path))
+        found = self._state.tree.queues.get(canonical_path(queue_path))
         if found is None:
             raise RequestError("queue_path", queue_path, "there is no such queue")
         return found
 
-    def entry(self, ask: Ask, state: AllocationState) -> Entry:
+    def entry(self, request: AllocationRequest, state: AllocationState) -> LedgerEntry:
         """Return what is asked for as an entry that nothing knows of yet.
 
         Raises:
             RequestError: an argument cannot be used, or the application may not get anything any more.
         """
-        name_of("allocation_id", ask.allocation_id)
-        application = self.application(ask.application_id)
-        self.vector(ask.usage)
-        return Entry(application, ask.usage, traits_of(state, ask))
+        require_name("allocation_id", request.allocation_id)
+        application = self.application(request.application_id)
+        self.vector(request.usage)
+        return LedgerEntry(application, request.usage, traits_of(state, request))
 
     def require_welcome(self, application: Application) -> None:
         """Make sure that an application may get more.
@@ -88,19 +88,19 @@ class Admission:
         if application.failing:
             raise RequestError("application_id", application.application_id, "the application is failing")
 
-    def is_repeated(self, allocation_id: str, entry: Entry) -> bool:
+    def is_repeated(self, allocation_id: str, entry: LedgerEntry) -> bool:
         """Return whether an allocation is held already, by a call of the same content.
 
         Raises:
             RequestError: the id stands for something else.
         """
-        known = self._books.entries.get(allocation_id)
+        known = self._state.ledger.get(allocation_id)
         if known is None:
             return False
         self.require_same(allocation_id, known, entry)
         return known.traits.state is not _PENDING
 
-    def require_same(self, allocation_id: str, known: Entry, entry: Entry) -> None:
+    def require_same(self, allocation_id: str, known: LedgerEntry, entry: LedgerEntry) -> None:
         """Make sure that two entries of one id are for the same.
 
         Raises:
@@ -112,113 +112,113 @@ class Admission:
 
     def vector(self, usage: Resource) -> RequestVector:
         """Return what a usage asks of each counter."""
-        return require_vector("usage", usage, self._books.in_force.epoch.layout)
+        return require_vector("usage", usage, self._state.in_force.epoch.layout)
 
     # Granting
 
-    def allocate(self, ask: Ask, *, evict: bool) -> Decision:
+    def allocate(self, request: AllocationRequest, *, evict: bool) -> Decision:
         """Charge an allocation everywhere, or nowhere."""
-        entry = self.entry(ask, AllocationState.HELD)
-        if self.is_repeated(ask.allocation_id, entry):
+        entry = self.entry(request, AllocationState.HELD)
+        if self.is_repeated(request.allocation_id, entry):
             return ALLOWED
         self.require_welcome(entry.application)
         if self._others:
-            decision = self._allocate_with_models(ask.allocation_id, entry, evict=evict)
+            decision = self._allocate_with_models(request.allocation_id, entry, evict=evict)
         else:
-            decision = Decision(self._books.admit(entry.application, self.vector(ask.usage)))
+            decision = Decision(self._state.admit(entry.application, self.vector(request.usage)))
             if decision:
-                self._books.note(ask.allocation_id, entry)
-        return self.told([ask], decision)
+                self._state.note(request.allocation_id, entry)
+        return self.told([request], decision)
 
-    def told(self, asks: Iterable[Ask], decision: Decision) -> Decision:
+    def told(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
         """Return a decision, after telling of it if it is a denial."""
         if decision:
             return decision if decision.evictions else ALLOWED
-        if self._books.tell:
-            self._books.tell(Denied(tuple(asks), decision))
+        if self._state.tell:
+            self._state.tell(Denied(tuple(requests), decision))
         return decision
 
-    def _allocate_with_models(self, allocation_id: str, entry: Entry, *, evict: bool) -> Decision:
+    def _allocate_with_models(self, allocation_id: str, entry: LedgerEntry, *, evict: bool) -> Decision:
         violations = self.violations(allocation_id, entry)
         evicted = self._evictions(allocation_id, entry) if violations else ()
         if violations and not (evicted and evict):
             return Decision(violations, evicted)
-        mark = len(self._books.undo)
-        gone = [(name, self._books.entries[name]) for name in evicted]
+        mark = len(self._state.undo)
+        gone = [(name, self._state.ledger[name]) for name in evicted]
         self._others.apply([("refund", other.claim(name)) for name, other in gone])
         if gone and self._others.check(entry.claim(allocation_id)):
             self._others.take_back(mark)
             return Decision(violations)
         self._others.apply(self._charging(allocation_id, entry))
         for _, other in gone:
-            self._books.refund(other)
-        self._books.charge(entry, self.vector(entry.usage))
-        self._books.note(allocation_id, entry)
+            self._state.refund(other)
+        self._state.charge(entry, self.vector(entry.usage))
+        self._state.note(allocation_id, entry)
         for name, _ in gone:
             self._strike(name)
         return Decision((), evicted)
 
-    def check(self, ask: Ask) -> Decision:
+    def check(self, request: AllocationRequest) -> Decision:
         """Return what one more allocation would be told, whatever its id."""
-        application = self.application(ask.application_id)
-        self.vector(ask.usage)
+        application = self.application(request.application_id)
+        self.vector(request.usage)
         self.require_welcome(application)
-        entry = Entry(application, ask.usage, traits_of(AllocationState.HELD, ask))
+        entry = LedgerEntry(application, request.usage, traits_of(AllocationState.HELD, request))
         violations = self.violations(_NAMELESS, entry)
         return Decision(violations, self._evictions(_NAMELESS, entry)) if violations else ALLOWED
 
-    def violations(self, allocation_id: str, entry: Entry) -> tuple[Violation, ...]:
+    def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
         """Return every limit that an entry would exceed: of users, groups, queues, and of all other models."""
-        found = self._books.open(entry.application).violations(self.vector(entry.usage))
+        found = self._state.open(entry.application).violations(self.vector(entry.usage))
         return found + self._others.check(entry.claim(allocation_id)) if self._others else found
 
-    def charge(self, allocation_id: str, entry: Entry) -> None:
+    def charge(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Charge an entry everywhere without checking, and write it into the ledger; nothing if a model raises."""
         if self._others:
             self._others.apply(self._charging(allocation_id, entry))
-        self._books.charge(entry, self.vector(entry.usage))
-        self._books.note(allocation_id, entry)
+        self._state.charge(entry, self.vector(entry.usage))
+        self._state.note(allocation_id, entry)
 
-    def _charging(self, allocation_id: str, entry: Entry) -> list[Call]:
+    def _charging(self, allocation_id: str, entry: LedgerEntry) -> list[Call]:
         return charging(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
 
     # Making way
 
-    def _evictions(self, allocation_id: str, entry: Entry) -> tuple[str, ...]:
+    def _evictions(self, allocation_id: str, entry: LedgerEntry) -> tuple[str, ...]:
         """Return the allocations whose release would let an entry in; none if no release would."""
         evicted = self._others.evictions(entry.claim(allocation_id))
         if not evicted:
             return ()
-        known = [self._books.entries.get(name) for name in evicted]
+        known = [self._state.ledger.get(name) for name in evicted]
         gone = [other for other in known if other is not None and other.traits.state is not _PENDING]
         return evicted if len(gone) == len(known) and self._would_fit_without(gone, entry) else ()
 
-    def _would_fit_without(self, gone: Sequence[Entry], entry: Entry) -> bool:
+    def _would_fit_without(self, gone: Sequence[LedgerEntry], entry: LedgerEntry) -> bool:
         """Return whether users, groups and queues have room for an entry once others have gone."""
         for other in gone:
-            self._books.refund(other)
-        violations = self._books.open(entry.application).violations(self.vector(entry.usage))
+            self._state.refund(other)
+        violations = self._state.open(entry.application).violations(self.vector(entry.usage))
         for other in gone:
-            self._books.charge(other, self.vector(other.usage))
+            self._state.charge(other, self.vector(other.usage))
         return not violations
 
     def _strike(self, allocation_id: str) -> None:
-        entry = self._books.entries[allocation_id]
-        self._books.strike(allocation_id, entry)
-        self._books.settle(entry.application)
+        entry = self._state.ledger[allocation_id]
+        self._state.strike(allocation_id, entry)
+        self._state.settle(entry.application)
 
     # Changing what is held
 
-    def known(self, argument: str, allocation_id: str) -> Entry | None:
+    def known(self, argument: str, allocation_id: str) -> LedgerEntry | None:
         """Return an allocation; None if there is none of that id.
 
         Raises:
             RequestError: there is none, and the id cannot be one.
         """
-        entry = self._books.entries.get(allocation_id) if type(allocation_id) is str else None
-        return self._books.entries.get(name_of(argument, allocation_id)) if entry is None else entry
+        entry = self._state.ledger.get(allocation_id) if type(allocation_id) is str else None
+        return self._state.ledger.get(require_name(argument, allocation_id)) if entry is None else entry
 
-    def held(self, argument: str, allocation_id: str) -> Entry:
+    def held(self, argument: str, allocation_id: str) -> LedgerEntry:
         """Return an allocation that is held or going.
 
         Raises:
@@ -231,9 +231,9 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder."""
-        name_of("placeholder_id", placeholder_id)
-        known = self._books.entries.get(name_of("allocation_id", allocation_id))
-        if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._books.entries:
+        require_name("placeholder_id", placeholder_id)
+        known = self._state.ledger.get(require_name("allocation_id", allocation_id))
+        if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._state.ledger:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
         old = self.held("placeholder_id", placeholder_id)
@@ -241,14 +241,16 @@ class Admission:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
         # What has been asked for has traits of its own.
         _, _, priority, preemptible = (known or old).traits
-        ask = Ask(allocation_id, old.application.application_id, usage, priority=priority, preemptible=preemptible)
-        new = self.entry(ask, AllocationState.HELD)
+        request = AllocationRequest(
+            allocation_id, old.application.application_id, usage, priority=priority, preemptible=preemptible
+        )
+        new = self.entry(request, AllocationState.HELD)
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
         self.require_welcome(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:
-            self._books.set_replaced(new.application)
+            self._state.set_replaced(new.application)
         return decision
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
@@ -261,9 +263,9 @@ class Admission:
             self.require_welcome(old.application)
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
-    def _exchange(self, old_id: str, old: Entry, new_id: str, new: Entry) -> Decision:
+    def _exchange(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> Decision:
         """Put one entry in the place of another; only what grows is checked, by other models the whole of it."""
-        holding = self._books.open(old.application)
+        holding = self._state.open(old.application)
         violations = holding.swap_violations(old.usage, new.usage)
         if self._others:
             violations += self._exchange_models(old.claim(old_id), new_id, new, agreed=not violations)
@@ -271,20 +273,22 @@ class Admission:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
         _, placeholder, priority, preemptible = new.traits
-        ask = Ask(new_id, new.application.application_id, new.usage, placeholder, priority, preemptible)
-        return self.told([ask], Decision(violations))
+        request = AllocationRequest(
+            new_id, new.application.application_id, new.usage, placeholder, priority, preemptible
+        )
+        return self.told([request], Decision(violations))
 
-    def _swap(self, old_id: str, old: Entry, new_id: str, new: Entry) -> None:
-        self._books.open(old.application).swap(old.usage, new.usage)
+    def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
+        self._state.open(old.application).swap(old.usage, new.usage)
         if old_id == new_id:
-            self._books.note_resized(old_id, new, old.usage)
+            self._state.note_resized(old_id, new, old.usage)
             return
-        self._books.strike(old_id, old)
-        self._books.note(new_id, new, replaces=old_id)
+        self._state.strike(old_id, old)
+        self._state.note(new_id, new, replaces=old_id)
 
-    def _exchange_models(self, old: Claim, new_id: str, new: Entry, *, agreed: bool) -> tuple[Violation, ...]:
+    def _exchange_models(self, old: Claim, new_id: str, new: LedgerEntry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
-        mark = len(self._books.undo)
+        mark = len(self._state.undo)
         self._others.apply([("refund", old)])
         claim = new.claim(new_id)
         violations = self._others.check(claim) if _takes_more(old, claim) else ()
@@ -304,40 +308,40 @@ class Admission:
         self.end([(allocation_id, entry)])
         return True
 
-    def end(self, allocations: Sequence[tuple[str, Entry]]) -> None:
+    def end(self, allocations: Sequence[tuple[str, LedgerEntry]]) -> None:
         """Give allocations back, or withdraw those that are pending: all of them, or none if a model raises."""
         if self._others:
             self._others.apply([(_ending(entry), entry.claim(name)) for name, entry in allocations])
         for name, entry in allocations:
             if entry.traits.state is _PENDING:
-                self._books.strike_pending(name, entry)
-                self._books.settle(entry.application)
+                self._state.strike_pending(name, entry)
+                self._state.settle(entry.application)
             else:
-                self._books.refund(entry)
+                self._state.refund(entry)
                 self._strike(name)
 
     # Counting what exists
 
-    def adopt(self, ask: Ask) -> tuple[Violation, ...]:
+    def adopt(self, request: AllocationRequest) -> tuple[Violation, ...]:
         """Charge an allocation that exists without checking, and return what is exceeded now."""
-        entry = self.entry(ask, AllocationState.HELD)
-        if not self.is_repeated(ask.allocation_id, entry):
-            self._books.count_adopted(ask.usage)
-            self.charge(ask.allocation_id, entry)
-        return tuple(found for node in self._books.open(entry.application).chain() for found in over(node))
+        entry = self.entry(request, AllocationState.HELD)
+        if not self.is_repeated(request.allocation_id, entry):
+            self._state.count_adopted(request.usage)
+            self.charge(request.allocation_id, entry)
+        return tuple(found for node in self._state.open(entry.application).chain() for found in over(node))
 
     def correct(self, allocation_id: str, usage: Resource) -> None:
         """Let an allocation hold what it really takes, without checking; it stays as far as it has come."""
         old = self.held("allocation_id", allocation_id)
         new = old._replace(usage=usage)
-        self._books.count_adopted(usage)
+        self._state.count_adopted(usage)
         if self._others:
             self._others.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
-        self._books.open(old.application).swap(old.usage, usage)
-        self._books.note_resized(allocation_id, new, old.usage)
+        self._state.open(old.application).swap(old.usage, usage)
+        self._state.note_resized(allocation_id, new, old.usage)
 
 
-def _ending(entry: Entry) -> Literal["forget", "refund"]:
+def _ending(entry: LedgerEntry) -> Literal["forget", "refund"]:
     return "forget" if entry.traits.state is _PENDING else "refund"
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple, final
 
 from ugm.identity import UserGroup
-from ugm.partition.entry import PLAIN, AllocationState, Entry
+from ugm.partition.ledger_entry import PLAIN, AllocationState, LedgerEntry
 from ugm.queues import Queue
 from ugm.queues.placement import Submission
 from ugm.resources import Resource
@@ -78,9 +78,9 @@ class Application:
     #: Where it was placed, for good.
     queue: Queue
     #: Its allocations, held or going: of a plain one what it takes, of any other the entry.
-    lines: dict[str, Resource | Entry]
+    lines: dict[str, Resource | LedgerEntry]
     #: What it asks for and does not have yet.
-    pending: dict[str, Entry]
+    pending: dict[str, LedgerEntry]
     #: What all allocations add up to, and whom they are charged to; None while it is not running.
     holding: Holding | None
     #: The group that it is charged to for good, None for none; empty until its first allocation.
@@ -147,19 +147,19 @@ class Application:
 
     # Its lines of the ledger
 
-    def entry(self, allocation_id: str) -> Entry:
+    def entry(self, allocation_id: str) -> LedgerEntry:
         """Return one of its allocations, pending or not."""
         return self.pending.get(allocation_id) or self.entry_of(self.lines[allocation_id])
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, LedgerEntry]:
         """Return its allocations, held or going, by id."""
         return {name: self.entry_of(line) for name, line in self.lines.items()}
 
-    def entry_of(self, line: Resource | Entry) -> Entry:
+    def entry_of(self, line: Resource | LedgerEntry) -> LedgerEntry:
         """Return what one of `lines` or of `pending` stands for."""
-        return line if isinstance(line, Entry) else Entry(self, line, PLAIN)
+        return line if isinstance(line, LedgerEntry) else LedgerEntry(self, line, PLAIN)
 
-    def write(self, allocation_id: str, entry: Entry) -> None:
+    def write(self, allocation_id: str, entry: LedgerEntry) -> None:
         """List an allocation, in the place of what was listed for it."""
         if entry.traits.state is AllocationState.PENDING:
             self.pending[allocation_id] = entry
@@ -172,13 +172,13 @@ class Application:
         if self.pending.pop(allocation_id, None) is None:
             del self.lines[allocation_id]
 
-    def placeholders(self) -> Iterator[tuple[str, Entry]]:
+    def placeholders(self) -> Iterator[tuple[str, LedgerEntry]]:
         """Yield the placeholders that nothing has replaced."""
         return ((name, entry) for name, entry in self._marked() if entry.traits.placeholder)
 
-    def _marked(self) -> Iterator[tuple[str, Entry]]:
+    def _marked(self) -> Iterator[tuple[str, LedgerEntry]]:
         """Yield its allocations, held or going, that are not plain: of many thousand hardly any."""
-        return ((name, line) for name, line in self.lines.items() if isinstance(line, Entry))
+        return ((name, line) for name, line in self.lines.items() if isinstance(line, LedgerEntry))
 
     @property
     def state(self) -> ApplicationState:
@@ -202,7 +202,7 @@ class Application:
             self.group or None,
             Resource(self.held() or {}).without_zeros(),
             len(self.lines),
-            sum(1 for one in traits if one.state is AllocationState.GOING),
+            sum(1 for one in traits if one.state is AllocationState.TERMINATING),
             sum(1 for one in traits if one.placeholder),
             len(self.pending),
             dict(self.submission.tags),
@@ -220,9 +220,9 @@ class ApplicationInfo(NamedTuple):
     group: str | None
     #: What it holds, without zeros.
     usage: Resource
-    #: How many allocations it has, those that are going and placeholders included.
+    #: How many allocations it has, terminating ones and placeholders included.
     allocations: int
-    going: int
+    terminating: int
     placeholders: int
     pending: int
     tags: Mapping[str, str]
@@ -230,5 +230,6 @@ class ApplicationInfo(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return the application for JSON, in the same words as its attributes."""
         user = {"name": self.user.name, "groups": list(self.user.groups)}
-        told = {"user": user, "usage": dict(self.usage), "state": self.state.value, "tags": dict(self.tags)}
-        return {**self._asdict(), **told}
+        fields = self._asdict()
+        converted = {"user": user, "usage": dict(self.usage), "state": self.state.value, "tags": dict(self.tags)}
+        return {"going" if name == "terminating" else name: converted.get(name, fields[name]) for name in fields}

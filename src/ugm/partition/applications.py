@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ugm.arguments import amounts_of
+from ugm.arguments import require_amounts
 from ugm.identity import UserGroup
 from ugm.operation_lock import giving
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
@@ -60,7 +60,7 @@ class Applications(Upkeep):
                 submission once more is answered with the same queue, whatever the rules say now.
         """
         submission = submission_of(application_id, user, queue, tags)
-        style, most = style_of(gang_style), amounts_of("quota", quota)
+        style, most = style_of(gang_style), require_amounts("quota", quota)
         return self._lock.grow(self._life.submit, submission, style, most)
 
     def adopt_application(
@@ -93,7 +93,7 @@ class Applications(Upkeep):
             RequestError: as for `submit`, or the queue is the root, or has more than 100 names.
         """
         submission = submission_of(application_id, user, placed_path(queue_path), tags)
-        style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
+        style, most, chosen = style_of(gang_style), require_amounts("quota", quota), group_of(group)
         self._lock.grow(self._life.adopt, submission, style, most, chosen)
 
     @giving

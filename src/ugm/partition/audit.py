@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ugm.arguments import application_of, name_of, resource_of
+from ugm.arguments import require_application_id, require_name, require_resource
 from ugm.errors import InvariantError, RequestError
 from ugm.partition.application import Application
-from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState
+from ugm.partition.ledger_entry import AllocationState
+from ugm.partition.state import PartitionState
 from ugm.queues import Queue
 from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
@@ -103,9 +103,9 @@ def truth_of(running: Iterable[Running | tuple[str, str, Resource]]) -> dict[str
 
 
 def _require_usable(running: Running) -> None:
-    resource_of("usage", running.usage)
-    application_of(running.application_id)
-    name_of("allocation_id", running.allocation_id)
+    require_resource("usage", running.usage)
+    require_application_id(running.application_id)
+    require_name("allocation_id", running.allocation_id)
 
 
 def differences_of(report: object) -> tuple[Difference, ...]:
@@ -133,24 +133,24 @@ def _sides(told: object) -> list[Running]:
     return sides
 
 
-def audit(books: Books, truth: dict[str, Running]) -> AuditReport:
+def audit(state: PartitionState, truth: dict[str, Running]) -> AuditReport:
     """Compare the ledger with what runs; an allocation that is going counts until its release is confirmed."""
     ledger = {
         name: Running(name, entry.application.application_id, entry.usage)
-        for name, entry in books.entries.items()
+        for name, entry in state.ledger.items()
         if entry.traits.state is not AllocationState.PENDING
     }
     return AuditReport(
         tuple(
-            Difference(ledger.get(name), truth.get(name), name not in truth or _is_known(books, truth[name]))
+            Difference(ledger.get(name), truth.get(name), name not in truth or _is_known(state, truth[name]))
             for name in sorted({*ledger, *truth})
             if not _agree(ledger.get(name), truth.get(name))
         )
     )
 
 
-def _is_known(books: Books, running: Running) -> bool:
-    return running.application_id in books.applications
+def _is_known(state: PartitionState, running: Running) -> bool:
+    return running.application_id in state.applications
 
 
 def _agree(one: Running | None, other: Running | None) -> bool:
@@ -159,73 +159,73 @@ def _agree(one: Running | None, other: Running | None) -> bool:
     return one[:2] == other[:2] and one.usage.without_zeros() == other.usage.without_zeros()
 
 
-def verify(books: Books) -> None:
+def verify(state: PartitionState) -> None:
     """Recompute every counter from the ledger.
 
     Raises:
         InvariantError: with a sentence for each difference.
     """
-    found = [*tracking_findings(books.holding_index), *_entries(books), *_holdings(books), *_queues(books)]
+    found = [*tracking_findings(state.holding_index), *_entries(state), *_holdings(state), *_queues(state)]
     if found:
         raise InvariantError(tuple(found))
 
 
-def _entries(books: Books) -> Iterator[str]:
+def _entries(state: PartitionState) -> Iterator[str]:
     listed: dict[str, Application] = {}
-    for application_id, application in books.applications.items():
+    for application_id, application in state.applications.items():
         if application.application_id != application_id:
             yield f"application {application.application_id!r} is listed as {application_id!r}"
         listed |= dict.fromkeys([*application.lines, *application.pending], application)
         if not application.pending.keys().isdisjoint(application.lines):
             yield f"application {application_id!r} lists an allocation as held and as pending"
-    if listed != books.entries.owners:
+    if listed != state.ledger.owners:
         yield "the applications list other allocations than the ledger"
 
 
-def _holdings(books: Books) -> Iterator[str]:
-    for application_id, application in books.applications.items():
+def _holdings(state: PartitionState) -> Iterator[str]:
+    for application_id, application in state.applications.items():
         due = sum_of(entry.usage for entry in application.entries().values())
         held = Resource(application.held() or {}).without_zeros()
         if held != due:
             yield f"application {application_id!r} holds {held}, but its allocations add up to {due}"
-        first = books.holding_index.holdings.get(application_id)
+        first = state.holding_index.holdings.get(application_id)
         if first is not application.holding:
             yield f"application {application_id!r} is charged otherwise than it runs"
         if application.lines and application.holding is None:
             yield f"application {application_id!r} has allocations and does not run"
-    for application_id in books.holding_index.holdings:
-        if application_id not in books.applications:
+    for application_id in state.holding_index.holdings:
+        if application_id not in state.applications:
             yield f"application {application_id!r} is charged and not listed"
 
 
-def _queues(books: Books) -> Iterator[str]:
+def _queues(state: PartitionState) -> Iterator[str]:
     placed: dict[str, set[str]] = {}
-    for name, application in books.applications.items():
+    for name, application in state.applications.items():
         placed.setdefault(application.queue.queue_path, set()).add(name)
-    for path, queue in books.tree.queues.items():
+    for path, queue in state.tree.queues.items():
         if set(queue.applications) != placed.pop(path, set()):
             yield f"queue {path} lists other applications than were placed in it"
         if queue.is_idle and not queue.managed:
             yield f"queue {path} is empty and still there"
-        yield from _counter(books, queue)
+        yield from _counter(state, queue)
     yield from (f"queue {path} has applications and is gone" for path in placed)
 
 
-def _counter(books: Books, queue: Queue) -> Iterator[str]:
+def _counter(state: PartitionState, queue: Queue) -> Iterator[str]:
     path, node = queue.queue_path, queue.node
     if node is None:
-        if queue.limit(books.tree.cluster) is not None:
+        if queue.limit(state.tree.cluster) is not None:
             yield f"queue {path} has a limit and does not count"
-        if path in books.tree.nodes:
+        if path in state.tree.nodes:
             yield f"queue {path} does not count and is listed among those in use"
         return
     running, usage = len(list(queue.running())), queue.usage()
-    if node.layout is not books.in_force.epoch.layout:
+    if node.layout is not state.in_force.epoch.layout:
         yield f"queue {path} counts other resources than the partition"
     if node.running != running:
         yield f"queue {path} counts {node.running} applications, but {running} run"
     for name, used in node.used().items():
         if used != usage.get(name, 0):
             yield f"queue {path} counts {used} {name}, but its applications hold {usage.get(name, 0)}"
-    if (path in books.tree.nodes) != bool(running):
+    if (path in state.tree.nodes) != bool(running):
         yield f"queue {path} is not listed among those in use as it should be"

@@ -6,49 +6,48 @@ has seen all events knows what the books hold.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.partition.application import ApplicationState, GangStyle
-from ugm.partition.changes import Changes, changes_between
-from ugm.partition.compiled import Compiled
-from ugm.partition.entry import Allocation, Ask
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.config_changes import Changes, changes_between
+from ugm.partition.ledger_entry import Allocation, AllocationRequest
 from ugm.resources import Resource
 
 __all__ = [
     "Allocated",
-    "Asked",
-    "Closed",
-    "Configured",
+    "AllocationRequested",
+    "ApplicationEnded",
+    "ApplicationFailing",
+    "ApplicationSubmitted",
+    "ConfigurationChanged",
     "Denied",
-    "Ended",
     "Event",
-    "Failing",
-    "Linked",
+    "GroupAssigned",
     "NodeChanged",
+    "PartitionClosed",
     "Preempted",
-    "QuotaGiven",
+    "QueueQuotaSet",
     "Released",
+    "RequestWithdrawn",
     "Resized",
-    "Submitted",
     "Subscriber",
-    "Withdrawn",
     "event_dict",
     "event_name",
 ]
 
 
-class Submitted(NamedTuple):
+class ApplicationSubmitted(NamedTuple):
     """An application was placed, or listed where it was placed before."""
 
     application_id: str
     user: UserGroup
     queue_path: str
-    #: The queue that was asked for, if any.
-    asked_queue: str
+    #: The queue that the submission requested, if any.
+    requested_queue: str
     tags: Mapping[str, str]
     gang_style: GangStyle
     #: Whether it was listed where it had been placed before, by `Partition.adopt_application`.
@@ -57,14 +56,14 @@ class Submitted(NamedTuple):
     group: str | None = ""
 
 
-class QuotaGiven(NamedTuple):
+class QueueQuotaSet(NamedTuple):
     """A queue that the configuration does not name was given a quota of its own."""
 
     queue_path: str
     quota: Resource
 
 
-class Linked(NamedTuple):
+class GroupAssigned(NamedTuple):
     """An application started for the first time, which chose the group that it is charged to."""
 
     application_id: str
@@ -73,13 +72,13 @@ class Linked(NamedTuple):
     group: str | None
 
 
-class Failing(NamedTuple):
+class ApplicationFailing(NamedTuple):
     """An application gets nothing more."""
 
     application_id: str
 
 
-class Ended(NamedTuple):
+class ApplicationEnded(NamedTuple):
     """An application was forgotten."""
 
     application_id: str
@@ -87,13 +86,13 @@ class Ended(NamedTuple):
     state: ApplicationState
 
 
-class Asked(NamedTuple):
+class AllocationRequested(NamedTuple):
     """An allocation is pending."""
 
     allocation: Allocation
 
 
-class Withdrawn(NamedTuple):
+class RequestWithdrawn(NamedTuple):
     """An allocation is pending no longer, and was not granted."""
 
     allocation: Allocation
@@ -129,7 +128,7 @@ class Released(NamedTuple):
 class Denied(NamedTuple):
     """Something was asked for and not granted: one allocation, or the several of a gang."""
 
-    asks: tuple[Ask, ...]
+    requests: tuple[AllocationRequest, ...]
     decision: Decision
 
 
@@ -143,15 +142,15 @@ class NodeChanged(NamedTuple):
     after: Resource | None
 
 
-class Closed(NamedTuple):
+class PartitionClosed(NamedTuple):
     """The partition takes nothing more."""
 
 
-class Configured(NamedTuple):
+class ConfigurationChanged(NamedTuple):
     """Another configuration is in force."""
 
-    before: Compiled
-    after: Compiled
+    before: CompiledConfig
+    after: CompiledConfig
 
     @property
     def changes(self) -> Changes:
@@ -160,26 +159,44 @@ class Configured(NamedTuple):
 
 
 Event: TypeAlias = (
-    Submitted
-    | QuotaGiven
-    | Linked
-    | Failing
-    | Ended
-    | Asked
-    | Withdrawn
+    ApplicationSubmitted
+    | QueueQuotaSet
+    | GroupAssigned
+    | ApplicationFailing
+    | ApplicationEnded
+    | AllocationRequested
+    | RequestWithdrawn
     | Allocated
     | Resized
     | Preempted
     | Released
     | Denied
     | NodeChanged
-    | Configured
-    | Closed
+    | ConfigurationChanged
+    | PartitionClosed
 )
 
 
-#: By the class of an event, its name in JSON, in metrics and in requests.
-_NAMES: Final = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(Event)}
+#: The name of each kind of event in JSON, in metrics and in requests. Stored records have these names.
+_NAMES: Final[dict[type[Event], str]] = {
+    ApplicationSubmitted: "submitted",
+    QueueQuotaSet: "quota_given",
+    GroupAssigned: "linked",
+    ApplicationFailing: "failing",
+    ApplicationEnded: "ended",
+    AllocationRequested: "asked",
+    RequestWithdrawn: "withdrawn",
+    Allocated: "allocated",
+    Resized: "resized",
+    Preempted: "preempted",
+    Released: "released",
+    Denied: "denied",
+    NodeChanged: "node_changed",
+    ConfigurationChanged: "configured",
+    PartitionClosed: "closed",
+}
+#: Fields whose name in JSON differs from the attribute.
+_FIELDS: Final = {"requests": "asks", "requested_queue": "asked_queue"}
 
 
 def event_name(kind: type[Event]) -> str:
@@ -211,9 +228,9 @@ class Subscriber(Protocol):
 def event_dict(event: Event) -> dict[str, Any]:
     """Return an event for JSON, with its kind as ``event``."""
     told: dict[str, Any] = {"event": event_name(type(event))}
-    if isinstance(event, Configured):
+    if isinstance(event, ConfigurationChanged):
         return {**told, "changes": event.changes.to_dict()}
-    return {**told, **{name: _plain(value) for name, value in event._asdict().items()}}
+    return {**told, **{_FIELDS.get(name, name): _plain(value) for name, value in event._asdict().items()}}
 
 
 def _plain(value: object) -> object:
@@ -221,7 +238,7 @@ def _plain(value: object) -> object:
         return {"name": value.name, "groups": list(value.groups)}
     if isinstance(value, Allocation | Decision):
         return value.to_dict()
-    if isinstance(value, Ask):
+    if isinstance(value, AllocationRequest):
         return {**value._asdict(), "usage": dict(value.usage)}
     if isinstance(value, Mapping):
         return dict(value)

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError, value_text
 from ugm.identity import ROOT, TrackingType, is_below
-from ugm.partition.books import Books
+from ugm.partition.state import PartitionState
 from ugm.resources import format_amount
 from ugm.tracking.holding import Amounts, Holding, amount_of
 from ugm.tracking.links import all_holdings
 
-__all__ = ["Explanation", "Held", "Holder", "charged", "explain", "number_of"]
+__all__ = ["Explanation", "Held", "Holder", "charged", "explain", "require_holder_count"]
 
 
 class Holder(NamedTuple):
@@ -68,7 +68,7 @@ def _told(violation: Violation, holder: Holder) -> str:
     return f"{whose}: {format_amount(violation.resource, holder.amount)}"
 
 
-def number_of(most: object) -> int:
+def require_holder_count(most: object) -> int:
     """Return how many holders are told.
 
     Raises:
@@ -111,7 +111,7 @@ def _holders(violation: Violation, charged: Sequence[Held], most: int) -> tuple[
     return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
-def charged(books: Books, *decisions: Decision) -> list[Sequence[Held]]:
+def charged(state: PartitionState, *decisions: Decision) -> list[Sequence[Held]]:
     """Copy what is charged to the owner of each limit of some denials; nothing for the limits of other quota models.
 
     The caller holds the lock for this, and for nothing of `explain`. Takes time in the number of applications that are
@@ -123,13 +123,13 @@ def charged(books: Books, *decisions: Decision) -> list[Sequence[Held]]:
         for violation in decision.violations:
             owner = (violation.kind, "" if violation.kind == TrackingType.QUEUE else violation.name)
             if owner not in copies:
-                copies[owner] = [Held(holding, holding.amounts) for holding in all_holdings(_charged(books, violation))]
+                copies[owner] = [Held(holding, holding.amounts) for holding in all_holdings(_charged(state, violation))]
             found.append(copies[owner])
     return found
 
 
-def _charged(books: Books, violation: Violation) -> Mapping[str, Holding]:
-    index = books.holding_index
+def _charged(state: PartitionState, violation: Violation) -> Mapping[str, Holding]:
+    index = state.holding_index
     if violation.kind == TrackingType.QUEUE:
         return index.holdings
     if violation.kind == TrackingType.USER and violation.name in index.users:

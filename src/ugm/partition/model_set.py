@@ -21,8 +21,8 @@ from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
 from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
 from ugm.operation_lock import OperationLock
-from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState
+from ugm.partition.ledger_entry import AllocationState
+from ugm.partition.state import PartitionState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
 
@@ -52,11 +52,11 @@ def charging(claim: Claim, *, pending: bool) -> list[Call]:
     return [("forget", claim), ("charge", claim)] if pending else [("charge", claim)]
 
 
-def claims_of(books: Books) -> list[Call]:
+def claims_of(state: PartitionState) -> list[Call]:
     """Return the calls that charge a quota model with the whole ledger."""
     return [
         ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
-        for allocation_id, entry in books.entries.items()
+        for allocation_id, entry in state.ledger.items()
     ]
 
 

@@ -22,13 +22,13 @@ from ugm.model import QuotaModel
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.application import Application
 from ugm.partition.applications import Applications
-from ugm.partition.books import Books
-from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import USUAL, Ask
+from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.event_outbox import EventOutbox, Notifier
 from ugm.partition.events import Subscriber
-from ugm.partition.feed import Feed, Notifier
 from ugm.partition.gang import allocate_all, asks_of
+from ugm.partition.ledger_entry import DEFAULT_PRIORITY, AllocationRequest
 from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
 __all__ = ["Partition"]
@@ -87,26 +87,26 @@ class Partition(Applications):
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
         followers, lock = tuple(subscribers), OperationLock()
-        feed = Feed(followers, lock.undo) if followers else None
-        lock.outlet = feed and Notifier(feed)
-        books = Books(
-            Compiled.of(config),
+        outbox = EventOutbox(followers, lock.undo) if followers else None
+        lock.outlet = outbox and Notifier(outbox)
+        state = PartitionState(
+            CompiledConfig.of(config),
             user_limits_win=group_limits == "unless-user-limited",
             lock=lock,
-            tell=feed and feed.add,
+            tell=outbox and outbox.add,
         )
-        self._open(books, ModelSet(models, lock))
+        self._open(state, ModelSet(models, lock))
         if cluster is not None:
             self.add_node(_CLUSTER, cluster)
 
-    def _open(self, books: Books, others: ModelSet) -> None:
-        super()._open(books, others)
+    def _open(self, state: PartitionState, others: ModelSet) -> None:
+        super()._open(state, others)
         #: The ledger itself, close at hand.
-        self._owners = books.entries.owners
+        self._owners = state.ledger.owners
 
     # Allocations
 
-    def ask(
+    def request(
         self,
         allocation_id: str,
         application_id: str,
@@ -123,8 +123,8 @@ class Partition(Applications):
         Raises:
             RequestError: as for `allocate`.
         """
-        ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        self._lock.grow(self._life.ask, ask)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        self._lock.grow(self._life.request, request)
 
     def allocate(
         self,
@@ -181,7 +181,7 @@ class Partition(Applications):
                     and len(allocation_id) <= 256  # noqa: PLR2004 - `MAX_NAME`; to look it up costs 1 % of an allocation
                     and placeholder is False
                     and preemptible is True
-                    and priority is USUAL
+                    and priority is DEFAULT_PRIORITY
                     and type(usage) is Resource
                 ):
                     holding = application.holding
@@ -198,20 +198,20 @@ class Partition(Applications):
                             lock.settled = settled
                             return Decision(violations)
                     if settled is lock.token:
-                        if layout is self._books.in_force.epoch.layout:
+                        if layout is self._state.in_force.epoch.layout:
                             return self._start(application, allocation_id, usage, vector)
                         return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
                 lock.settled = settled
         except BaseException as error:
             lock.let_go_after(error)
             raise
-        ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return lock.grow(self._admission.allocate, ask, evict=evict)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        return lock.grow(self._admission.allocate, request, evict=evict)
 
     def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
         """Grant an allocation that starts a plain application, or is the first since the limits have changed."""
-        books, lock = self._books, self._lock
-        violations = books.admit(application, vector)
+        state, lock = self._state, self._lock
+        violations = state.admit(application, vector)
         if not violations:
             # In this order: the second assignment commits the change.
             application.lines[allocation_id] = usage
@@ -224,19 +224,19 @@ class Partition(Applications):
         """Do what `_start` does for a vector that was not used here before."""
         return self._start(application, allocation_id, usage, self._admission.vector(usage))
 
-    def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
+    def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
         """Grant several allocations together, or none of them: a gang.
 
-        Each is a `ugm.Ask`, or a tuple of its parts. They may be of one application or of many; each is held to the
-        limits as if those before it had been granted. A denial names every limit that was short, with what all of them
-        together ask of it.
+        Each is a `ugm.AllocationRequest`, or a tuple of its parts. They may be of one application or of many; each is
+        held to the limits as if those before it had been granted. A denial names every limit that was short, with what
+        all of them together request of it.
 
         Raises:
             RequestError: as for `allocate`, for any of them; nothing has changed.
         """
         # Whatever makes the asks is foreign code, and done with before the lock is taken.
-        batch = asks_of(asks)
-        return self._lock.grow(allocate_all, self._books, self._others, self._admission, batch)
+        batch = asks_of(requests)
+        return self._lock.grow(allocate_all, self._state, self._others, self._admission, batch)
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Put a real allocation in the place of a placeholder of the same application, in one step.
@@ -296,7 +296,7 @@ class Partition(Applications):
                             # In this order: the first deletion commits the change.
                             del owners[allocation_id], application.lines[allocation_id]
                             if not application.lines:
-                                self._books.settle(application)
+                                self._state.settle(application)
                                 lock.undo.clear()
                             lock.settled = settled
                             return True
@@ -324,5 +324,5 @@ class Partition(Applications):
         Raises:
             RequestError: as for `allocate`, except that an application which is failing may be given what it has.
         """
-        ask = Ask(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return self._lock.grow(self._admission.adopt, ask)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        return self._lock.grow(self._admission.adopt, request)

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self, final
 
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books
-from ugm.partition.changes import Changes, changes_between
-from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.entry import PLAIN, Entry
+from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.config_changes import Changes, changes_between
+from ugm.partition.ledger_entry import PLAIN, LedgerEntry
+from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
 
@@ -46,8 +46,8 @@ class Plan(NamedTuple):
     newly_over: tuple[Violation, ...]
     leaving: tuple[Leaving, ...]
     #: The configuration in force when the plan was made, and the one that it is for.
-    base: Compiled
-    compiled: Compiled
+    base: CompiledConfig
+    compiled: CompiledConfig
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan for JSON."""
@@ -92,18 +92,18 @@ class Snapshot:
 
     __slots__ = ("_made", "_nodes", "_tenancies", "_user_limits_win", "compiled")
 
-    compiled: Compiled
+    compiled: CompiledConfig
 
-    def __init__(self, compiled: Compiled, parts: tuple[Any, ...]) -> None:
+    def __init__(self, compiled: CompiledConfig, parts: tuple[Any, ...]) -> None:
         self.compiled = compiled
         self._user_limits_win, self._nodes, self._made, self._tenancies = parts
 
     @classmethod
-    def take(cls, books: Books) -> Self:
+    def take(cls, state: PartitionState) -> Self:
         """Copy some books; the caller holds the lock."""
-        nodes = dict(books.cluster.nodes), books.cluster.total
+        nodes = dict(state.cluster.nodes), state.cluster.total
         made = [
-            _Made(queue.spec, queue.has_left, queue.annotated) for queue in books.tree.root.below() if not queue.managed
+            _Made(queue.spec, queue.has_left, queue.annotated) for queue in state.tree.root.below() if not queue.managed
         ]
         tenancies = [
             _Tenancy(
@@ -112,9 +112,9 @@ class Snapshot:
                 application.queue.queue_path,
                 application.held(),
             )
-            for application in books.applications.values()
+            for application in state.applications.values()
         ]
-        return cls(books.compiled, (books.in_force.user_limits_win, nodes, made, tenancies))
+        return cls(state.compiled, (state.in_force.user_limits_win, nodes, made, tenancies))
 
     def parts(self) -> tuple[Any, ...]:
         """Return everything but the configuration in force in a form that can be pickled."""
@@ -129,45 +129,45 @@ class Snapshot:
     def of(cls, config: PartitionSettings | None, parts: tuple[Any, ...]) -> Self:
         """Return the snapshot with these `parts`, made under a configuration."""
         tenancies = [_Tenancy(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
-        return cls(Compiled.of(config), (*parts[:-1], tenancies))
+        return cls(CompiledConfig.of(config), (*parts[:-1], tenancies))
 
-    def books(self) -> Books:
+    def state(self) -> PartitionState:
         """Return books that say what the copied ones said."""
-        books = Books(self.compiled, user_limits_win=self._user_limits_win)
-        books.cluster.nodes.update(self._nodes[0])
-        books.cluster.total = self._nodes[1]
+        state = PartitionState(self.compiled, user_limits_win=self._user_limits_win)
+        state.cluster.nodes.update(self._nodes[0])
+        state.cluster.total = self._nodes[1]
         for spec, has_left, annotated in self._made:
-            queue = books.tree.create(spec.queue_path)
+            queue = state.tree.create(spec.queue_path)
             queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
-            books.count((*spec.names, *queue.quota.names))
-        books.tree.connect(books.in_force.epoch.layout)
+            state.count((*spec.names, *queue.quota.names))
+        state.tree.connect(state.in_force.epoch.layout)
         for tenancy in self._tenancies:
-            self._move_in(books, tenancy)
-        books.resize_cluster()
-        return books
+            self._move_in(state, tenancy)
+        state.resize_cluster()
+        return state
 
-    def _move_in(self, books: Books, tenancy: _Tenancy) -> None:
-        queue = books.tree.queues[tenancy.queue_path]
+    def _move_in(self, state: PartitionState, tenancy: _Tenancy) -> None:
+        queue = state.tree.queues[tenancy.queue_path]
         application = Application(tenancy.submission, queue, GangStyle.SOFT)
         application.group = tenancy.group
-        books.enter(application)
+        state.enter(application)
         if tenancy.held is not None:
-            entry = Entry(application, Resource(tenancy.held), PLAIN)
-            books.charge(entry, books.in_force.epoch.layout.vector(entry.usage))
-            books.note(application.application_id, entry)
-        books.undo.clear()
+            entry = LedgerEntry(application, Resource(tenancy.held), PLAIN)
+            state.charge(entry, state.in_force.epoch.layout.vector(entry.usage))
+            state.note(application.application_id, entry)
+        state.undo.clear()
 
 
-def make_plan(snapshot: Snapshot, compiled: Compiled) -> Plan:
+def make_plan(snapshot: Snapshot, compiled: CompiledConfig) -> Plan:
     """Return what a configuration would do where a snapshot was taken."""
-    books = snapshot.books()
-    before = {_key(violation): violation.used - violation.limit for violation in books.over()}
-    books.swap(compiled)
-    over = tuple(books.over())
+    state = snapshot.state()
+    before = {_key(violation): violation.used - violation.limit for violation in state.over()}
+    state.swap(compiled)
+    over = tuple(state.over())
     newly = tuple(told for told in over if told.used - told.limit > before.get(_key(told), 0))
     leaving = tuple(
         Leaving(path, tuple(sorted(queue.applications)))
-        for path, queue in sorted(books.tree.queues.items())
+        for path, queue in sorted(state.tree.queues.items())
         if queue.applications and (queue.draining or not queue.is_leaf)
     )
     return Plan(changes_between(snapshot.compiled, compiled), over, newly, leaving, snapshot.compiled, compiled)

@@ -6,37 +6,37 @@ from collections.abc import Sequence
 
 from ugm.partition.admission import Admission
 from ugm.partition.audit import AuditReport, Difference, Running
-from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState, Ask
+from ugm.partition.ledger_entry import AllocationRequest, AllocationState
+from ugm.partition.state import PartitionState
 
 __all__ = ["reconcile"]
 
 
-def reconcile(books: Books, admission: Admission, differences: Sequence[Difference]) -> AuditReport:
+def reconcile(state: PartitionState, admission: Admission, differences: Sequence[Difference]) -> AuditReport:
     """Make the ledger say what a report says that runs, and return what was repaired."""
-    return AuditReport(tuple(told for told in differences if _is_repaired(books, admission, told)))
+    return AuditReport(tuple(told for told in differences if _is_repaired(state, admission, told)))
 
 
-def _is_repaired(books: Books, admission: Admission, told: Difference) -> bool:
+def _is_repaired(state: PartitionState, admission: Admission, told: Difference) -> bool:
     name, ledger, truth = told.allocation_id, told.ledger, told.truth
-    if _ledger(books, name) != ledger:
+    if _ledger(state, name) != ledger:
         return False
     if truth is None:
         return admission.release(name)
-    if truth.application_id not in books.applications:
+    if truth.application_id not in state.applications:
         return False
     if ledger is not None and ledger.application_id == truth.application_id:
         admission.correct(name, truth.usage)
         return True
-    known = books.entries.get(name)
+    known = state.ledger.get(name)
     # Released or withdrawn: what is asked for may be of another size, or of another application, than what runs.
     admission.release(name)
-    admission.adopt(Ask(*truth, *(known.traits[1:] if known else ())))
+    admission.adopt(AllocationRequest(*truth, *(known.traits[1:] if known else ())))
     return True
 
 
-def _ledger(books: Books, allocation_id: str) -> Running | None:
-    entry = books.entries.get(allocation_id)
+def _ledger(state: PartitionState, allocation_id: str) -> Running | None:
+    entry = state.ledger.get(allocation_id)
     if entry is None or entry.traits.state is AllocationState.PENDING:
         return None
     return Running(allocation_id, entry.application.application_id, entry.usage)

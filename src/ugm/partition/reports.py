@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from ugm.arguments import amounts_of, name_of, resource_of
+from ugm.arguments import require_amounts, require_name, require_resource
 from ugm.decision import Decision
 from ugm.hierarchy import headroom
 from ugm.identity import UserGroup, canonical_path
@@ -19,8 +19,8 @@ from ugm.model import Claim
 from ugm.operation_lock import exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.entry import Allocation, Ask, Entry
-from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
+from ugm.partition.explanation import Explanation, Held, charged, explain, require_holder_count
+from ugm.partition.ledger_entry import Allocation, AllocationRequest, LedgerEntry
 from ugm.partition.snapshot import Pace, PartitionSnapshot, copy_of_user, shown_user
 from ugm.partition.survey import NAMELESS, Survey, effective
 from ugm.queues import Placement, Submission
@@ -97,7 +97,7 @@ class Reports(Survey):
         Args:
             pace: wraps every long loop over the copy, for a caller who wants to pause now and then; None for no pause.
         """
-        return self._lock.run(PartitionSnapshot, self._books, pace)
+        return self._lock.run(PartitionSnapshot, self._state, pace)
 
     def user_usage(self, name: str) -> UserUsage | None:
         """Return what one user uses in which queues, also in those where something is only pending.
@@ -105,19 +105,19 @@ class Reports(Survey):
         Returns:
             None if nothing runs and nothing is pending for the user.
         """
-        found = self._lock.run(copy_of_user, self._books, name_of("name", name))
+        found = self._lock.run(copy_of_user, self._state, require_name("name", name))
         return None if found is None else shown_user(*found)
 
     @exclusive
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         """Return those of some applications that exist, all at one moment, in the given order."""
-        found = [self._books.applications.get(name) for name in application_ids]
+        found = [self._state.applications.get(name) for name in application_ids]
         return tuple(one.shown() for one in found if one is not None)
 
     @exclusive
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         """Return those of some allocations that exist, with their owners, all at one moment, in the given order."""
-        found = [(name, self._books.entries.get(name)) for name in allocation_ids]
+        found = [(name, self._state.ledger.get(name)) for name in allocation_ids]
         return tuple(_owned(name, entry) for name, entry in found if entry is not None)
 
     def request_report(self, application_id: str, usage: Resource, *, most: int = 3) -> RequestReport:
@@ -126,14 +126,14 @@ class Reports(Survey):
         Raises:
             RequestError: as for `ugm.PartitionView.explain`.
         """
-        number_of(most)
+        require_holder_count(most)
         return self._lock.run(self._reported, application_id, usage).explained(most)
 
     def _reported(self, application_id: str, usage: Resource) -> _Copied:
         application = self._admission.application(application_id)
-        decision = self._admission.check(Ask("", application_id, usage))
-        found = _limits(self._books.open(application))
-        return _Copied(None, application.queue.queue_path, decision, charged(self._books, decision), found)
+        decision = self._admission.check(AllocationRequest("", application_id, usage))
+        found = _limits(self._state.open(application))
+        return _Copied(None, application.queue.queue_path, decision, charged(self._state, decision), found)
 
     def request_report_for(
         self,
@@ -158,19 +158,19 @@ class Reports(Survey):
         Raises:
             RequestError: an argument cannot be used, or the partition is being removed.
         """
-        number_of(most)
+        require_holder_count(most)
         asked = submission_of(NAMELESS, user, queue, tags)
-        amounts, quota = resource_of("usage", usage), amounts_of("quota", quota)
+        amounts, quota = require_resource("usage", usage), require_amounts("quota", quota)
         return self._lock.run(self._reported_for, asked, amounts, quota).explained(most)
 
     def _reported_for(self, asked: Submission, usage: Resource, quota: Resource | None) -> _Copied:
-        placement = self._books.compiled.rules.place(asked, self._books.tree)
+        placement = self._state.compiled.rules.place(asked, self._state.tree)
         if placement.queue_path is None:
             return _Copied(placement, None, Decision(), [], ((), None))
         path = canonical_path(placement.queue_path)
         decision = self._decision_for(Claim("", NAMELESS, usage, path, asked.user, asked.tags), quota)
         found = _limits(self._would_be(asked.user, path, quota))
-        return _Copied(placement, path, decision, charged(self._books, decision), found)
+        return _Copied(placement, path, decision, charged(self._state, decision), found)
 
     def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
         """Return an application with its limits, and why its first pending allocations wait.
@@ -183,7 +183,7 @@ class Reports(Survey):
         Returns:
             None if there is no such application.
         """
-        found = self._lock.run(self._application_copied, name_of("application_id", application_id), waiting)
+        found = self._lock.run(self._application_copied, require_name("application_id", application_id), waiting)
         if found is None:
             return None
         shown, (limits, left), pending, decisions, copies = found
@@ -192,15 +192,15 @@ class Reports(Survey):
         return ApplicationReport(shown, limits, left, tuple(zip(pending, explained, strict=True)))
 
     def _application_copied(self, application_id: str, waiting: int) -> _ApplicationCopied | None:
-        application = self._books.applications.get(application_id)
+        application = self._state.applications.get(application_id)
         if application is None:
             return None
         entries = {} if application.failing else application.pending
         pending = list(islice(sorted(entries.items()), waiting))
         decisions = [self._admission.check(_ask(application_id, entry)) for _, entry in pending]
         owned = [_owned(name, entry) for name, entry in pending]
-        found = _limits(self._books.open(application))
-        return _ApplicationCopied(application.shown(), found, owned, decisions, charged(self._books, *decisions))
+        found = _limits(self._state.open(application))
+        return _ApplicationCopied(application.shown(), found, owned, decisions, charged(self._state, *decisions))
 
 
 class _ApplicationCopied(NamedTuple):
@@ -228,14 +228,16 @@ class _Copied(NamedTuple):
         return RequestReport(self.placement, self.queue_path, explanation, *self.limits)
 
 
-def _owned(allocation_id: str, entry: Entry) -> OwnedAllocation:
+def _owned(allocation_id: str, entry: LedgerEntry) -> OwnedAllocation:
     application = entry.application
     user, path = application.submission.user.name, application.queue.queue_path
     return OwnedAllocation(entry.shown(allocation_id), user, application.group or None, path)
 
 
-def _ask(application_id: str, entry: Entry) -> Ask:
-    return Ask("", application_id, entry.usage, priority=entry.traits.priority, preemptible=entry.traits.preemptible)
+def _ask(application_id: str, entry: LedgerEntry) -> AllocationRequest:
+    return AllocationRequest(
+        "", application_id, entry.usage, priority=entry.traits.priority, preemptible=entry.traits.preemptible
+    )
 
 
 def _limits(holding: Holding) -> _LimitsAndHeadroom:

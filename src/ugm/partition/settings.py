@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ugm.partition.compiled import Compiled, PartitionQueue, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig, PartitionQueue, PartitionSettings
 from ugm.queues import RuleConfig
 from ugm.queues.filters import FilterSpec
 from ugm.queues.specs import Amounts, Template
@@ -77,7 +77,7 @@ def settings_of(config: PartitionSettings | None) -> Settings | None:
     """
     if config is None or isinstance(config, Settings):
         return config
-    Compiled.of(config)
+    CompiledConfig.of(config)
     return Settings(_queue(config.root), tuple(map(_rule, config.placement_rules)))
 
 

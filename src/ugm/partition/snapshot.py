@@ -18,10 +18,10 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
-from ugm.partition.books import Books
-from ugm.partition.compiled import PartitionSettings
-from ugm.partition.entry import Entry
-from ugm.partition.survey import Standing
+from ugm.partition.compiled_config import PartitionSettings
+from ugm.partition.ledger_entry import LedgerEntry
+from ugm.partition.state import PartitionState
+from ugm.partition.survey import LimitUtilization
 from ugm.queues import QueueSpec, QueueState, Quota
 from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -95,22 +95,22 @@ class PartitionSnapshot:
         allocation_count: how many allocations there are, pending ones included.
     """
 
-    def __init__(self, books: Books, pace: Pace | None = None) -> None:
+    def __init__(self, state: PartitionState, pace: Pace | None = None) -> None:
         """Copy what changes; the caller holds the lock."""
         self._pace: Final = pace or _at_once
-        self.config: Final[PartitionSettings | None] = books.compiled.config
-        self.cluster: Final = books.tree.cluster
-        self.nodes: Final = dict(books.cluster.nodes)
-        self.application_count: Final = len(books.applications)
-        self.allocation_count: Final = len(books.entries.owners)
-        self._limits: Final = books.in_force.limits
-        self._raw_queues: Final = [list(map(get, books.tree.queues.values())) for get in _QUEUE]
-        self._raw_members: Final = [tuple(queue.applications) for queue in books.tree.queues.values()]
+        self.config: Final[PartitionSettings | None] = state.compiled.config
+        self.cluster: Final = state.tree.cluster
+        self.nodes: Final = dict(state.cluster.nodes)
+        self.application_count: Final = len(state.applications)
+        self.allocation_count: Final = len(state.ledger.owners)
+        self._limits: Final = state.in_force.limits
+        self._raw_queues: Final = [list(map(get, state.tree.queues.values())) for get in _QUEUE]
+        self._raw_members: Final = [tuple(queue.applications) for queue in state.tree.queues.values()]
         # An application of a partition is in one queue, so it has one holding.
-        self._raw_holdings: Final = [list(map(get, books.holding_index.holdings.values())) for get in _HOLDING]
+        self._raw_holdings: Final = [list(map(get, state.holding_index.holdings.values())) for get in _HOLDING]
         self._raw_pending: Final = [
             (one.submission.user.name, one.queue.queue_path, tuple(one.pending.values()))
-            for one in books.applications.values()
+            for one in state.applications.values()
             if one.pending
         ]
 
@@ -178,7 +178,7 @@ class PartitionSnapshot:
     @cached_property
     def pending_in_queues(self) -> Mapping[str, Pending]:
         """What is pending in and below every queue in which something is."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[LedgerEntry]] = {}
         for _, queue_path, entries in self._raw_pending:
             for path in ancestors(queue_path):
                 found.setdefault(path, []).extend(entries)
@@ -249,7 +249,7 @@ class PartitionSnapshot:
     @cached_property
     def pending_of_users(self) -> Mapping[str, Pending]:
         """What is pending for every user for whom something is."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[LedgerEntry]] = {}
         for name, _, entries in self._raw_pending:
             found.setdefault(name, []).extend(entries)
         return {name: _pending(entries) for name, entries in found.items()}
@@ -297,38 +297,38 @@ class PartitionSnapshot:
         return tuple(_effective(TrackingType.GROUP, name, one) for one in counted)
 
     def user_share(self, name: str) -> float:
-        """Return the share of `user_standing`, quicker and rounded."""
+        """Return the share of `user_utilization`, quicker and rounded."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
         return _rounded_share(_counted(self._limits.users, name, lines, waiting))
 
     def group_share(self, name: str) -> float:
-        """Return the share of `group_standing`, quicker and rounded."""
+        """Return the share of `group_utilization`, quicker and rounded."""
         return _rounded_share(_counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ()))
 
-    def user_standing(self, name: str) -> Standing:
+    def user_utilization(self, name: str) -> LimitUtilization:
         """Return how close a user is to a limit; of a user who is not there, that there is none."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
         return _standing(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
 
-    def group_standing(self, name: str) -> Standing:
+    def group_utilization(self, name: str) -> LimitUtilization:
         """Return how close a group is to a limit; of a group that is not there, that there is none."""
         lines = self._lines_of_groups.get(name, [])
         return _standing(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
 
 
-def copy_of_user(books: Books, name: str) -> tuple[TrackerCopy, LimitBook] | None:
+def copy_of_user(state: PartitionState, name: str) -> tuple[TrackerCopy, LimitBook] | None:
     """Copy what a user uses and where something is pending for the user; the caller holds the lock.
 
     Takes time in the number of all applications, and next to none for each that has nothing pending.
     """
-    tracker = books.holding_index.users.get(name)
+    tracker = state.holding_index.users.get(name)
     waiting = frozenset(
-        one.queue.queue_path for one in books.applications.values() if one.pending and one.submission.user.name == name
+        one.queue.queue_path for one in state.applications.values() if one.pending and one.submission.user.name == name
     )
     if tracker is None and not waiting:
         return None
     copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker.queue)
-    return copy._replace(queue_paths=waiting), books.in_force.limits.users
+    return copy._replace(queue_paths=waiting), state.in_force.limits.users
 
 
 def shown_user(copy: TrackerCopy, book: LimitBook) -> UserUsage:
@@ -361,7 +361,7 @@ def _least(amounts: Iterable[tuple[str, int]]) -> Resource | None:
     return Resource(found) if found else None
 
 
-def _pending(entries: Sequence[Entry]) -> Pending:
+def _pending(entries: Sequence[LedgerEntry]) -> Pending:
     return Pending(len(entries), sum_of(entry.usage for entry in entries))
 
 
@@ -387,7 +387,7 @@ def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) 
     return [_Counted(path, limits[path], used[path], running[path]) for path in sorted(limits)]
 
 
-def _standing(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> Standing:
+def _standing(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> LimitUtilization:
     usage: dict[str, int] = {}
     for line in lines:
         _add(usage, line.used)
@@ -397,7 +397,7 @@ def _standing(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_C
         default=(Fraction(0), None),
     )
     limit = None if nearest is None else _effective(kind, name, nearest[0])
-    return Standing(name, Resource(usage).without_zeros(), len(lines), limit, nearest and nearest[1], share)
+    return LimitUtilization(name, Resource(usage).without_zeros(), len(lines), limit, nearest and nearest[1], share)
 
 
 def _measured(counted: _Counted) -> Iterator[tuple[str | None, int, int]]:

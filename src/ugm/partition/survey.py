@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from ugm.arguments import amounts_of, name_of, require_vector, resource_of, user_of
+from ugm.arguments import require_amounts, require_name, require_resource, require_user, require_vector
 from ugm.decision import Decision, Violation, exceeded
 from ugm.errors import RequestError, value_text
 from ugm.hierarchy import Node, headroom
@@ -22,11 +22,11 @@ from ugm.model import Claim
 from ugm.operation_lock import OperationLock, exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
-from ugm.partition.books import Books
-from ugm.partition.compiled import PartitionSettings
-from ugm.partition.entry import Entry
-from ugm.partition.explanation import Explanation, Held, charged, explain, number_of
+from ugm.partition.compiled_config import PartitionSettings
+from ugm.partition.explanation import Explanation, Held, charged, explain, require_holder_count
+from ugm.partition.ledger_entry import LedgerEntry
 from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
 from ugm.queues import Placement, QueueState, queue_state
 from ugm.resources import Resource, as_float, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -35,13 +35,13 @@ from ugm.tracking.named_tracker import NamedTracker
 from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["NAMELESS", "Standing", "Survey", "effective", "is_limiting"]
+__all__ = ["NAMELESS", "LimitUtilization", "Survey", "effective", "is_limiting"]
 
 #: The id of an application that is only asked about, where an id is asked for.
 NAMELESS: Final = "?"
 
 
-class Standing(NamedTuple):
+class LimitUtilization(NamedTuple):
     """How close one user or group is to the nearest of its limits."""
 
     name: str
@@ -68,43 +68,43 @@ class Standing(NamedTuple):
 class Survey:
     """What a `ugm.PartitionView` can be asked besides; see there."""
 
-    __slots__ = ("_admission", "_books", "_lock", "_others")
+    __slots__ = ("_admission", "_lock", "_others", "_state")
 
     _lock: OperationLock
 
-    def __init__(self, books: Books, others: ModelSet) -> None:
-        self._books: Final = books
+    def __init__(self, state: PartitionState, others: ModelSet) -> None:
+        self._state: Final = state
         self._others: Final = others
-        self._admission: Final = Admission(books, others)
-        self._lock = books.in_force.lock
+        self._admission: Final = Admission(state, others)
+        self._lock = state.in_force.lock
         self._lock.settle()
 
     @property
     def config(self) -> PartitionSettings | None:
         """The configuration in force, as it was given; None for none."""
-        return self._books.compiled.config
+        return self._state.compiled.config
 
     # Names
 
     def user_names(self) -> tuple[str, ...]:
         """Return all users for whom something runs, sorted."""
-        return self._names(self._books.holding_index.users)
+        return self._names(self._state.holding_index.users)
 
     def group_names(self) -> tuple[str, ...]:
         """Return all groups to which something is charged, sorted."""
-        return self._names(self._books.holding_index.groups)
+        return self._names(self._state.holding_index.groups)
 
     def application_ids(self) -> tuple[str, ...]:
         """Return all applications, sorted."""
-        return self._names(self._books.applications)
+        return self._names(self._state.applications)
 
     def allocation_ids(self) -> tuple[str, ...]:
         """Return all allocations, pending ones included, sorted."""
-        return self._names(self._books.entries.owners)
+        return self._names(self._state.ledger.owners)
 
     def queue_paths(self) -> tuple[str, ...]:
         """Return all queues, sorted by path: parents before children."""
-        return self._names(self._books.tree.queues)
+        return self._names(self._state.tree.queues)
 
     def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
         return tuple(sorted(self._lock.run(list, index)))
@@ -113,41 +113,41 @@ class Survey:
 
     def user(self, name: str) -> UserUsage | None:
         """Return what one user uses in which queues, with the limits there; None if nothing runs for the user."""
-        copy = self._copy(self._books.holding_index.users, name)
+        copy = self._copy(self._state.holding_index.users, name)
         return None if copy is None else copy.user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
         """Return what one group uses in which queues, with the limits there; None if nothing is charged to it."""
-        copy = self._copy(self._books.holding_index.groups, name)
+        copy = self._copy(self._state.holding_index.groups, name)
         return None if copy is None else copy.group_usage()
 
     @exclusive
     def _copy(self, trackers: Mapping[str, NamedTracker], name: str) -> TrackerCopy | None:
-        tracker = trackers.get(name_of("name", name))
+        tracker = trackers.get(require_name("name", name))
         return None if tracker is None else TrackerCopy.of(tracker.queue)
 
     @exclusive
-    def user_standing(self, name: str) -> Standing | None:
+    def user_utilization(self, name: str) -> LimitUtilization | None:
         """Return how close a user is to a limit; None if nothing runs for the user."""
-        tracker = self._books.holding_index.users.get(name_of("name", name))
+        tracker = self._state.holding_index.users.get(require_name("name", name))
         return None if tracker is None else _standing(tracker.queue)
 
     @exclusive
-    def group_standing(self, name: str) -> Standing | None:
+    def group_utilization(self, name: str) -> LimitUtilization | None:
         """Return how close a group is to a limit; None if nothing is charged to it."""
-        tracker = self._books.holding_index.groups.get(name_of("name", name))
+        tracker = self._state.holding_index.groups.get(require_name("name", name))
         return None if tracker is None else _standing(tracker.queue)
 
     @exclusive
     def user_share(self, name: str) -> float | None:
-        """Return how much of the nearest limit of a user is used: the share of `user_standing`, and quicker."""
-        tracker = self._books.holding_index.users.get(name_of("name", name))
+        """Return how much of the nearest limit of a user is used: the share of `user_utilization`, and quicker."""
+        tracker = self._state.holding_index.users.get(require_name("name", name))
         return None if tracker is None else _share(tracker.queue)
 
     @exclusive
     def group_share(self, name: str) -> float | None:
-        """Return how much of the nearest limit of a group is used: the share of `group_standing`, and quicker."""
-        tracker = self._books.holding_index.groups.get(name_of("name", name))
+        """Return how much of the nearest limit of a group is used: the share of `group_utilization`, and quicker."""
+        tracker = self._state.holding_index.groups.get(require_name("name", name))
         return None if tracker is None else _share(tracker.queue)
 
     @exclusive
@@ -157,8 +157,8 @@ class Survey:
         Takes time in the number of applications that were submitted to the queue itself.
         """
         path = canonical_path(queue_path)
-        found = self._books.tree.queues.get(path)
-        return None if found is None else queue_state(found, self._books.tree.cluster, alone=True)
+        found = self._state.tree.queues.get(path)
+        return None if found is None else queue_state(found, self._state.tree.cluster, alone=True)
 
     def pending(self, queue_path: str) -> tuple[int, Resource]:
         """Return how many allocations are pending in one queue itself, and what they add up to; nothing without it."""
@@ -166,10 +166,10 @@ class Survey:
         return len(waiting), sum_of(entry.usage for entry in waiting)
 
     @exclusive
-    def _pending_in(self, queue_path: str) -> list[Entry]:
-        found = self._books.tree.queues.get(queue_path)
+    def _pending_in(self, queue_path: str) -> list[LedgerEntry]:
+        found = self._state.tree.queues.get(queue_path)
         names = [] if found is None else list(found.applications)
-        return [entry for name in names for entry in self._books.applications[name].pending.values()]
+        return [entry for name in names for entry in self._state.applications[name].pending.values()]
 
     # Somebody without an application
 
@@ -181,7 +181,7 @@ class Survey:
             RequestError: an argument cannot be used.
         """
         submission = submission_of(NAMELESS, user, queue, tags)
-        return self._books.compiled.rules.place(submission, self._books.tree)
+        return self._state.compiled.rules.place(submission, self._state.tree)
 
     @exclusive
     def check_for(
@@ -209,7 +209,7 @@ class Survey:
             RequestError: an argument cannot be used, or the partition is being removed.
         """
         claim = self._claim_for(user, queue_path, usage, tags)
-        return self._decision_for(claim, amounts_of("quota", quota))
+        return self._decision_for(claim, require_amounts("quota", quota))
 
     def explain_for(
         self,
@@ -226,14 +226,14 @@ class Survey:
         Raises:
             RequestError: as for `check_for`, or *most* is no number.
         """
-        number_of(most)
-        claim, quota = self._claim_for(user, queue_path, usage, tags), amounts_of("quota", quota)
+        require_holder_count(most)
+        claim, quota = self._claim_for(user, queue_path, usage, tags), require_amounts("quota", quota)
         return explain(*self._lock.run(self._decided, lambda: self._decision_for(claim, quota)), most)
 
     def _decided(self, decide: Callable[[], Decision]) -> tuple[Decision, list[Sequence[Held]]]:
         """Decide, and copy what is charged to the limits in the way; both show the same moment."""
         decision = decide()
-        return decision, charged(self._books, decision)
+        return decision, charged(self._state, decision)
 
     @exclusive
     def limits_for(
@@ -251,17 +251,17 @@ class Survey:
         Raises:
             RequestError: an argument cannot be used.
         """
-        path, quota = canonical_path(queue_path), amounts_of("quota", quota)
+        path, quota = canonical_path(queue_path), require_amounts("quota", quota)
         holding = self._would_be(user, path, quota)
         nodes = holding.enforced(holding.chain())
         return effective(nodes), headroom(nodes)
 
     def _claim_for(self, user: UserGroup, queue_path: str, usage: Resource, tags: Mapping[str, str] | None) -> Claim:
         submission, path = submission_of(NAMELESS, user, queue_path, tags), canonical_path(queue_path)
-        return Claim("", NAMELESS, resource_of("usage", usage), path, user, submission.tags)
+        return Claim("", NAMELESS, require_resource("usage", usage), path, user, submission.tags)
 
     def _decision_for(self, claim: Claim, quota: Resource | None) -> Decision:
-        if self._books.closed:
+        if self._state.closed:
             raise RequestError("queue_path", claim.queue_path, "the partition is being removed")
         holding = self._would_be(claim.user, claim.queue_path, quota)
         violations = _violations(holding, claim.usage)
@@ -269,8 +269,8 @@ class Survey:
 
     def _would_be(self, user: UserGroup, queue_path: str, quota: Resource | None = None) -> Holding:
         """Return what a new application would hold; nothing knows of it."""
-        holding = self._books.holding_index.detached(queue_path, "", user_of(user))
-        holding.quotas = _Quotas(self._books.tree.chain_if_made(queue_path, quota))
+        holding = self._state.holding_index.detached(queue_path, "", require_user(user))
+        holding.quotas = _Quotas(self._state.tree.chain_if_made(queue_path, quota))
         return holding
 
 
@@ -302,10 +302,12 @@ def is_limiting(node: Node[Any]) -> bool:
     return bool(limit.resources or limit.applications or limit.closed)
 
 
-def _standing(tracker: QueueTracker) -> Standing:
+def _standing(tracker: QueueTracker) -> LimitUtilization:
     used, most, node, resource = _nearest(tracker)
     limit = None if node is None else EffectiveLimit.of(node)
-    return Standing(tracker.name, tracker.total(), len(tracker.holdings), limit, resource or None, Fraction(used, most))
+    return LimitUtilization(
+        tracker.name, tracker.total(), len(tracker.holdings), limit, resource or None, Fraction(used, most)
+    )
 
 
 def _share(tracker: QueueTracker) -> float:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from ugm.arguments import amounts_of, name_of, resource_of
+from ugm.arguments import require_amounts, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
 from ugm.operation_lock import growing
 from ugm.partition.audit import AuditReport, Running, audit, differences_of, truth_of
-from ugm.partition.books import Books
-from ugm.partition.changes import changes_between
-from ugm.partition.compiled import Compiled, PartitionSettings
-from ugm.partition.life import LifeCycle
+from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.config_changes import changes_between
+from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
+from ugm.partition.state import PartitionState
 from ugm.partition.view import PartitionView
 from ugm.resources import Resource
 
@@ -35,19 +35,19 @@ class Upkeep(PartitionView):
 
     __slots__ = ("_life",)
 
-    def _open(self, books: Books, others: ModelSet) -> None:
+    def _open(self, state: PartitionState, others: ModelSet) -> None:
         """Begin with some books."""
-        super().__init__(books, others)
-        self._life = LifeCycle(books, others, self._admission)
+        super().__init__(state, others)
+        self._life = ApplicationLifecycle(state, others, self._admission)
         self._lock.rebuild = self._rebuild
 
     # After an interruption, and after the failure of a quota model
 
     def _rebuild(self) -> None:
         """Recompute every counter from the ledger, and charge models whose state is unknown with the ledger."""
-        self._books.rebuild()
+        self._state.rebuild()
         if self._others:
-            self._others.rebuild(claims_of(self._books))
+            self._others.rebuild(claims_of(self._state))
 
     @growing
     def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
@@ -59,17 +59,17 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: *old* is not a model of this partition, or *new* is not a quota model.
         """
-        self._others.replace(old, new, claims_of(self._books))
+        self._others.replace(old, new, claims_of(self._state))
 
     # Queues and the cluster
 
-    def give_quota(self, queue_path: str, quota: Resource) -> None:
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
         """Let a queue that the configuration does not name use *quota*: the quota of a namespace that has changed.
 
         Raises:
             RequestError: there is no such queue, the configuration names it, or the quota is none.
         """
-        most = amounts_of("quota", quota)
+        most = require_amounts("quota", quota)
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
         self._lock.grow(self._life.change_quota, queue_path, most)
@@ -84,15 +84,15 @@ class Upkeep(PartitionView):
             RequestError: a node of that name is registered with other resources, or an argument cannot be used.
         """
         require_offer(name, offers)
-        self._lock.grow(self._change_node, self._books.cluster.add, name, offers)
+        self._lock.grow(self._change_node, self._state.cluster.add, name, offers)
 
     def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
-        before = self._books.cluster.nodes.get(name)
+        before = self._state.cluster.nodes.get(name)
         if not offers and before is None:
             return change(name)
-        self._books.note_node(name)
+        self._state.note_node(name)
         changed = change(name, *offers)
-        self._books.follow_node(name, before)
+        self._state.follow_node(name, before)
         return changed
 
     def update_node(self, name: str, offers: Resource) -> None:
@@ -102,13 +102,13 @@ class Upkeep(PartitionView):
             RequestError: there is no such node, or an argument cannot be used.
         """
         require_offer(name, offers)
-        self._lock.grow(self._change_node, self._books.cluster.update, name, offers)
+        self._lock.grow(self._change_node, self._state.cluster.update, name, offers)
 
     def remove_node(self, name: str) -> bool:
         """Remove a node, and say whether there was one. Without any node, the root allows nothing."""
-        if type(name) is not str or name not in self._books.cluster.nodes:
-            name_of("node", name)
-        return self._lock.give(self._change_node, self._books.cluster.remove, name)
+        if type(name) is not str or name not in self._state.cluster.nodes:
+            require_name("node", name)
+        return self._lock.give(self._change_node, self._state.cluster.remove, name)
 
     # The configuration
 
@@ -120,7 +120,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: the configuration cannot be used.
         """
-        compiled = Compiled.of(config)
+        compiled = CompiledConfig.of(config)
         return make_plan(self.plan_basis(), compiled)
 
     def plan_basis(self) -> Snapshot:
@@ -128,7 +128,7 @@ class Upkeep(PartitionView):
 
         Takes time in the number of queues and applications, under the lock.
         """
-        return self._lock.run(Snapshot.take, self._books)
+        return self._lock.run(Snapshot.take, self._state)
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
@@ -145,11 +145,11 @@ class Upkeep(PartitionView):
         self._lock.grow(self._apply, plan)
 
     def _apply(self, plan: Plan) -> None:
-        if plan.compiled is self._books.compiled:
+        if plan.compiled is self._state.compiled:
             return
-        if plan.base.version is not self._books.compiled.version:
+        if plan.base.version is not self._state.compiled.version:
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-        self._books.swap(plan.compiled)
+        self._state.swap(plan.compiled)
 
     def configure(self, config: PartitionSettings | None) -> None:
         """Put another configuration in force, all at once.
@@ -160,12 +160,12 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: the configuration cannot be used; the old one is still in force.
         """
-        compiled, known = Compiled.of(config), self._books.compiled
+        compiled, known = CompiledConfig.of(config), self._state.compiled
         equal = compiled if changes_between(known, compiled) else compiled._replace(version=known.version)
         self._lock.grow(self._configure, known, equal, compiled)
 
-    def _configure(self, known: Compiled, equal: Compiled, compiled: Compiled) -> None:
-        self._books.swap(equal if self._books.compiled is known else compiled)
+    def _configure(self, known: CompiledConfig, equal: CompiledConfig, compiled: CompiledConfig) -> None:
+        self._state.swap(equal if self._state.compiled is known else compiled)
 
     # The truth
 
@@ -177,7 +177,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: something in it is no allocation, or an id is there twice.
         """
-        return self._lock.run(audit, self._books, truth_of(running))
+        return self._lock.run(audit, self._state, truth_of(running))
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Repair what an audit reported: adopt what runs, release what does not, and correct what differs in size.
@@ -190,7 +190,7 @@ class Upkeep(PartitionView):
         Raises:
             RequestError: this is no report, or has something in it that no audit could have found; nothing has changed.
         """
-        return self._lock.grow(reconcile, self._books, self._admission, differences_of(report))
+        return self._lock.grow(reconcile, self._state, self._admission, differences_of(report))
 
 
 def require_offer(name: str, offers: Resource) -> None:
@@ -199,5 +199,5 @@ def require_offer(name: str, offers: Resource) -> None:
     Raises:
         RequestError: it cannot.
     """
-    name_of("node", name)
-    amounts_of("offers", resource_of("offers", offers))
+    require_name("node", name)
+    require_amounts("offers", require_resource("offers", offers))

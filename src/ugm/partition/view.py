@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup, canonical_path
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.partition.application import Application, ApplicationInfo
 from ugm.partition.audit import verify
-from ugm.partition.books import Books
-from ugm.partition.entry import USUAL, Allocation, Ask, Entry
-from ugm.partition.explanation import Explanation, explain, number_of
+from ugm.partition.explanation import Explanation, explain, require_holder_count
+from ugm.partition.ledger_entry import DEFAULT_PRIORITY, Allocation, AllocationRequest, LedgerEntry
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reports import Reports
+from ugm.partition.state import PartitionState
 from ugm.partition.survey import effective
 from ugm.queues import QueueState, queue_state
 from ugm.resources import Resource
@@ -34,13 +34,13 @@ class PartitionView(Reports):
 
     __slots__ = ("_applications",)
 
-    def __init__(self, books: Books, others: ModelSet) -> None:
-        super().__init__(books, others)
-        self._applications: Final = books.applications
+    def __init__(self, state: PartitionState, others: ModelSet) -> None:
+        super().__init__(state, others)
+        self._applications: Final = state.applications
 
     def __repr__(self) -> str:
         # Without the lock: a debugger may ask while another thread holds it.
-        tree, applications, allocations = self._books.tree, self._applications, self._books.entries.owners
+        tree, applications, allocations = self._state.tree, self._applications, self._state.ledger.owners
         counts = f"queues={len(tree.queues)} applications={len(applications)} allocations={len(allocations)}"
         return f"<{type(self).__name__} {counts}>"
 
@@ -62,7 +62,7 @@ class PartitionView(Reports):
                 if (
                     application is not None
                     and application.is_plain
-                    and priority is USUAL
+                    and priority is DEFAULT_PRIORITY
                     and preemptible is True
                     and type(usage) is Resource
                 ):
@@ -72,8 +72,8 @@ class PartitionView(Reports):
                         if layout is settled.layout and fits(holding.checked, vector):
                             lock.settled = settled
                             return ALLOWED
-                ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
-                return lock.attempt(settled, self._admission.check, ask)
+                request = AllocationRequest("", application_id, usage, priority=priority, preemptible=preemptible)
+                return lock.attempt(settled, self._admission.check, request)
         except BaseException as error:
             lock.let_go_after(error)
             raise
@@ -89,9 +89,9 @@ class PartitionView(Reports):
         Raises:
             RequestError: as for `check`, or *most* is no number.
         """
-        number_of(most)
-        ask = Ask("", application_id, usage, priority=priority, preemptible=preemptible)
-        return explain(*self._lock.run(self._decided, lambda: self._admission.check(ask)), most)
+        require_holder_count(most)
+        request = AllocationRequest("", application_id, usage, priority=priority, preemptible=preemptible)
+        return explain(*self._lock.run(self._decided, lambda: self._admission.check(request)), most)
 
     @exclusive
     def headroom(self, application_id: str) -> Resource | None:
@@ -106,7 +106,7 @@ class PartitionView(Reports):
         Raises:
             RequestError: there is no such application.
         """
-        holding = self._books.open(self._admission.application(application_id))
+        holding = self._state.open(self._admission.application(application_id))
         return headroom(holding.enforced(holding.chain()))
 
     @exclusive
@@ -116,14 +116,14 @@ class PartitionView(Reports):
         Raises:
             RequestError: there is no such application.
         """
-        return _limits(self._books.open(self._admission.application(application_id)))
+        return _limits(self._state.open(self._admission.application(application_id)))
 
     # Applications and allocations
 
     @exclusive
     def application(self, application_id: str) -> ApplicationInfo | None:
         """Return an application as it is now; None if there is none of that id, or none any more."""
-        found = self._applications.get(name_of("application_id", application_id))
+        found = self._applications.get(require_name("application_id", application_id))
         return None if found is None else found.shown()
 
     @exclusive
@@ -143,7 +143,7 @@ class PartitionView(Reports):
     @exclusive
     def allocation(self, allocation_id: str) -> Allocation | None:
         """Return an allocation as it is now, pending ones included; None if there is none of that id."""
-        entry = self._books.entries.get(name_of("allocation_id", allocation_id))
+        entry = self._state.ledger.get(require_name("allocation_id", allocation_id))
         return None if entry is None else entry.shown(allocation_id)
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
@@ -160,7 +160,7 @@ class PartitionView(Reports):
         return tuple(sorted(found))
 
     @exclusive
-    def _lines(self, application_id: str | None) -> list[tuple[Application, dict[str, Resource | Entry]]]:
+    def _lines(self, application_id: str | None) -> list[tuple[Application, dict[str, Resource | LedgerEntry]]]:
         """Copy the allocations of all applications, or of one; what they show is worked out without the lock."""
         if application_id is None:
             listing = list(self._applications.values())
@@ -177,8 +177,8 @@ class PartitionView(Reports):
         Takes time in the number of applications in and below it.
         """
         path = canonical_path(queue_path)
-        found = self._books.tree.queues.get(path)
-        return None if found is None else queue_state(found, self._books.tree.cluster)
+        found = self._state.tree.queues.get(path)
+        return None if found is None else queue_state(found, self._state.tree.cluster)
 
     @exclusive
     def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
@@ -194,7 +194,7 @@ class PartitionView(Reports):
         Raises:
             RequestError: there is no such queue.
         """
-        return self._books.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
+        return self._state.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
 
     @exclusive
     def queue_maximum(self, queue_path: str) -> Resource | None:
@@ -203,16 +203,16 @@ class PartitionView(Reports):
         Raises:
             RequestError: there is no such queue.
         """
-        return self._books.tree.most(self._admission.queue(queue_path).queue_path)
+        return self._state.tree.most(self._admission.queue(queue_path).queue_path)
 
     def users(self) -> tuple[UserUsage, ...]:
         """Return what every user uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._books.holding_index.users)
+        copies = self._lock.run(copies_of, self._state.holding_index.users)
         return tuple(copy.user_usage() for copy in copies)
 
     def groups(self) -> tuple[GroupUsage, ...]:
         """Return what every group uses in which queues, with the limits there, sorted by name."""
-        copies = self._lock.run(copies_of, self._books.holding_index.groups)
+        copies = self._lock.run(copies_of, self._state.holding_index.groups)
         return tuple(copy.group_usage() for copy in copies)
 
     @exclusive
@@ -227,12 +227,12 @@ class PartitionView(Reports):
     @exclusive
     def nodes(self) -> dict[str, Resource]:
         """Return what every registered node offers, by name."""
-        return dict(sorted(self._books.cluster.nodes.items()))
+        return dict(sorted(self._state.cluster.nodes.items()))
 
     @exclusive
     def over_limit(self) -> tuple[Violation, ...]:
         """Return every limit of users, groups and queues that is exceeded now, each by name, leaf to root."""
-        return tuple(self._books.over())
+        return tuple(self._state.over())
 
     @exclusive
     def verify(self) -> None:
@@ -241,7 +241,7 @@ class PartitionView(Reports):
         Raises:
             InvariantError: something differs. That is a bug in ugm, and worth a report.
         """
-        verify(self._books)
+        verify(self._state)
 
 
 def _limits(holding: Holding) -> tuple[EffectiveLimit, ...]:

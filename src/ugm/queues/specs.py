@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, Self, final
 
-from ugm.arguments import amounts_of, count_of
+from ugm.arguments import require_amounts, require_count
 from ugm.errors import RequestError
 from ugm.identity import ROOT, canonical_path
 from ugm.queues.acl import Acl
@@ -184,7 +184,7 @@ def _root(spec: QueueSpec) -> QueueSpec:
 def _quota(path: str, settings: QueueSettings | Template) -> Quota:
     resources = settings.resources
     return Quota(
-        amounts_of(f"max of {path}", resources.max),
-        count_of(f"max_applications of {path}", settings.max_applications),
-        amounts_of(f"guaranteed of {path}", resources.guaranteed),
+        require_amounts(f"max of {path}", resources.max),
+        require_count(f"max_applications of {path}", settings.max_applications),
+        require_amounts(f"guaranteed of {path}", resources.guaranteed),
     )

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.partition import Configured, Denied, Event, event_dict, event_name
+from ugm.partition import ConfigurationChanged, Denied, Event, event_dict, event_name
 
 __all__ = ["History", "HistoryPage", "Record"]
 
@@ -136,7 +136,7 @@ class History:
             self._note_denied(lines, number, now, event)
         else:
             # A configuration is kept as what it changed: two whole ones for every line would be much.
-            kept = event_dict(event) if isinstance(event, Configured) else event
+            kept = event_dict(event) if isinstance(event, ConfigurationChanged) else event
             lines[number,] = Record(number, number, 1, now, now, kept)
         if len(lines) > self._most:
             lines.popitem(last=False)
@@ -144,7 +144,7 @@ class History:
     def _note_denied(self, lines: OrderedDict[_Key, Record], number: int, now: float, event: Denied) -> None:
         for violation in event.decision.violations:
             self._denials[self._counted_as(violation)] += 1
-        kept = event._replace(asks=event.asks[:_MOST_ASKS])
+        kept = event._replace(requests=event.requests[:_MOST_ASKS])
         key = _what(kept)
         known = lines.get(key)
         if known is None:
@@ -207,7 +207,7 @@ class History:
 
 def _what(event: Denied) -> _Key:
     """Return what makes two denials the same: who asks for what, and which limits are in the way."""
-    asked = tuple((ask.application_id, ask.usage) for ask in event.asks)
+    asked = tuple((ask.application_id, ask.usage) for ask in event.requests)
     return (asked, *(_limit(violation) for violation in event.decision.violations))
 
 

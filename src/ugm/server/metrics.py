@@ -21,8 +21,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ugm.arguments import count_of
-from ugm.partition import Partition, PartitionSnapshot, Standing
+from ugm.arguments import require_count
+from ugm.partition import LimitUtilization, Partition, PartitionSnapshot
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.cooperative import cooperatively
@@ -65,8 +65,8 @@ class PartitionCollector(Collector):
         self._partitions: Final = dict(partitions)
         self._history: Final = dict(history or {})
         self._times: Final = dict(times or {})
-        self._most: Final = count_of("most", most)
-        self._most_queues: Final = count_of("most_queues", most_queues)
+        self._most: Final = require_count("most", most)
+        self._most_queues: Final = require_count("most_queues", most_queues)
         #: The users and the groups that are shown, by partition and kind; the lock is for scrapes at the same time.
         self._leaders: Final[dict[tuple[str, str], StableSelection]] = {}
         self._lock: Final = Lock()
@@ -120,7 +120,7 @@ class PartitionCollector(Collector):
         for name, snapshot in snapshots.items():
             for user in self._leading(name, "user", snapshot.user_names, snapshot.user_share):
                 waiting = snapshot.pending_of_users.get(user)
-                owners.add(name, snapshot.user_standing(user), snapshot.user_limits(user))
+                owners.add(name, snapshot.user_utilization(user), snapshot.user_limits(user))
                 owners.pending.add_metric([name, _text(user)], waiting.allocations if waiting else 0)
         yield from (*owners.families(), owners.pending)
 
@@ -128,7 +128,7 @@ class PartitionCollector(Collector):
         owners = _Owners("group")
         for name, snapshot in snapshots.items():
             for group in self._leading(name, "group", snapshot.group_names, snapshot.group_share):
-                owners.add(name, snapshot.group_standing(group), snapshot.group_limits(group))
+                owners.add(name, snapshot.group_utilization(group), snapshot.group_limits(group))
         yield from owners.families()
 
     def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
@@ -222,7 +222,7 @@ class _Owners:
             f"ugm_{kind}_limit_running_applications", "Applications that run there.", kind, *where
         )
 
-    def add(self, partition: str, standing: Standing, limits: Iterable[EffectiveLimit]) -> None:
+    def add(self, partition: str, standing: LimitUtilization, limits: Iterable[EffectiveLimit]) -> None:
         """Add the samples of one user or group."""
         labels = [partition, _text(standing.name)]
         self._usage.add(labels, _with_zeros(standing.usage, Resource(vcore=0, memory=0)))

@@ -13,7 +13,7 @@ from itertools import islice, zip_longest
 from typing import Any, Final
 
 from ugm.identity import ancestors, canonical_path, is_below
-from ugm.partition import ApplicationInfo, PartitionSettings, PartitionSnapshot, Pending, Standing
+from ugm.partition import ApplicationInfo, LimitUtilization, PartitionSettings, PartitionSnapshot, Pending
 from ugm.queues import QueueState
 from ugm.resources import Resource, as_float
 from ugm.server.cooperative import cooperatively
@@ -82,7 +82,7 @@ def user_standings(asked: RequestContext) -> object:
     snapshot = asked.snapshot()
     total, names = _page(snapshot.user_names, snapshot.user_share, asked.query)
     pending = snapshot.pending_of_users
-    return {"total": total, "standings": [_standing_dict(snapshot.user_standing(name), pending) for name in names]}
+    return {"total": total, "standings": [_standing_dict(snapshot.user_utilization(name), pending) for name in names]}
 
 
 def group_standings(asked: RequestContext) -> object:
@@ -90,7 +90,7 @@ def group_standings(asked: RequestContext) -> object:
     snapshot = asked.snapshot()
     total, names = _page(snapshot.group_names, snapshot.group_share, asked.query)
     # An application with nothing but pending allocations has not chosen a group yet.
-    return {"total": total, "standings": [_standing_dict(snapshot.group_standing(name), {}) for name in names]}
+    return {"total": total, "standings": [_standing_dict(snapshot.group_utilization(name), {}) for name in names]}
 
 
 def _page(names: Sequence[str], share: Callable[[str], float], query: Mapping[str, Any]) -> tuple[int, Sequence[str]]:
@@ -114,7 +114,7 @@ def natural(name: str) -> tuple[tuple[str, int, str], ...]:
     return tuple((text, len(number), number) for text, number in zip_longest(parts[::2], numbers, fillvalue=""))
 
 
-def _standing_dict(standing: Standing, pending: Mapping[str, Pending]) -> dict[str, Any]:
+def _standing_dict(standing: LimitUtilization, pending: Mapping[str, Pending]) -> dict[str, Any]:
     waiting = pending.get(standing.name)
     return {
         **standing.to_dict(),

@@ -15,7 +15,7 @@ from typing import IO, Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
-from ugm.partition.compiled import Compiled
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.plan import Snapshot, make_plan
 from ugm.server.errors import ApiError, of_config, of_request, problem_dict
 from ugm.server.json_text import json_text
@@ -122,7 +122,7 @@ def validated(text: str) -> dict[str, Any]:
 
 def planned(job: PlanJob) -> dict[str, Any]:
     """Return what a configuration would do to a partition."""
-    plan = make_plan(job.basis, Compiled.of(_chosen(job)))
+    plan = make_plan(job.basis, CompiledConfig.of(_chosen(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 

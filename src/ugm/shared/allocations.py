@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.operation_lock import OperationLock
-from ugm.partition.entry import AllocationState, Ask
 from ugm.partition.gang import allocate_all, asks_of
+from ugm.partition.ledger_entry import AllocationRequest, AllocationState
 from ugm.partition.model_set import ModelSet
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts
@@ -26,7 +26,7 @@ class Allocations(Calls):
 
     __slots__ = ()
 
-    def ask(
+    def request(
         self,
         allocation_id: str,
         application_id: str,
@@ -36,9 +36,9 @@ class Allocations(Calls):
         priority: int = 0,
         preemptible: bool = True,
     ) -> None:
-        """Do what `ugm.Partition.ask` does."""
-        ask = Ask(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
-        self._do(_need([ask]), lambda tools: tools.life.ask(ask))
+        """Do what `ugm.Partition.request` does."""
+        request = AllocationRequest(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
+        self._do(_need([request]), lambda tools: tools.life.request(request))
 
     def allocate(
         self,
@@ -58,16 +58,16 @@ class Allocations(Calls):
                         return ALLOWED
             except Fenced:
                 return self._denied()
-        ask = Ask(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
-        return self._decide(_need([ask]), lambda tools: tools.admission.allocate(ask, evict=False))
+        request = AllocationRequest(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
+        return self._decide(_need([request]), lambda tools: tools.admission.allocate(request, evict=False))
 
-    def allocate_all(self, asks: Iterable[Ask | tuple[str, str, Resource]]) -> Decision:
+    def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
         """Do what `ugm.Partition.allocate_all` does."""
-        batch = asks_of(asks)
-        for ask in batch:
-            bounded(ask.usage)
+        batch = asks_of(requests)
+        for request in batch:
+            bounded(request.usage)
         return self._decide(
-            _need(batch), lambda tools: allocate_all(tools.books, ModelSet((), OperationLock()), tools.admission, batch)
+            _need(batch), lambda tools: allocate_all(tools.state, ModelSet((), OperationLock()), tools.admission, batch)
         )
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
@@ -87,12 +87,12 @@ class Allocations(Calls):
 
     def preempt(self, allocation_id: str) -> bool:
         """Do what `ugm.Partition.preempt` does."""
-        name_of("allocation_id", allocation_id)
+        require_name("allocation_id", allocation_id)
         return self._do(Need(lines=(allocation_id,)), lambda tools: tools.life.preempt(allocation_id))
 
     def release(self, allocation_id: str) -> bool:
         """Do what `ugm.Partition.release` does."""
-        name_of("allocation_id", allocation_id)
+        require_name("allocation_id", allocation_id)
         try:
             with self._engine.lock:
                 if self._express.release(allocation_id):
@@ -112,16 +112,16 @@ class Allocations(Calls):
         preemptible: bool = True,
     ) -> tuple[Violation, ...]:
         """Do what `ugm.Partition.adopt` does."""
-        ask = Ask(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
+        request = AllocationRequest(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
 
         def adopted(tools: Tools) -> tuple[Violation, ...]:
-            tools.admission.entry(ask, AllocationState.HELD)
+            tools.admission.entry(request, AllocationState.HELD)
             require_counted(tools, usage)
-            return tools.admission.adopt(ask)
+            return tools.admission.adopt(request)
 
-        return self._counting(_need([ask])._replace(checks=False), adopted, usage)
+        return self._counting(_need([request])._replace(checks=False), adopted, usage)
 
 
-def _need(asks: Iterable[Ask]) -> Need:
-    known = [ask for ask in asks if texts(ask.allocation_id, ask.application_id)]
-    return Need([ask.application_id for ask in known], [ask.allocation_id for ask in known])
+def _need(requests: Iterable[AllocationRequest]) -> Need:
+    known = [request for request in requests if texts(request.allocation_id, request.application_id)]
+    return Need([request.application_id for request in known], [request.allocation_id for request in known])

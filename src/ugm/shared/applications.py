@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from ugm.arguments import amounts_of
+from ugm.arguments import require_amounts
 from ugm.identity import UserGroup
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.application import ApplicationInfo
@@ -36,7 +36,7 @@ class Applications(Calls):
     ) -> Placement:
         """Do what `ugm.Partition.submit` does."""
         submission = submission_of(application_id, user, queue, tags)
-        style, most = style_of(gang_style), amounts_of("quota", quota)
+        style, most = style_of(gang_style), require_amounts("quota", quota)
         return self._do(Need((application_id,)), lambda tools: tools.life.submit(submission, style, most))
 
     def adopt_application(
@@ -52,7 +52,7 @@ class Applications(Calls):
     ) -> None:
         """Do what `ugm.Partition.adopt_application` does."""
         submission = submission_of(application_id, user, placed_path(queue_path), tags)
-        style, most, chosen = style_of(gang_style), amounts_of("quota", quota), group_of(group)
+        style, most, chosen = style_of(gang_style), require_amounts("quota", quota), group_of(group)
         self._do(Need((application_id,)), lambda tools: tools.life.adopt(submission, style, most, chosen))
 
     def complete(self, application_id: str) -> ApplicationInfo:
@@ -83,7 +83,7 @@ class Applications(Calls):
         """
 
         def closed(tools: Tools) -> None:
-            tools.books.closed = True
+            tools.state.closed = True
 
         self._do(Need(structural=True), closed)
         told: list[str] = []

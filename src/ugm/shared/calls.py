@@ -84,7 +84,7 @@ class Calls(SharedView):
             try:
                 return self._do(need, operation)
             except _Uncounted:
-                self._do(Need(structural=True), lambda tools: tools.books.count_adopted(usage))
+                self._do(Need(structural=True), lambda tools: tools.state.count_adopted(usage))
 
 
 def texts(*values: object) -> tuple[str, ...]:
@@ -105,6 +105,6 @@ def bounded(usage: Resource) -> Resource:
 
 def require_counted(tools: Tools, usage: Resource) -> None:
     """Have an operation done again, after something else, if a usage names what no counter has a place for."""
-    layout = tools.books.in_force.epoch.layout
+    layout = tools.state.in_force.epoch.layout
     if layout.closed and not set(usage) <= {*layout.names, "vcore", "memory"}:
         raise _Uncounted

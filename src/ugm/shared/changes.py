@@ -12,9 +12,19 @@ from typing import Any, Final, NamedTuple, final
 
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
-from ugm.partition.books import Books
-from ugm.partition.entry import Allocation, AllocationState
-from ugm.partition.events import Allocated, Asked, Ended, Event, Preempted, Released, Resized, Submitted, Withdrawn
+from ugm.partition.events import (
+    Allocated,
+    AllocationRequested,
+    ApplicationEnded,
+    ApplicationSubmitted,
+    Event,
+    Preempted,
+    Released,
+    RequestWithdrawn,
+    Resized,
+)
+from ugm.partition.ledger_entry import Allocation, AllocationState
+from ugm.partition.state import PartitionState
 from ugm.partition.survey import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.slices import Place, Slice, place_of, stage_of, written_submission
@@ -77,11 +87,11 @@ class Change(NamedTuple):
         return ([key for key, _ in rows], *columns, told, running, most_running)
 
 
-def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: bool, whole: bool) -> Change:
+def change_of(state: PartitionState, loaded: Slice, events: Sequence[Event], *, checks: bool, whole: bool) -> Change:
     """Return what has happened to a slice.
 
     Args:
-        books: the books that it is loaded into.
+        state: the state that the slice is loaded into.
         loaded: the slice as it was loaded.
         events: what has happened.
         checks: whether what grows is held to the limits.
@@ -90,7 +100,7 @@ def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: b
     lines = dict(_last_lines(events))
     touched = _touched(loaded, lines, events)
     counts = {name: _counts(loaded, lines, name) for name in touched}
-    after = [books.applications.get(name) for name in touched]
+    after = [state.applications.get(name) for name in touched]
     held = [loaded.applications[name] for name in touched]
     ledger = (
         touched,
@@ -103,7 +113,7 @@ def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: b
         [counts[name][1] for name in touched],
         [one.held + one.pending + sum(counts[name]) == 0 for name, one in zip(touched, held, strict=True)],
         [one is None for one in after],
-        _new_applications(books, events),
+        _new_applications(state, events),
         *_line_changes(loaded, lines),
     )
     counters: dict[Place, _Growth] = {}
@@ -115,14 +125,14 @@ def change_of(books: Books, loaded: Slice, events: Sequence[Event], *, checks: b
 def _spends(event: Event) -> bool:
     if isinstance(event, Resized):
         return any(amount > 0 for amount in (event.allocation.usage - event.before).values())
-    return isinstance(event, Allocated | Asked)
+    return isinstance(event, Allocated | AllocationRequested)
 
 
 def _last_lines(events: Iterable[Event]) -> Iterator[tuple[str, Allocation | None]]:
     for event in events:
-        if isinstance(event, Asked | Allocated | Resized | Preempted):
+        if isinstance(event, AllocationRequested | Allocated | Resized | Preempted):
             yield event.allocation.allocation_id, event.allocation
-        elif isinstance(event, Withdrawn | Released):
+        elif isinstance(event, RequestWithdrawn | Released):
             yield event.allocation.allocation_id, None
 
 
@@ -131,7 +141,7 @@ def _touched(loaded: Slice, lines: Mapping[str, Allocation | None], events: Sequ
     names = {after.application_id for after in lines.values() if after is not None}
     names |= {loaded.entries[name][0].application.application_id for name in lines if name in loaded.entries}
     names |= {name for name, held in loaded.applications.items() if stage_of(held.application) != held.stage}
-    names |= {event.application_id for event in events if isinstance(event, Ended)}
+    names |= {event.application_id for event in events if isinstance(event, ApplicationEnded)}
     return sorted(name for name in names if name in loaded.applications)
 
 
@@ -149,7 +159,7 @@ def _counts(loaded: Slice, lines: Mapping[str, Allocation | None], application_i
     return held, pending
 
 
-def _new_applications(books: Books, events: Iterable[Event]) -> str | None:
+def _new_applications(state: PartitionState, events: Iterable[Event]) -> str | None:
     new = [
         {
             "id": event.application_id,
@@ -159,8 +169,8 @@ def _new_applications(books: Books, events: Iterable[Event]) -> str | None:
             "stage": 0,
         }
         for event in events
-        if isinstance(event, Submitted)
-        for application in [books.applications[event.application_id]]
+        if isinstance(event, ApplicationSubmitted)
+        for application in [state.applications[event.application_id]]
     ]
     return json.dumps(new) if new else None
 

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 from ugm.operation_lock import OperationLock
 from ugm.partition.admission import Admission
-from ugm.partition.books import Books
-from ugm.partition.compiled import Compiled
-from ugm.partition.life import LifeCycle
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
 from ugm.shared.changes import CHANGE, Change, change_of
 from ugm.shared.database import UNWILLING, Database, Moved, Short, Stale
 from ugm.shared.recount import recount
@@ -48,9 +48,9 @@ T = TypeVar("T")
 class Tools(NamedTuple):
     """What an operation works with."""
 
-    books: Books
+    state: PartitionState
     admission: Admission
-    life: LifeCycle
+    life: ApplicationLifecycle
 
 
 class Need(NamedTuple):
@@ -88,7 +88,7 @@ class Engine:
         self.number = 0
         self._structure: Structure | None = None
         #: The configuration that was compiled last, and which one it is; there is none of number 0.
-        self._known: tuple[int, Compiled] = (0, Compiled.of(None))
+        self._known: tuple[int, CompiledConfig] = (0, CompiledConfig.of(None))
         #: Where an application was counted when it was loaded last; what is wrong here only costs a second look.
         self._places: dict[str, frozenset[Place]] = {}
         #: Where counters are, in the present epoch.
@@ -110,9 +110,9 @@ class Engine:
 
     def tools(self) -> Tools:
         """Return what operations work with."""
-        books, others = self.structure.books, ModelSet((), OperationLock())
-        admission = Admission(books, others)
-        return Tools(books, admission, LifeCycle(books, others, admission))
+        state, others = self.structure.state, ModelSet((), OperationLock())
+        admission = Admission(state, others)
+        return Tools(state, admission, ApplicationLifecycle(state, others, admission))
 
     # Operations
 
@@ -152,7 +152,7 @@ class Engine:
             answers.append(operation(self.tools()))
             if structure.has_changed():
                 return False
-            change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
+            change = change_of(structure.state, loaded, structure.events, checks=need.checks, whole=need.whole)
         finally:
             self._leave(loaded)
         if not change.is_empty:
@@ -184,14 +184,14 @@ class Engine:
         answers.append(operation(self.tools()))
         structure.count_what_is_held(self.database)
         recounts = structure.counts_otherwise()
-        change = change_of(structure.books, loaded, structure.events, checks=need.checks, whole=need.whole)
+        change = change_of(structure.state, loaded, structure.events, checks=need.checks, whole=need.whole)
         self._make(change, counts=not recounts)
         if need.structural or structure.has_changed():
             structure.write(self.database)
             self._known = structure.known
         if recounts:
             loaded.take_out()
-            recount(self.database, structure.books)
+            recount(self.database, structure.state)
 
     def _is_done(self) -> bool:
         rows = self.database.run(self.database.text("SELECT last FROM {schema}.process WHERE token = %s"), [self.token])
@@ -207,7 +207,7 @@ class Engine:
             Short: a counter does not leave enough.
             Fenced: the process is presumed dead, and the change takes something.
         """
-        positions = self.structure.books.in_force.epoch.layout.positions
+        positions = self.structure.state.in_force.epoch.layout.positions
         counters = change.counted(self._ids, positions) if counts else _NOTHING
         self._say(self.database.text(CHANGE), (change.spends, *change.ledger, *counters))
 
@@ -254,7 +254,7 @@ class Engine:
                 self.reload()
                 wanted = set()
                 continue
-            loaded = Slice(structure.books)
+            loaded = Slice(structure.state)
             loaded.load(applications, lines)
             places = loaded.places()
             used = {(kind, name, path): tuple(rest) for kind, name, path, *rest in counters}
@@ -314,7 +314,7 @@ class Engine:
             raise Moved
         self._ids.update(zip(places, made, strict=True))
 
-    def everything(self, operation: Callable[[Books, list[Any]], T]) -> T:
+    def everything(self, operation: Callable[[PartitionState, list[Any]], T]) -> T:
         """Return what an operation finds that reads everything; it gets the books, and all counters as they are."""
         while True:
             structure = self.structure
@@ -322,10 +322,10 @@ class Engine:
             if epoch == structure.epoch:
                 break
             self.reload()
-        loaded = Slice(structure.books)
+        loaded = Slice(structure.state)
         try:
             loaded.load(applications, lines, everything=True)
-            return operation(structure.books, counters)
+            return operation(structure.state, counters)
         finally:
             loaded.take_out()
             structure.events.clear()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, final
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
 from ugm.partition.survey import is_limiting
@@ -100,7 +100,7 @@ class Express:
         Raises:
             RequestError: the allocation id cannot be used.
         """
-        name_of("allocation_id", allocation_id)
+        require_name("allocation_id", allocation_id)
         if not (type(application_id) is str and type(allocation_id) is str):
             return False
         if type(usage) is not Resource or allocation_id in self._lines:
@@ -159,7 +159,7 @@ class Express:
         return found
 
     def _look(self, tools: Tools, application_id: str) -> _Known | None:
-        application = tools.books.applications.get(application_id)
+        application = tools.state.applications.get(application_id)
         if application is None or application.holding is None or application.failing:
             return None
         known = _Known(application_id, self._engine.loaded_as(application_id))

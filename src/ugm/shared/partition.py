@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Literal, Self, final
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.errors import RequestError
 from ugm.shared import presence
 from ugm.shared.applications import Applications
@@ -68,13 +68,13 @@ class SharedPartition(Applications, Upkeep, Processes):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
         if not _SCHEMA.fullmatch(schema):
             raise RequestError("schema", schema, "expected small letters, digits and underscores, 60 at most")
-        called = presence.default_name() if name is None else name_of("name", name)
+        called = presence.default_name() if name is None else require_name("name", name)
         database = Database(conninfo, schema, patience)
         database.create(user_limits_win=group_limits == "unless-user-limited")
         engine = Engine(database)
         reader = engine if replica is None else Engine(Database(replica, schema, patience))
         super().__init__(engine, reader, called, on_lost)
-        if self._engine.structure.books.in_force.user_limits_win != (group_limits == "unless-user-limited"):
+        if self._engine.structure.state.in_force.user_limits_win != (group_limits == "unless-user-limited"):
             database.close()
             raise RequestError("group_limits", group_limits, "the others have decided otherwise")
         self.register()

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
-from ugm.partition.books import Books
+from ugm.partition.state import PartitionState
 from ugm.partition.survey import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.database import Database
@@ -35,12 +35,12 @@ _INSERT: Final = """INSERT INTO {schema}.counter (id, kind, name, path, vcore, m
     ORDER BY kind, name, path"""
 
 
-def recount(database: Database, books: Books) -> None:
+def recount(database: Database, state: PartitionState) -> None:
     """Make counters for everything that is limited and used, and no others. The lock of the database is held."""
-    names = books.in_force.epoch.layout.names
+    names = state.in_force.epoch.layout.names
     sums: dict[Place, dict[str | None, int]] = {}
     for user, path, group, running, held in database.run(database.text(_SUMS)):
-        for node in _chain(books, user, path, group):
+        for node in _chain(state, user, path, group):
             total = sums.setdefault(place_of(node), {})
             total[None] = total.get(None, 0) + running
             for name, amount in held.items():
@@ -60,7 +60,7 @@ def recount(database: Database, books: Books) -> None:
     database.run(database.text(_INSERT), [json.dumps(rows)])
 
 
-def _chain(books: Books, user: str, path: str, group: str | None) -> Iterator[Node[Any]]:
-    holding = books.holding_index.detached_in_group(path, "", UserGroup(user), group)
-    holding.quotas = books.tree.queues[path]
+def _chain(state: PartitionState, user: str, path: str, group: str | None) -> Iterator[Node[Any]]:
+    holding = state.holding_index.detached_in_group(path, "", UserGroup(user), group)
+    holding.quotas = state.tree.queues[path]
     yield from filter(is_limiting, holding.chain())

@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, final
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books
-from ugm.partition.entry import PLAIN, AllocationState, Ask, Entry, shared_traits, traits_of
+from ugm.partition.ledger_entry import PLAIN, AllocationRequest, AllocationState, LedgerEntry, shared_traits, traits_of
+from ugm.partition.state import PartitionState
 from ugm.partition.survey import is_limiting
 from ugm.queues import Submission
 from ugm.resources import Resource
@@ -85,12 +85,12 @@ class Slice:
         chains: the limits that each application is charged to, and those of them that it is held to.
     """
 
-    __slots__ = ("_books", "applications", "chains", "entries")
+    __slots__ = ("_state", "applications", "chains", "entries")
 
-    def __init__(self, books: Books) -> None:
-        self._books: Final = books
+    def __init__(self, state: PartitionState) -> None:
+        self._state: Final = state
         self.applications: Final[dict[str, Held]] = {}
-        self.entries: Final[dict[str, tuple[Entry, int]]] = {}
+        self.entries: Final[dict[str, tuple[LedgerEntry, int]]] = {}
         self.chains: Final[dict[str, tuple[list[QuotaNode], list[QuotaNode]]]] = {}
 
     def load(self, applications: Iterable[list[Any]], lines: Iterable[list[Any]], *, everything: bool = False) -> None:
@@ -104,28 +104,28 @@ class Slice:
         for held in self.applications.values():
             self._open(held, alone=not everything)
         for name, held in self.applications.items():
-            holding = self._books.open(held.application)
+            holding = self._state.open(held.application)
             chain = holding.chain()
             self.chains[name] = (chain, holding.enforced(chain))
 
     def _enter(self, row: list[Any]) -> None:
         name, (user, groups, asked, tags, style, is_adopted), path, group, stage, *counts = row
         submission = Submission(name, UserGroup(user, groups), asked, tags)
-        application = Application(submission, self._books.tree.queues[path], GangStyle(style))
+        application = Application(submission, self._state.tree.queues[path], GangStyle(style))
         application.group, application.is_adopted, application.is_plain = group, is_adopted, False
         application.failing, application.has_run, application.has_replaced = map(
             bool, (stage & 2, stage & 4, stage & 8)
         )
         self.applications[name] = Held(application, stage, group, *counts)
-        self._books.enter(application)
+        self._state.enter(application)
 
     def _write(self, row: list[Any]) -> None:
         name, application_id, usage, state, placeholder, priority, preemptible, mark = row
         application = self.applications[application_id].application
-        ask = Ask(name, application_id, Resource(usage), placeholder, priority, preemptible)
-        entry = Entry(application, ask.usage, traits_of(AllocationState(state), ask))
+        request = AllocationRequest(name, application_id, Resource(usage), placeholder, priority, preemptible)
+        entry = LedgerEntry(application, request.usage, traits_of(AllocationState(state), request))
         self.entries[name] = (entry, mark)
-        self._books.entries.write(name, entry)
+        self._state.ledger.write(name, entry)
 
     def _add_the_rest(self, held: Held) -> None:
         """Let an application have something else if not all of its allocations are loaded."""
@@ -134,21 +134,21 @@ class Slice:
             application.lines[_THE_REST] = Resource()
         if len(application.pending) < held.pending:
             rest = shared_traits(AllocationState.PENDING, *PLAIN[1:])
-            application.pending[_THE_REST] = Entry(application, Resource(), rest)
+            application.pending[_THE_REST] = LedgerEntry(application, Resource(), rest)
 
     def _open(self, held: Held, *, alone: bool) -> None:
         """Start an application if it is running; make its trackers known where others that they have are not loaded."""
-        books, application = self._books, held.application
-        holding = books.open(application)
+        state, application = self._state, held.application
+        holding = state.open(application)
         if alone:
-            books.holding_index.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
+            state.holding_index.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
             if holding.group is not None:
-                books.holding_index.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
+                state.holding_index.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
         if held.stage & 1:
             total = sum((entry.usage for entry in application.entries().values()), Resource())
-            holding = books.open(application)
-            holding.charge(books.in_force.epoch.layout.vector(total))
-            books.started(application, holding)
+            holding = state.open(application)
+            holding.charge(state.in_force.epoch.layout.vector(total))
+            state.started(application, holding)
 
     def places(self) -> set[Place]:
         """Return where something is counted that concerns the applications.
@@ -167,16 +167,16 @@ class Slice:
 
     def take_out(self) -> None:
         """Leave the books as if nothing had ever been loaded; what has happened to queues and nodes stays."""
-        books = self._books
-        for application in (*books.applications.values(), *(held.application for held in self.applications.values())):
+        state = self._state
+        for application in (*state.applications.values(), *(held.application for held in self.applications.values())):
             queue = application.queue
             queue.applications.pop(application.application_id, None)
             for node in queue.chain:
                 _set(node, (0, 0, (), 0))
-        books.tree.nodes.clear()
-        for listed in (books.applications, books.entries, books.holding_index.holdings, books.holding_index.users):
+        state.tree.nodes.clear()
+        for listed in (state.applications, state.ledger, state.holding_index.holdings, state.holding_index.users):
             listed.clear()
-        books.holding_index.groups.clear()
+        state.holding_index.groups.clear()
 
 
 def place_of(node: Node[Any]) -> Place:

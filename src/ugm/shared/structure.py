@@ -12,10 +12,10 @@ from typing import Any, Final, final
 
 from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books
-from ugm.partition.compiled import Compiled
-from ugm.partition.events import Configured, Event, QuotaGiven
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.events import ConfigurationChanged, Event, QueueQuotaSet
 from ugm.partition.settings import read_settings, written_settings
+from ugm.partition.state import PartitionState
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 from ugm.shared.database import Database
@@ -45,57 +45,59 @@ class Structure:
         events: what has happened to the books since it was last emptied.
     """
 
-    __slots__ = ("_before", "_paths", "books", "epoch", "events", "revision")
+    __slots__ = ("_before", "_paths", "epoch", "events", "revision", "state")
 
-    def __init__(self, row: tuple[Any, ...], known: tuple[int, Compiled]) -> None:
+    def __init__(self, row: tuple[Any, ...], known: tuple[int, CompiledConfig]) -> None:
         self.epoch, self.revision, user_limits_win, names, total, closed, settings, nodes, queues = row
-        compiled = known[1] if known[0] == self.revision else Compiled.of(read_settings(settings))
+        compiled = known[1] if known[0] == self.revision else CompiledConfig.of(read_settings(settings))
         self.events: Final[list[Event]] = []
         # Only a part of all applications is ever loaded.
-        self.books: Final = Books(compiled, user_limits_win=user_limits_win, tell=self.events.append, is_whole=False)
+        self.state: Final = PartitionState(
+            compiled, user_limits_win=user_limits_win, tell=self.events.append, is_whole=False
+        )
         self._furnish(queues, names)
-        books = self.books
-        books.closed = closed
-        books.cluster.nodes.update((name, Resource(offers)) for name, offers in sorted(nodes.items()))
-        books.cluster.total = None if total is None else Resource(total)
-        books.resize_cluster()
-        books.count(tuple(names))
+        state = self.state
+        state.closed = closed
+        state.cluster.nodes.update((name, Resource(offers)) for name, offers in sorted(nodes.items()))
+        state.cluster.total = None if total is None else Resource(total)
+        state.resize_cluster()
+        state.count(tuple(names))
         self.events.clear()
-        self._paths = frozenset(books.tree.queues)
-        self._before = (self.names, books.in_force.epoch.layout.closed)
+        self._paths = frozenset(state.tree.queues)
+        self._before = (self.names, state.in_force.epoch.layout.closed)
 
     @classmethod
-    def load(cls, database: Database, known: tuple[int, Compiled]) -> Structure:
+    def load(cls, database: Database, known: tuple[int, CompiledConfig]) -> Structure:
         """Read the structure; the configuration only if it is not the one that is *known* by its revision."""
         return cls(database.run(database.text(_LOAD), [known[0]])[0], known)
 
     def _furnish(self, queues: Iterable[tuple[str, list[Any], bool, dict[str, int] | None]], names: list[str]) -> None:
-        books = self.books
-        books.count(tuple(names))
+        state = self.state
+        state.count(tuple(names))
         for path, spec, has_left, annotated in queues:
-            queue = books.tree.create(path)
+            queue = state.tree.create(path)
             queue.spec, queue.has_left = _read_spec(path, spec), has_left
             queue.annotated = None if annotated is None else Resource(annotated)
-        books.tree.connect(books.in_force.epoch.layout)
+        state.tree.connect(state.in_force.epoch.layout)
 
     @property
     def names(self) -> tuple[str, ...]:
         """What is counted besides ``vcore`` and ``memory``."""
-        return self.books.in_force.epoch.layout.names
+        return self.state.in_force.epoch.layout.names
 
     @property
-    def known(self) -> tuple[int, Compiled]:
+    def known(self) -> tuple[int, CompiledConfig]:
         """The configuration, and which one it is."""
-        return self.revision, self.books.compiled
+        return self.revision, self.state.compiled
 
     def has_changed(self) -> bool:
         """Return whether what has happened concerns not only applications and allocations."""
-        return self._paths != self.books.tree.queues.keys() or self.counts_otherwise()
+        return self._paths != self.state.tree.queues.keys() or self.counts_otherwise()
 
     def counts_otherwise(self) -> bool:
         """Return whether something is counted now, or counted elsewhere, that was not."""
-        layout = self.books.in_force.epoch.layout
-        given = any(isinstance(one, QuotaGiven | Configured) for one in self.events)
+        layout = self.state.in_force.epoch.layout
+        given = any(isinstance(one, QueueQuotaSet | ConfigurationChanged) for one in self.events)
         return given or self._before != (layout.names, layout.closed)
 
     # Under the lock of the database
@@ -104,37 +106,37 @@ class Structure:
         """List somebody in every queue in which there is somebody besides some applications."""
         statement = """SELECT path FROM unnest(%s::text[]) AS path WHERE EXISTS (
             SELECT FROM {schema}.application a WHERE a.queue = path AND a.id <> ALL (%s::text[]))"""
-        for (path,) in database.run(database.text(statement), [list(self.books.tree.queues), list(besides)]):
-            queue = self.books.tree.queues[path]
+        for (path,) in database.run(database.text(statement), [list(self.state.tree.queues), list(besides)]):
+            queue = self.state.tree.queues[path]
             name = _NOBODY + path
             somebody = Application(Submission(name, UserGroup("somebody")), queue, GangStyle.SOFT)
-            self.books.applications[name] = queue.applications[name] = somebody
+            self.state.applications[name] = queue.applications[name] = somebody
 
     def count_what_is_held(self, database: Database) -> None:
         """Count all that somebody holds if a cluster has become known, which allows nothing that it does not offer."""
-        if not self.books.in_force.epoch.layout.closed or self._before[1]:
+        if not self.state.in_force.epoch.layout.closed or self._before[1]:
             return
         held = """SELECT DISTINCT key FROM {schema}.line, jsonb_each_text(usage)
             WHERE state <> 'pending' AND value <> '0'"""
         rows = database.run(database.text(held))
-        self.books.count(tuple(name for (name,) in rows))
+        self.state.count(tuple(name for (name,) in rows))
 
     def write(self, database: Database) -> None:
         """Write everything, as the next epoch."""
-        books = self.books
-        configures = any(isinstance(one, Configured) for one in self.events)
+        state = self.state
+        configures = any(isinstance(one, ConfigurationChanged) for one in self.events)
         if configures:
             self.revision = new_stamp()
-        settings = json.dumps(written_settings(books.compiled.config)) if configures else None  # type: ignore[arg-type]  # what is in force was made by `settings_of`
-        total = None if books.cluster.total is None else json.dumps(dict(books.cluster.total))
+        settings = json.dumps(written_settings(state.compiled.config)) if configures else None  # type: ignore[arg-type]  # what is in force was made by `settings_of`
+        total = None if state.cluster.total is None else json.dumps(dict(state.cluster.total))
         (self.epoch,) = database.run(
             database.text(
                 "UPDATE {schema}.structure SET epoch = %s, revision = %s, names = %s, total = %s::jsonb,"
                 " closed = %s, settings = CASE WHEN %s THEN %s::jsonb ELSE settings END RETURNING epoch"
             ),
-            [new_stamp(), self.revision, list(self.names), total, books.closed, configures, settings],
+            [new_stamp(), self.revision, list(self.names), total, state.closed, configures, settings],
         )[0]
-        nodes = {name: dict(offers) for name, offers in books.cluster.nodes.items()}
+        nodes = {name: dict(offers) for name, offers in state.cluster.nodes.items()}
         database.run(database.text("DELETE FROM {schema}.node"))
         database.run(
             database.text("INSERT INTO {schema}.node SELECT key, value FROM jsonb_each(%s::jsonb)"), [json.dumps(nodes)]
@@ -149,7 +151,7 @@ class Structure:
                 "has_left": queue.has_left,
                 "annotated": None if queue.annotated is None else dict(queue.annotated),
             }
-            for queue in self.books.tree.root.below()
+            for queue in self.state.tree.root.below()
             if not queue.managed
         ]
         database.run(database.text("DELETE FROM {schema}.queue"))

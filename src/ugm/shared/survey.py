@@ -13,12 +13,12 @@ from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.operation_lock import OperationLock
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.compiled import PartitionSettings
+from ugm.partition.compiled_config import PartitionSettings
 from ugm.partition.explanation import Explanation
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
 from ugm.partition.snapshot import Pace, PartitionSnapshot
-from ugm.partition.survey import Standing
+from ugm.partition.survey import LimitUtilization
 from ugm.partition.view import PartitionView
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource
@@ -43,13 +43,13 @@ class SharedSurvey:
         with self._reader.lock:
             return self._reader.ask(
                 Need(applications=known, whole=whole),
-                lambda tools: question(PartitionView(tools.books, ModelSet((), OperationLock()))),
+                lambda tools: question(PartitionView(tools.state, ModelSet((), OperationLock()))),
             )
 
     def _all(self, question: Callable[[PartitionView], T]) -> T:
         with self._reader.lock:
             return self._reader.everything(
-                lambda books, _: question(PartitionView(books, ModelSet((), OperationLock())))
+                lambda state, _: question(PartitionView(state, ModelSet((), OperationLock())))
             )
 
     @property
@@ -89,13 +89,13 @@ class SharedSurvey:
         """Do what `ugm.partition.survey.Survey.group` does."""
         return self._all(lambda view: view.group(name))
 
-    def user_standing(self, name: str) -> Standing | None:
-        """Do what `ugm.partition.survey.Survey.user_standing` does."""
-        return self._all(lambda view: view.user_standing(name))
+    def user_utilization(self, name: str) -> LimitUtilization | None:
+        """Do what `ugm.partition.survey.Survey.user_utilization` does."""
+        return self._all(lambda view: view.user_utilization(name))
 
-    def group_standing(self, name: str) -> Standing | None:
-        """Do what `ugm.partition.survey.Survey.group_standing` does."""
-        return self._all(lambda view: view.group_standing(name))
+    def group_utilization(self, name: str) -> LimitUtilization | None:
+        """Do what `ugm.partition.survey.Survey.group_utilization` does."""
+        return self._all(lambda view: view.group_utilization(name))
 
     def user_share(self, name: str) -> float | None:
         """Do what `ugm.partition.survey.Survey.user_share` does."""

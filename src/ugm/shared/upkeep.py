@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from ugm.arguments import amounts_of, name_of
+from ugm.arguments import require_amounts, require_name
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
 from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
-from ugm.partition.compiled import Compiled, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.settings import settings_of
@@ -45,9 +45,9 @@ class Upkeep(Calls):
 
     # Queues and the cluster
 
-    def give_quota(self, queue_path: str, quota: Resource) -> None:
-        """Do what `ugm.Partition.give_quota` does."""
-        most = amounts_of("quota", quota)
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Do what `ugm.Partition.set_queue_quota` does."""
+        most = require_amounts("quota", quota)
         if most is None:
             raise RequestError("quota", quota, "expected a Resource that names something")
         self._do(Need(structural=True), lambda tools: tools.life.change_quota(queue_path, most))
@@ -55,22 +55,22 @@ class Upkeep(Calls):
     def add_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.add_node` does."""
         require_offer(name, offers)
-        self._node(name, lambda tools: tools.books.cluster.add(name, offers))
+        self._node(name, lambda tools: tools.state.cluster.add(name, offers))
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.update_node` does."""
         require_offer(name, offers)
-        self._node(name, lambda tools: tools.books.cluster.update(name, offers))
+        self._node(name, lambda tools: tools.state.cluster.update(name, offers))
 
     def remove_node(self, name: str) -> bool:
         """Do what `ugm.Partition.remove_node` does."""
-        return self._node(name_of("node", name), lambda tools: tools.books.cluster.remove(name))
+        return self._node(require_name("node", name), lambda tools: tools.state.cluster.remove(name))
 
     def _node(self, name: str, operation: Callable[[Tools], T]) -> T:
         def changed(tools: Tools) -> T:
-            before = tools.books.cluster.nodes.get(name)
+            before = tools.state.cluster.nodes.get(name)
             answer = operation(tools)
-            tools.books.follow_node(name, before)
+            tools.state.follow_node(name, before)
             return answer
 
         return self._do(Need(structural=True), changed)
@@ -80,13 +80,13 @@ class Upkeep(Calls):
     def plan_basis(self) -> Snapshot:
         """Do what `ugm.Partition.plan_basis` does."""
         with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: Snapshot.take(books))
+            return self._engine.everything(lambda state, _counters: Snapshot.take(state))
 
     def plan(self, config: PartitionSettings | None) -> Plan:
         """Do what `ugm.Partition.plan` does."""
-        compiled = Compiled.of(settings_of(config))
+        compiled = CompiledConfig.of(settings_of(config))
         with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: make_plan(Snapshot.take(books), compiled))
+            return self._engine.everything(lambda state, _counters: make_plan(Snapshot.take(state), compiled))
 
     def apply(self, plan: Plan) -> None:
         """Do what `ugm.Partition.apply` does, with a plan that this process has made."""
@@ -94,18 +94,18 @@ class Upkeep(Calls):
             raise RequestError("plan", plan, "expected a Plan")
 
         def applied(tools: Tools) -> None:
-            if plan.compiled is tools.books.compiled:
+            if plan.compiled is tools.state.compiled:
                 return
-            if plan.base.version is not tools.books.compiled.version:
+            if plan.base.version is not tools.state.compiled.version:
                 raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-            tools.books.swap(plan.compiled)
+            tools.state.swap(plan.compiled)
 
         self._do(Need(structural=True), applied)
 
     def configure(self, config: PartitionSettings | None) -> None:
         """Put another configuration in force, for all processes at the same moment; see `ugm.Partition.configure`."""
-        compiled = Compiled.of(settings_of(config))
-        self._do(Need(structural=True), lambda tools: tools.books.swap(compiled))
+        compiled = CompiledConfig.of(settings_of(config))
+        self._do(Need(structural=True), lambda tools: tools.state.swap(compiled))
 
     # The truth
 
@@ -113,7 +113,7 @@ class Upkeep(Calls):
         """Do what `ugm.Partition.audit` does."""
         truth = truth_of(running)
         with self._engine.lock:
-            return self._engine.everything(lambda books, _counters: audit(books, truth))
+            return self._engine.everything(lambda state, _counters: audit(state, truth))
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         """Do what `ugm.Partition.reconcile` does, each difference by itself."""
@@ -130,4 +130,4 @@ class Upkeep(Calls):
 
 def _mended(told: Difference, usage: Resource, tools: Tools) -> AuditReport:
     require_counted(tools, usage)
-    return reconcile(tools.books, tools.admission, [told])
+    return reconcile(tools.state, tools.admission, [told])

@@ -10,17 +10,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.decision import Decision, Violation
 from ugm.errors import InvariantError
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.operation_lock import OperationLock
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.books import Books
-from ugm.partition.entry import Allocation
 from ugm.partition.explanation import Explanation
+from ugm.partition.ledger_entry import Allocation
 from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
 from ugm.partition.survey import is_limiting
 from ugm.partition.view import PartitionView
 from ugm.queues import QueueState
@@ -72,10 +72,10 @@ class SharedView(SharedSurvey):
 
     def allocation(self, allocation_id: str) -> Allocation | None:
         """Do what `ugm.PartitionView.allocation` does."""
-        name_of("allocation_id", allocation_id)
+        require_name("allocation_id", allocation_id)
         with self._reader.lock:
             need = Need(lines=(allocation_id,))
-            return self._reader.ask(need, lambda tools: _shown(tools.books, allocation_id))
+            return self._reader.ask(need, lambda tools: _shown(tools.state, allocation_id))
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
         """Do what `ugm.PartitionView.allocations` does."""
@@ -127,15 +127,15 @@ class SharedView(SharedSurvey):
             self._reader.everything(_verify)
 
 
-def _shown(books: Books, allocation_id: str) -> Allocation | None:
-    entry = books.entries.get(allocation_id)
+def _shown(state: PartitionState, allocation_id: str) -> Allocation | None:
+    entry = state.ledger.get(allocation_id)
     return None if entry is None else entry.shown(allocation_id)
 
 
-def _verify(books: Books, counters: list[Any]) -> None:
-    PartitionView(books, ModelSet((), OperationLock())).verify()
-    nodes: list[Node[Any]] = [node for tracker in books.holding_index.trackers() for node in tracker.counters()]
-    nodes += [queue.node for queue in books.tree.queues.values() if queue.node is not None]
+def _verify(state: PartitionState, counters: list[Any]) -> None:
+    PartitionView(state, ModelSet((), OperationLock())).verify()
+    nodes: list[Node[Any]] = [node for tracker in state.holding_index.trackers() for node in tracker.counters()]
+    nodes += [queue.node for queue in state.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
     found = {
         (kind, name, path): (vcore, memory, *others, running)

@@ -82,11 +82,11 @@ class JobMapping:
             RequestError: a prefix makes a name that no queue or user can have.
         """
         # A log has few users and places, and often few sizes: equal values are made once and shared.
-        user_of, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
+        require_user, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
         usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
         for record in records:
             queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
-            user = user_of(record.user, record.group)
+            user = require_user(record.user, record.group)
             usage = usage_of(*self._size(record))
             yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage)
 

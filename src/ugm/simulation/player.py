@@ -128,7 +128,7 @@ class Player:
         placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
             return
-        self.partition.ask(job.application_id, job.application_id, job.usage)
+        self.partition.request(job.application_id, job.application_id, job.usage)
         kind = (placement.queue_path, job.user, job.usage)
         self._asked += 1
         waiting = self._waiting.get(kind)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from ugm import Ask, Resource
+from ugm import AllocationRequest, Resource
 from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests
 from ugm.testing.strategies import RESOURCES, resources
@@ -40,7 +40,7 @@ class Driven(Protocol):
 
     model: PartitionModel
     #: The asks so far.
-    made: list[Ask]
+    made: list[AllocationRequest]
 
 
 _QUEUES_ASKED: tuple[str, ...] = (
@@ -83,11 +83,11 @@ def _mostly(usual: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.S
     return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else usual)  # noqa: PLR2004 - one in eight
 
 
-def fresh_asks(machine: Driven) -> st.SearchStrategy[Ask]:
+def fresh_asks(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation under an id that stands for nothing, of an application that there is."""
     ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
     return st.builds(
-        lambda ask, allocation_id, application_id: ask._replace(
+        lambda request, allocation_id, application_id: request._replace(
             allocation_id=allocation_id, application_id=application_id
         ),
         allocation_requests(USAGES),
@@ -96,9 +96,9 @@ def fresh_asks(machine: Driven) -> st.SearchStrategy[Ask]:
     )
 
 
-def _asked(machine: Driven) -> st.SearchStrategy[Ask]:
+def _asked(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation; now and then one that was asked before, or anything: schedulers repeat themselves."""
-    pending = [Ask(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
+    pending = [AllocationRequest(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
     again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else fresh_asks(machine)
     return _mostly(fresh_asks(machine) | fresh_asks(machine) | again, allocation_requests(USAGES))
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Literal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ugm import Ask, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
+from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
 from ugm.partition import ApplicationInfo, AuditReport, Plan
@@ -87,7 +87,7 @@ class PartitionMachine(RuleBasedStateMachine):
     #: What is believed.
     model: PartitionModel
     #: The asks so far.
-    made: list[Ask]
+    made: list[AllocationRequest]
     #: Plans that were made and perhaps not applied.
     plans: list[tuple[Plan, DrawnPartition | None]]
     #: Audits that were made.
@@ -182,10 +182,10 @@ class PartitionMachine(RuleBasedStateMachine):
         self.both("adopt_application", application_id, user, path, **options)
 
     @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
-    def give_quota(self, path: str, quota: Resource | None) -> None:
+    def set_queue_quota(self, path: str, quota: Resource | None) -> None:
         """The quota of a queue that the configuration does not name may change at any time."""
         if quota is not None:
-            self.both("give_quota", path, quota)
+            self.both("set_queue_quota", path, quota)
 
     @rule(application_id=APPLICATIONS_THERE, operation=st.sampled_from(ENDINGS))
     def end(self, application_id: str, operation: str) -> None:
@@ -201,36 +201,36 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Allocations
 
-    @rule(ask=ASKS)
-    def allocate(self, ask: Ask) -> None:
+    @rule(request=ASKS)
+    def allocate(self, request: AllocationRequest) -> None:
         """An allocation is granted exactly if it fits every limit; a denial names all in the way."""
-        self.made.append(ask)
-        self._with_traits("allocate", ask)
+        self.made.append(request)
+        self._with_traits("allocate", request)
 
-    @rule(ask=ASKS)
-    def ask(self, ask: Ask) -> None:
+    @rule(request=ASKS)
+    def request(self, request: AllocationRequest) -> None:
         """What is asked for is pending, and counts nowhere."""
-        self.made.append(ask)
-        self._with_traits("ask", ask)
+        self.made.append(request)
+        self._with_traits("request", request)
 
-    @rule(ask=ASKS)
-    def adopt(self, ask: Ask) -> None:
+    @rule(request=ASKS)
+    def adopt(self, request: AllocationRequest) -> None:
         """What runs already is counted, and what is over is named."""
-        self.made.append(ask)
-        self._with_traits("adopt", ask)
+        self.made.append(request)
+        self._with_traits("adopt", request)
 
-    def _with_traits(self, operation: str, ask: Ask) -> None:
-        traits: dict[str, Any] = dict(zip(Ask._fields[3:], ask[3:], strict=True))
+    def _with_traits(self, operation: str, request: AllocationRequest) -> None:
+        traits: dict[str, Any] = dict(zip(AllocationRequest._fields[3:], request[3:], strict=True))
         try:
-            expected = getattr(self.model, operation)(*ask)
+            expected = getattr(self.model, operation)(*request)
         except RequestError:
-            self.refused(operation, *ask[:3], **traits)
+            self.refused(operation, *request[:3], **traits)
             return
-        found = getattr(self.partition, operation)(*ask[:3], **traits)
-        _agree(_compared(found), _compared(expected), (operation, ask))
+        found = getattr(self.partition, operation)(*request[:3], **traits)
+        _agree(_compared(found), _compared(expected), (operation, request))
 
     @rule(gang=GANGS)
-    def allocate_all(self, gang: list[Ask]) -> None:
+    def allocate_all(self, gang: list[AllocationRequest]) -> None:
         """Several are granted together or not at all, and a denial tells what they ask together."""
         self.made += gang
         try:
@@ -241,27 +241,27 @@ class PartitionMachine(RuleBasedStateMachine):
         found = self.partition.allocate_all(gang).violations
         _agree(sorted(found, key=repr), sorted(expected, key=repr), ("allocate_all", gang))
 
-    @rule(ask=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
-    def gang(self, ask: Ask, real: Ask, *, ends: bool) -> None:
+    @rule(request=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
+    def gang(self, request: AllocationRequest, real: AllocationRequest, *, ends: bool) -> None:
         """A placeholder is replaced by what was asked for; the rest of the gang does not come in time."""
-        self.allocate(ask._replace(placeholder=True))
-        self.ask(real._replace(application_id=ask.application_id, placeholder=False))
-        self.both("replace", ask.allocation_id, real.allocation_id, real.usage)
+        self.allocate(request._replace(placeholder=True))
+        self.request(real._replace(application_id=request.application_id, placeholder=False))
+        self.both("replace", request.allocation_id, real.allocation_id, real.usage)
         if ends:
             self.both("release", real.allocation_id)
-            self.allocate(ask._replace(placeholder=True))
-            self.both("time_out_gang", ask.application_id)
+            self.allocate(request._replace(placeholder=True))
+            self.both("time_out_gang", request.application_id)
 
     @precondition(lambda self: bool(placeholders(self)))
-    @rule(data=st.data(), ask=st.runner().flatmap(fresh_asks), same=st.booleans())
-    def replace_one(self, data: st.DataObject, ask: Ask, *, same: bool) -> None:
+    @rule(data=st.data(), request=st.runner().flatmap(fresh_asks), same=st.booleans())
+    def replace_one(self, data: st.DataObject, request: AllocationRequest, *, same: bool) -> None:
         """A placeholder makes way for a new allocation, or for one that was asked for; only what grows is checked."""
         name = data.draw(st.sampled_from(placeholders(self)), label="placeholder")
         pending = [one.allocation_id for one in self.model.entries(pending=True)]
-        allocation_id = data.draw(st.sampled_from([ask.allocation_id, ask.allocation_id, *pending]), label="id")
+        allocation_id = data.draw(st.sampled_from([request.allocation_id, request.allocation_id, *pending]), label="id")
         known = self.model.held[allocation_id if allocation_id in pending else name]
-        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
-        self.both("replace", name, allocation_id, known.usage if same else ask.usage)
+        self.both("replace", name, allocation_id, known.usage if same else request.usage)
+        self.both("replace", name, allocation_id, known.usage if same else request.usage)
 
     @rule(placeholder_id=ALLOCATIONS_THERE, allocation_id=ALLOCATIONS_THERE, usage=USAGES, same=st.booleans())
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
@@ -393,25 +393,25 @@ class PartitionMachine(RuleBasedStateMachine):
         _agree(self.partition.queue_headroom(path), self.model.room(places), "queue_headroom")
         _agree(self.partition.queue_headroom(path, cluster=False), self.model.room(inner), "queue_headroom")
 
-    @rule(ask=allocation_requests(), wrong=st.sampled_from([None, "", 7, []]))
-    def misuse(self, ask: Ask, wrong: object) -> None:
+    @rule(request=allocation_requests(), wrong=st.sampled_from([None, "", 7, []]))
+    def misuse(self, request: AllocationRequest, wrong: object) -> None:
         """What is no request is refused, and changes nothing."""
         for operation, arguments in (
-            ("ask", (wrong, *ask[1:3])),
-            ("allocate", (ask[0], wrong, ask[2])),
-            ("allocate", (*ask[:2], wrong)),
-            ("allocate", (*ask[:2], Resource(memory=-1))),
-            ("allocate_all", ([ask, ask._replace(application_id="stranger")],)),
-            ("adopt", (ask[0], "stranger", ask[2])),
-            ("replace", (wrong, *ask[1:3])),
-            ("resize", (ask[0], wrong)),
+            ("request", (wrong, *request[1:3])),
+            ("allocate", (request[0], wrong, request[2])),
+            ("allocate", (*request[:2], wrong)),
+            ("allocate", (*request[:2], Resource(memory=-1))),
+            ("allocate_all", ([request, request._replace(application_id="stranger")],)),
+            ("adopt", (request[0], "stranger", request[2])),
+            ("replace", (wrong, *request[1:3])),
+            ("resize", (request[0], wrong)),
             ("release", (wrong,)),
             ("preempt", (wrong,)),
             ("submit", (wrong, UserGroup("ana"), "root.a")),
             ("submit", ("new", wrong, "root.a")),
             ("adopt_application", ("new", UserGroup("ana"), wrong)),
             ("add_node", ("new", wrong)),
-            ("audit", ([(*ask[:2], wrong)],)),
+            ("audit", ([(*request[:2], wrong)],)),
         ):
             self.refused(operation, *arguments)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
-from ugm.partition import Allocation, AllocationState, ApplicationState, Ask, Difference, Running
+from ugm.partition import Allocation, AllocationRequest, AllocationState, ApplicationState, Difference, Running
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNCHOSEN, PartitionModelState, SubmittedApplication
 from ugm.testing.tracker_model import Place
@@ -90,7 +90,7 @@ class PartitionModel(PartitionModelState):
         self.queues.annotate(path, quota)
         self.applications[application_id] = new
 
-    def give_quota(self, queue_path: str, quota: Resource) -> None:
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
         """Give a queue that the configuration does not name another quota."""
         if queue_path.lower() not in self.queues.made:
             raise RequestError("queue_path", queue_path, "the configuration names it, or nobody does")
@@ -158,7 +158,7 @@ class PartitionModel(PartitionModelState):
 
     def _tell_to_go(self, going: Iterable[Allocation]) -> list[str]:
         for one in going:
-            self.held[one.allocation_id] = one._replace(state=AllocationState.GOING)
+            self.held[one.allocation_id] = one._replace(state=AllocationState.TERMINATING)
         return sorted(one.allocation_id for one in going)
 
     def remove(self, application_id: str) -> list[str]:
@@ -187,11 +187,11 @@ class PartitionModel(PartitionModelState):
 
     # Allocations
 
-    def _entry(self, ask: Ask, state: AllocationState = AllocationState.HELD) -> Allocation:
-        self._application(ask.application_id)
-        if any(amount < 0 for amount in ask.usage.values()):
-            raise RequestError("usage", ask.usage, "an amount is negative")
-        return Allocation(*ask[:3], state, *ask[3:])
+    def _entry(self, request: AllocationRequest, state: AllocationState = AllocationState.HELD) -> Allocation:
+        self._application(request.application_id)
+        if any(amount < 0 for amount in request.usage.values()):
+            raise RequestError("usage", request.usage, "an amount is negative")
+        return Allocation(*request[:3], state, *request[3:])
 
     def _is_repeated(self, one: Allocation, *, known: Allocation | None = None) -> bool:
         known = known or self.held.get(one.allocation_id)
@@ -204,17 +204,17 @@ class PartitionModel(PartitionModelState):
             raise RequestError("application_id", application_id, "the application is failing")
         return self.applications[application_id]
 
-    def ask(self, *ask: Any) -> None:  # noqa: ANN401 - the parts of an Ask
+    def request(self, *request: Any) -> None:  # noqa: ANN401 - the parts of an Ask
         """Count an allocation as pending."""
-        one = self._entry(Ask(*ask), _PENDING)
+        one = self._entry(AllocationRequest(*request), _PENDING)
         self._is_repeated(one)
         if one.allocation_id not in self.held:
             self._require_welcome(one.application_id)
             self.held[one.allocation_id] = one
 
-    def allocate(self, *ask: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
+    def allocate(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
         """Grant an allocation if it fits everywhere, and return what is in the way if not."""
-        one = self._entry(Ask(*ask))
+        one = self._entry(AllocationRequest(*request))
         if self._is_repeated(one):
             return ()
         application = self._require_welcome(one.application_id)
@@ -225,7 +225,7 @@ class PartitionModel(PartitionModelState):
 
     def check(self, application_id: str, usage: Resource) -> tuple[Violation, ...]:
         """Return what one more allocation would be told."""
-        one = self._entry(Ask("?", application_id, usage))
+        one = self._entry(AllocationRequest("?", application_id, usage))
         return self.short(self._require_welcome(application_id), usage) + self.denied_beside(one)
 
     def _grant(self, one: Allocation) -> None:
@@ -233,7 +233,7 @@ class PartitionModel(PartitionModelState):
         self._change(one.application_id, group=group, has_run=True, running=True)
         self.held[one.allocation_id] = one
 
-    def allocate_all(self, allocation_requests: Iterable[Ask]) -> tuple[Violation, ...]:
+    def allocate_all(self, allocation_requests: Iterable[AllocationRequest]) -> tuple[Violation, ...]:
         """Grant several allocations, or none, and return what is in the way: with what all of them ask together."""
         wanted: dict[str, Allocation] = {}
         for one in map(self._entry, allocation_requests):
@@ -291,7 +291,7 @@ class PartitionModel(PartitionModelState):
             raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
         as_asked = known or old
         new = Allocation(allocation_id, old.application_id, usage, old.state, False, *as_asked[5:])  # noqa: FBT003 - a field by position
-        new = self._entry(Ask(*new[:3], *new[4:]))
+        new = self._entry(AllocationRequest(*new[:3], *new[4:]))
         if self._is_repeated(new):
             raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
         self._require_welcome(old.application_id)
@@ -303,7 +303,7 @@ class PartitionModel(PartitionModelState):
     def resize(self, allocation_id: str, usage: Resource) -> tuple[Violation, ...]:
         """Let an allocation take something else, and return what is in the way if that cannot be."""
         old = self._counted("allocation_id", allocation_id)
-        self._entry(Ask(allocation_id, old.application_id, usage))
+        self._entry(AllocationRequest(allocation_id, old.application_id, usage))
         if old.usage == usage:
             return ()
         if any(more > 0 for more in (usage - old.usage).values()):
@@ -336,9 +336,9 @@ class PartitionModel(PartitionModelState):
             self._settle(gone.application_id)
         return gone is not None
 
-    def adopt(self, *ask: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
+    def adopt(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
         """Count what exists, and return what is exceeded where it counts."""
-        one = self._entry(Ask(*ask))
+        one = self._entry(AllocationRequest(*request))
         if not self._is_repeated(one):
             self._grant(one)
         return tuple(self.over(self.places(self.applications[one.application_id])))

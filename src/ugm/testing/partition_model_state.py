@@ -233,7 +233,7 @@ class PartitionModelState:
         return ApplicationInfo(
             *(app.application_id, app.user, app.queue_path, self.state(app), app.group or None),
             *(self.total(app.application_id), len(held)),
-            going=sum(one.state is AllocationState.GOING for one in held),
+            terminating=sum(one.state is AllocationState.TERMINATING for one in held),
             placeholders=sum(one.placeholder for one in held),
             pending=len(self.entries(app.application_id, pending=True)),
             tags=app.tags,

@@ -11,7 +11,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from ugm import Ask, Resource
+from ugm import AllocationRequest, Resource
 from ugm.identity import ROOT
 from ugm.testing.strategies import (
     DrawnAmounts,
@@ -94,10 +94,10 @@ def full_partitions(draw: st.DrawFn, depth: int = 3) -> DrawnPartition:
     return DrawnPartition(draw(_queue(ROOT, depth)), draw(placement_rules()))
 
 
-def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[Ask]:
+def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation of an application: mostly a plain one."""
     return st.builds(
-        Ask,
+        AllocationRequest,
         st.sampled_from(ALLOCATIONS),
         st.sampled_from(SUBMITTED),
         resources() if usages is None else usages,

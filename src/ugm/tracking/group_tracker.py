@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
-from ugm.arguments import name_of
+from ugm.arguments import require_name
 from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.limits import LimitsInForce
@@ -32,7 +32,7 @@ class GroupTracker(NamedTracker):
     __slots__ = ()
 
     def __init__(self, group_name: str, in_force: LimitsInForce | None = None) -> None:
-        self.keep_in(QueueTracker(name_of("group_name", group_name), TrackingType.GROUP, in_force))
+        self.keep_in(QueueTracker(require_name("group_name", group_name), TrackingType.GROUP, in_force))
 
     @property
     def group_name(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeVar, final
 
-from ugm.arguments import application_of, user_of
+from ugm.arguments import require_application_id, require_user
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import TrackingType, UserGroup
@@ -55,10 +55,10 @@ class HoldingIndex:
                 another user.
         """
         path = self._in_force.path(queue_path)
-        first = self.holdings.get(application_of(application_id))
+        first = self.holdings.get(require_application_id(application_id))
         if first is None:
-            return self.detached(path, application_id, user_of(user))
-        if first.owner.name != user_of(user).name:
+            return self.detached(path, application_id, require_user(user))
+        if first.owner.name != require_user(user).name:
             reason = f"application {application_id!r} belongs to user {first.owner.name!r}"
             raise RequestError("user", user.name, reason)
         holding: Holding | None = first
@@ -75,8 +75,8 @@ class HoldingIndex:
 
         Who asks about the application of another user is told how an application of that name would fare.
         """
-        first = self.holdings.get(application_of(application_id))
-        if first is not None and first.owner.name != user_of(user).name:
+        first = self.holdings.get(require_application_id(application_id))
+        if first is not None and first.owner.name != require_user(user).name:
             return self.detached(self._in_force.path(queue_path), application_id, user)
         return self.find(queue_path, application_id, user)
 

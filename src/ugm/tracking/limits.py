@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
 
-from ugm.arguments import count_of
+from ugm.arguments import require_count
 from ugm.errors import RequestError
 from ugm.hierarchy import Layout, Limit
 from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
@@ -229,7 +229,7 @@ def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str
             wildcard = name == WILDCARD
             if wildcard not in limits:
                 resources = checked_limit("max_resources", entry.max_resources)
-                count = count_of("max_applications", entry.max_applications)
+                count = require_count("max_applications", entry.max_applications)
                 limits[wildcard] = Limit(resources, count, wildcard=wildcard, place=place)
             found.setdefault(name, limits[wildcard])
     return found

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Self, final
 
-from ugm.arguments import application_of, count_of, name_of, require_vector
+from ugm.arguments import require_application_id, require_count, require_name, require_vector
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit, Node, charge
 from ugm.identity import ROOT, TrackingType, ancestors, is_below
@@ -75,7 +75,7 @@ class QueueTracker:
     def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
         if kind is not _USER and kind is not _GROUP:
             kind = _kind_of(kind)
-        self._begin(name_of("name", name), kind, in_force or LimitsInForce())
+        self._begin(require_name("name", name), kind, in_force or LimitsInForce())
 
     @classmethod
     def of_checked_name(cls, name: str, kind: TrackingType, in_force: LimitsInForce) -> Self:
@@ -132,7 +132,7 @@ class QueueTracker:
         self, queue_path: str, application_id: str, usage: Resource, group: QueueTracker | None
     ) -> bool:
         """Do what `increase_resource` does under a lock that is held, with the group that a new application has."""
-        path, application_id = self.in_force.path(queue_path), application_of(application_id)
+        path, application_id = self.in_force.path(queue_path), require_application_id(application_id)
         vector = require_vector("usage", usage, self.in_force.epoch.layout)
         holding = self.find(application_id, path)
         if holding is None:
@@ -159,7 +159,7 @@ class QueueTracker:
         self.in_force.lock.run(self._decrease, queue_path, application_id, usage, remove_app=remove_app)
 
     def _decrease(self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool) -> None:
-        path, application_id = self.in_force.path(queue_path), application_of(application_id)
+        path, application_id = self.in_force.path(queue_path), require_application_id(application_id)
         vector = require_vector("usage", usage, self.in_force.epoch.layout)
         holding = self.find(application_id, path)
         if holding is None:
@@ -205,7 +205,7 @@ class QueueTracker:
         Raises:
             RequestError: the count is no count, the path is not well formed, or nothing runs in or below the queue.
         """
-        path, applications = self.in_force.path(queue_path or ROOT), count_of("count", count)
+        path, applications = self.in_force.path(queue_path or ROOT), require_count("count", count)
         self.in_force.lock.run(self._set, path, lambda old: _by_hand(old, old.resources, applications))
 
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:

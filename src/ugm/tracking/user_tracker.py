@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import final
 
-from ugm.arguments import application_of, name_of
+from ugm.arguments import require_application_id, require_name
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
 from ugm.resources import Resource
@@ -47,7 +47,7 @@ class UserTracker(NamedTracker):
     choices: Mapping[str, QueueTracker | None] | None
 
     def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
-        self.keep_in(QueueTracker(name_of("user_name", user_name), TrackingType.USER, in_force))
+        self.keep_in(QueueTracker(require_name("user_name", user_name), TrackingType.USER, in_force))
 
     def keep_in(self, queue: QueueTracker) -> None:
         """Begin with what *queue* holds, and with no choices."""
@@ -71,7 +71,7 @@ class UserTracker(NamedTracker):
         Raises:
             RequestError: the application id is empty, or the group tracker belongs to another partition.
         """
-        application_of(application_id)
+        require_application_id(application_id)
         group = None if group_tracker is None else group_tracker.queue
         if group is not None and group.in_force is not self.queue.in_force:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")

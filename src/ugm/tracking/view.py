@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ugm.arguments import name_of, require_vector, user_of
+from ugm.arguments import require_name, require_user, require_vector
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.hierarchy import fits, headroom
 from ugm.identity import UserGroup
@@ -106,7 +106,7 @@ class ManagerView:
             The limits of the user, then those of the group, each leaf to root.
         """
         if application_id is None:
-            holding = self._index.detached(self._in_force.path(queue_path), "", user_of(user))
+            holding = self._index.detached(self._in_force.path(queue_path), "", require_user(user))
         else:
             holding = self._index.find_for_query(queue_path, application_id, user)
         return tuple(EffectiveLimit.of(node) for node in holding.enforced(holding.chain()))
@@ -125,13 +125,13 @@ class ManagerView:
     @exclusive
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Return what a user uses in all queues together, without zeros; None for a user who is not tracked."""
-        tracker = self._index.users.get(user_of(user).name)
+        tracker = self._index.users.get(require_user(user).name)
         return None if tracker is None else tracker.queue.total()
 
     @exclusive
     def get_group_resources(self, group: str) -> Resource | None:
         """Return what a group uses in all queues together, without zeros; None for a group that is not tracked."""
-        name_of("group", group)
+        require_name("group", group)
         tracker = self._index.groups.get(group)
         return None if tracker is None else tracker.queue.total()
 
@@ -151,13 +151,13 @@ class ManagerView:
 
         It is charged through the manager only, and dropped when the last application of the user has ended.
         """
-        name_of("user_name", user_name)
+        require_name("user_name", user_name)
         return self._index.users.get(user_name)
 
     @exclusive
     def get_group_tracker(self, group_name: str) -> GroupTracker | None:
         """Return the live tracker of a group, to read and to set limits by hand; see `get_user_tracker`."""
-        name_of("group_name", group_name)
+        require_name("group_name", group_name)
         return self._index.groups.get(group_name)
 
     @exclusive

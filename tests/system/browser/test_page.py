@@ -146,7 +146,7 @@ def test_detail_says_which_limit_binds(page: Page, few: tuple[str, Partition]) -
 
 def test_what_waits_shows_what_binds(page: Page, few: tuple[str, Partition]) -> None:
     """A limit that leaves less than is pending binds, although something is left."""
-    few[1].ask("second", "app-sue", Resource.parse(vcore="2"))
+    few[1].request("second", "app-sue", Resource.parse(vcore="2"))
     page.goto(f"{few[0]}#/default/applications/app-sue")
     expect(page.locator(".chain tr.binds")).to_have_text([re.compile("user sue.*Cores2.5 of 4.*1.5binds")])
 
@@ -338,7 +338,7 @@ def gpus() -> Iterator[str]:
         partition.submit(f"train-{number}", UserGroup(f"user{number}"), "root.ml")
         assert partition.allocate(f"w{number}", f"train-{number}", usage)
     partition.submit("train-9", UserGroup("starved"), "root.ml")
-    partition.ask("w9", "train-9", usage)
+    partition.request("w9", "train-9", usage)
     partition.allocate("w9", "train-9", usage)
     for queue, name, cores in (("full", LONG, "9"), ("guaranteed", "plain", "20")):
         partition.submit(name, UserGroup(name), f"root.{queue}")

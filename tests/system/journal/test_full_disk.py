@@ -15,13 +15,13 @@ import pytest
 
 from support.journal_processes import writer
 from support.partition_fixtures import SUE, config
-from ugm import Ask, Resource
+from ugm import AllocationRequest, Resource
 from ugm.journal import JournaledPartition, JournalError, compact, inspect, open_partition
-from ugm.journal.store_reader import open_reader
+from ugm.journal.store import open_reader
 
 #: Allocations of which all can be released only with more space than there is: their names are long.
 _IDS: Final = [f"{number:0250}" for number in range(5700)]
-_FULL: Final = "the disk is full; only releases are accepted"
+_FULL: Final = "the disk is full, and only what gives back is accepted"
 
 
 @pytest.fixture(name="path")
@@ -45,7 +45,7 @@ def filled(path: Path) -> JournaledPartition:
     """Return a partition whose disk has been filled, by others and by itself."""
     partition = opened(path)
     partition.submit("app", SUE, "root.a")
-    partition.allocate_all([Ask(name, "app", Resource()) for name in _IDS])
+    partition.allocate_all([AllocationRequest(name, "app", Resource()) for name in _IDS])
     partition.journal.close()
     partition = opened(path)
     partition.allocate("first", "app", Resource())

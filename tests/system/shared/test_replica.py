@@ -111,7 +111,7 @@ def test_a_replica_is_only_asked(following: Following) -> None:
         asked = Resource(memory=3)
         return [of.check("app", asked), of.headroom("app"), of.effective_limits("app"), of.explain("app", asked),
                 of.application("app"), of.applications(), of.allocation("x"), of.allocations(), of.queue(), of.users(),
-                of.groups(), of.nodes(), of.over_limit(), of.user_standing("sue"), of.application_ids(),
+                of.groups(), of.nodes(), of.over_limit(), of.user_utilization("sue"), of.application_ids(),
                 of.check_for(SUE, "root.prod", asked), of.limits_for(SUE, "root.prod")]  # fmt: skip
 
     assert following.ask(following.second, "SELECT pg_is_in_recovery()")

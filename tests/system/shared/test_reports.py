@@ -75,7 +75,7 @@ def both(shared_server: Server) -> Iterator[tuple[Partition, SharedPartition]]:
             partition.add_node("n", Resource(memory=100, gpu=4))
             partition.submit("app", SUE, "root.prod")
             partition.allocate("x", "app", Resource(memory=7, gpu=1))
-            partition.ask("y", "app", Resource(memory=2), priority=3)
+            partition.request("y", "app", Resource(memory=2), priority=3)
         yield made
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.postgres import Server, shared_server
-from ugm import Ask, Decision, RequestError, Resource, UserGroup, Violation, parse_config
+from ugm import AllocationRequest, Decision, RequestError, Resource, UserGroup, Violation, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -157,7 +157,7 @@ def test_who_is_presumed_dead_gets_nothing(pair: Pair, known: int) -> None:
 @pytest.mark.parametrize("spend", [
     lambda one: one.allocate("x", "app", Resource(memory=1)),
     lambda one: one.allocate("x", "app", Resource(memory=1), priority=7),
-    lambda one: one.allocate_all([Ask("x", "app", Resource(memory=1))]),
+    lambda one: one.allocate_all([AllocationRequest("x", "app", Resource(memory=1))]),
     lambda one: one.resize("held", Resource(memory=2)),
     lambda one: one.replace("place", "x", Resource(memory=1)),
 ])  # fmt: skip
@@ -227,7 +227,7 @@ def test_the_short_way_looks_at_amounts(pair: Pair) -> None:
 def test_a_gang_is_one_change(pair: Pair) -> None:
     """All of it is granted, or nothing."""
     pair.one.submit("other", UserGroup("bob"), "root.prod")
-    gang = [Ask("x", "app", Resource(memory=6)), Ask("y", "other", Resource(memory=5))]
+    gang = [AllocationRequest("x", "app", Resource(memory=6)), AllocationRequest("y", "other", Resource(memory=5))]
 
     assert not pair.one.allocate_all(gang)
     assert pair.one.allocations() == ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         partition.allocate("y", "bob", Resource(gpu=1))
         now[0] += HOUR // 2
         partition.release("y")
-        partition.ask("z", "app", memory(1))
+        partition.request("z", "app", memory(1))
     monkeypatch.chdir(tmp_path)
     return Path("quota")
 
@@ -94,7 +93,7 @@ def test_compact(file: Path) -> None:
     result = run("journal", "compact", file)
 
     assert (result.stdout, result.exit_code) == ("quota: 8 changes in 8 rows\n", 0)
-    assert inspect(file) == replace(before, compacted=8)
+    assert inspect(file) == before._replace(compacted=8)
 
 
 def test_compact_while_it_is_used(file: Path) -> None:

@@ -101,7 +101,7 @@ def test_in_a_partition(model: ElasticModel) -> None:
     partition = Partition(models=[model])
     partition.adopt_application("app", SUE, "root.q", tags={GROUP_TAG: "a"})
     assert partition.check("app", Resource(cpu=60))
-    partition.ask("x-1", "app", Resource(cpu=30), placeholder=True)
+    partition.request("x-1", "app", Resource(cpu=30), placeholder=True)
     assert partition.allocate("x-1", "app", Resource(cpu=30), placeholder=True)
     assert partition.replace("x-1", "x-2", Resource(cpu=20))
     assert partition.resize("x-2", Resource(cpu=60))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from support.partition_fixtures import BOB, SUE, partition_of
-from ugm import Ask, Partition, Resource
+from ugm import AllocationRequest, Partition, Resource
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 
@@ -75,7 +75,7 @@ def test_one_denial_keeps_all_from_counting(scene: Scene) -> None:
     """What the queue denies uses nothing of the elastic group, and what the group denies nothing of the queue."""
     scene.do(lambda one: one.allocate("web-1", "web", gpu(8)))
     assert "queue root.a" in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(5)))
-    scene.do(lambda one: one.ask("web-2", "web", gpu(8)))
+    scene.do(lambda one: one.request("web-2", "web", gpu(8)))
 
     assert "'web'" not in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
     assert scene.told("ml") == (4, 4, 4)
@@ -84,20 +84,20 @@ def test_one_denial_keeps_all_from_counting(scene: Scene) -> None:
 def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
     """What is asked for lowers the runtime of who borrows, until it is granted or withdrawn."""
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(9)))
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     assert (scene.told("ml"), scene.told("web")) == ((9, 9, 6), (10, 0, 10))
 
     scene.do(lambda one: one.release("web-1"))
     assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (0, 0, 0))
-    scene.do(lambda one: one.ask("web-2", "web", gpu(3)))
+    scene.do(lambda one: one.request("web-2", "web", gpu(3)))
     assert scene.do(lambda one: one.allocate("web-2", "web", gpu(3))) == "allowed"
     assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (3, 3, 3))
 
 
 def test_gangs(scene: Scene) -> None:
     """A gang is granted whole or not at all, also if only its last member is one too many for the elastic group."""
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
-    gang = [Ask(f"ml-{number}", "ml", gpu(3)) for number in range(3)]
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
+    gang = [AllocationRequest(f"ml-{number}", "ml", gpu(3)) for number in range(3)]
     assert "elastic group 'ml': 3 gpu requested, 6 of 6 used, 3 too much" in scene.do(
         lambda one: one.allocate_all(gang)
     )
@@ -110,7 +110,7 @@ def test_gangs(scene: Scene) -> None:
 def test_placeholders(scene: Scene) -> None:
     """A placeholder keeps its room for what replaces it, even if its group has borrowed the room meanwhile."""
     scene.do(lambda one: one.allocate("room", "ml", gpu(8), placeholder=True))
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
 
     assert scene.do(lambda one: one.replace("room", "ml-1", gpu(8))) == "allowed"
     assert scene.told("ml") == (8, 8, 6)
@@ -119,7 +119,7 @@ def test_placeholders(scene: Scene) -> None:
 def test_resize(scene: Scene) -> None:
     """Growth has to fit into the runtime; what shrinks is never denied."""
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(8)))
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
 
     assert "elastic group 'ml': 9 gpu requested" in scene.do(lambda one: one.resize("ml-1", gpu(9)))
     assert scene.told("ml") == (8, 8, 6)
@@ -129,7 +129,7 @@ def test_resize(scene: Scene) -> None:
 
 def test_recovery(scene: Scene) -> None:
     """What is adopted counts whether it fits or not; the group is over then, and gets nothing more."""
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     scene.do(lambda one: one.adopt("ml-1", "ml", gpu(9)))
 
     assert [str(violation) for violation in scene.quota.over_used()] == [
@@ -142,20 +142,20 @@ def test_recovery(scene: Scene) -> None:
 def test_endings(scene: Scene) -> None:
     """An application that fails or is removed asks for nothing more; what it holds counts until it is released."""
     scene.do(lambda one: one.allocate("web-1", "web", gpu(4)))
-    scene.do(lambda one: one.ask("web-2", "web", gpu(4)))
+    scene.do(lambda one: one.request("web-2", "web", gpu(4)))
     scene.do(lambda one: one.fail("web"))
     assert scene.told("web") == (4, 4, 4)
     scene.do(lambda one: one.release("web-1"))
 
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
-    scene.do(lambda one: one.ask("ml-2", "ml", gpu(4)))
+    scene.do(lambda one: one.request("ml-2", "ml", gpu(4)))
     scene.do(lambda one: one.remove("ml"))
     assert (scene.told("ml"), scene.told("web")) == ((0, 0, 0), (0, 0, 0))
 
 
 def test_eviction(scene: Scene) -> None:
     """A more important allocation takes the place of the youngest of the less important ones of its group."""
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     for name in ("ml-1", "ml-2"):
         scene.do(lambda one, name=name: one.allocate(name, "ml", gpu(3)))  # type: ignore[misc]  # not inferred
 
@@ -168,7 +168,7 @@ def test_eviction(scene: Scene) -> None:
 
 def test_no_eviction_for_what_the_queue_denies(scene: Scene) -> None:
     """Nobody is evicted if the user's limit denies all the same."""
-    scene.do(lambda one: one.ask("web-1", "web", gpu(10)))
+    scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(6)))
 
     denied = scene.do(lambda one: one.allocate("first", "ml", gpu(10), priority=1, evict=True))

@@ -22,7 +22,7 @@ from support.partition_fixtures import Waiting, config, memory
 from support.places import environment
 from support.random_changes import CONFIGS, Actor, state_of
 from support.tracking_fixtures import Wrong
-from ugm import Allocated, Ask, Event, Partition, PartitionSettings, RequestError, Resource
+from ugm import Allocated, AllocationRequest, Event, Partition, PartitionSettings, RequestError, Resource
 from ugm.journal import (
     JournalDamagedError,
     JournaledPartition,
@@ -32,9 +32,8 @@ from ugm.journal import (
     open_partition,
 )
 from ugm.journal.ack_marker import AckMarker
-from ugm.journal.change_log import change_row
 from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.store import row_checksum
+from ugm.journal.store import change_row, row_checksum
 from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
@@ -78,7 +77,7 @@ def test_a_gang_is_one_change(path: Path) -> None:
     """Several allocations that are granted together are there together, or not at all."""
     with begin(path) as partition:
         before = partition.journal.number
-        partition.allocate_all([Ask("a", "app", memory(1)), Ask("b", "app", memory(2))])
+        partition.allocate_all([AllocationRequest("a", "app", memory(1)), AllocationRequest("b", "app", memory(2))])
 
         assert partition.journal.number == before + 1
 
@@ -143,7 +142,7 @@ def test_other_models_are_charged_again(path: Path) -> None:
     model, again = Waiting(), Waiting()
     with begin(path, models=[model]) as partition:
         partition.allocate("a", "app", Resource(licence=2))
-        partition.ask("b", "app", Resource(licence=3))
+        partition.request("b", "app", Resource(licence=3))
     with open_partition(path, models=[again]) as partition:
         assert again.state() == model.state()
         partition.release("a")
@@ -325,7 +324,7 @@ def test_what_cannot_be_written_is_in_doubt(path: Path, durability: Durability) 
         with at_most(2, partition):
             acknowledged = fill(partition)
             assert acknowledged > 0
-            with pytest.raises(JournalError, match="in doubt until it can be written; repeat the call then"):
+            with pytest.raises(JournalError, match="in doubt until it can, ask again then"):
                 partition.release("fill-0")
             assert partition.allocation("fill-0") is not None
         assert partition.allocate(f"fill-{acknowledged}", "app", Resource())
@@ -404,7 +403,7 @@ def test_much_is_given_back_to_a_full_disk(small_disk: Path) -> None:
     """What is kept in reserve is enough for thousands of releases, each durable by itself."""
     path = small_disk / "journal"
     with begin(path) as partition:
-        partition.allocate_all([Ask(f"a{i}", "app", Resource()) for i in range(3000)])
+        partition.allocate_all([AllocationRequest(f"a{i}", "app", Resource()) for i in range(3000)])
         with (small_disk / "ballast").open("wb", buffering=0) as file, suppress(OSError):
             while file.write(bytes(4096)):
                 pass
@@ -420,7 +419,7 @@ def expect_refusal_of_growth(partition: JournaledPartition) -> None:
     with pytest.raises(JournalError) as caught:
         partition.allocate("more", "app", Resource())
     assert state_of(partition) == before
-    assert caught.value.reason == "the disk is full; only releases are accepted"
+    assert caught.value.reason == "the disk is full, and only what gives back is accepted"
 
 
 def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -490,7 +489,7 @@ def test_backup(path: Path) -> None:
         partition.journal.backup(copy)
         state = state_of(partition)
         partition.allocate("b", "app", memory(1))
-        with pytest.raises(RequestError, match="the file exists already"):
+        with pytest.raises(RequestError, match="there is a file already"):
             partition.journal.backup(copy)
     with open_partition(copy) as again:
         assert state_of(again) == state

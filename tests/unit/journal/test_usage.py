@@ -91,7 +91,7 @@ def test_instants_add_up(partition: JournaledPartition) -> None:
 
 def test_what_is_pending_does_not_count(partition: JournaledPartition, clock: Hand) -> None:
     """Usage is what was held."""
-    partition.ask("c", "app", memory(50))
+    partition.request("c", "app", memory(50))
     clock.now = 20_000
 
     assert sums(partition, "user", since=9000) == {"bob": 22_000}
@@ -152,7 +152,7 @@ def test_forgetting(partition: JournaledPartition) -> None:
     assert sums(partition, "user", since=6000) == {"sue": 5000, "bob": 6000}
     with pytest.raises(RequestError) as caught:
         sums(partition, "user", since=5999)
-    assert str(caught.value) == "since 5999: usage before 6000 is no longer known"
+    assert str(caught.value) == "since 5999: it is no longer known who used what before 6000"
 
 
 def test_the_calendar(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def _partition() -> Partition:
     started(partition, "app", 5)
     started(partition, "other", 1, user=BOB)
     partition.allocate("p", "app", memory(1), placeholder=True, priority=2)
-    partition.ask("waits", "app", memory(1), priority=3)
+    partition.request("waits", "app", memory(1), priority=3)
     return partition
 
 
@@ -182,39 +182,39 @@ def test_verify_in_order(partition: Partition) -> None:
 
 def _count_gpus(partition: Partition) -> None:
     """Count another resource everywhere but in the queues."""
-    partition._books.in_force.count(["gpu"])
+    partition._state.in_force.count(["gpu"])
     partition._lock.settled = partition._lock.token
 
 
 CORRUPTIONS: dict[str, Corrupt] = {
     "application 'app' has allocations and does not run": lambda p: setattr(
-        p._books.applications["app"], "holding", None
+        p._state.applications["app"], "holding", None
     ),
     "application 'app' holds memory 7, but its allocations add up to memory 6": lambda p: setattr(
-        p._books.applications["app"].holding, "amounts", (0, 7, None)
+        p._state.applications["app"].holding, "amounts", (0, 7, None)
     ),
-    "the applications list other allocations than the ledger": lambda p: p._books.entries.owners.pop("app"),
-    "application 'app' is listed as 'new'": lambda p: p._books.applications.update(new=p._books.applications["app"]),
-    "application 'app' is charged and not listed": lambda p: p._books.applications.pop("app"),
-    "application 'app' is charged otherwise than it runs": lambda p: p._books.holding_index.holdings.pop("app"),
-    "queue root.a lists other applications than were placed in it": lambda p: p._books.tree.queues[
+    "the applications list other allocations than the ledger": lambda p: p._state.ledger.owners.pop("app"),
+    "application 'app' is listed as 'new'": lambda p: p._state.applications.update(new=p._state.applications["app"]),
+    "application 'app' is charged and not listed": lambda p: p._state.applications.pop("app"),
+    "application 'app' is charged otherwise than it runs": lambda p: p._state.holding_index.holdings.pop("app"),
+    "queue root.a lists other applications than were placed in it": lambda p: p._state.tree.queues[
         "root.a"
     ].applications.pop("app"),
-    "queue root.x is empty and still there": lambda p: p._books.tree.create("root.x"),
-    "queue root.a has applications and is gone": lambda p: p._books.tree.queues.pop("root.a"),
-    "queue root.a has a limit and does not count": lambda p: setattr(p._books.tree.queues["root.a"], "node", None),
-    "queue root.b does not count and is listed among those in use": lambda p: p._books.tree.nodes.update(
-        {"root.b": p._books.tree.nodes["root.a"]}
+    "queue root.x is empty and still there": lambda p: p._state.tree.create("root.x"),
+    "queue root.a has applications and is gone": lambda p: p._state.tree.queues.pop("root.a"),
+    "queue root.a has a limit and does not count": lambda p: setattr(p._state.tree.queues["root.a"], "node", None),
+    "queue root.b does not count and is listed among those in use": lambda p: p._state.tree.nodes.update(
+        {"root.b": p._state.tree.nodes["root.a"]}
     ),
     "queue root.a counts 8 memory, but its applications hold 7": lambda p: setattr(
-        p._books.tree.queues["root.a"].node, "free_memory", 1
+        p._state.tree.queues["root.a"].node, "free_memory", 1
     ),
     "queue root.a counts 3 applications, but 2 run": lambda p: setattr(
-        p._books.tree.queues["root.a"].node, "running", 3
+        p._state.tree.queues["root.a"].node, "running", 3
     ),
-    "queue root.a is not listed among those in use as it should be": lambda p: p._books.tree.nodes.pop("root.a"),
+    "queue root.a is not listed among those in use as it should be": lambda p: p._state.tree.nodes.pop("root.a"),
     "queue root counts other resources than the partition": _count_gpus,
-    "user 'sue' is tracked without applications": lambda p: p._books.holding_index.users["sue"].queue.holdings.clear(),
+    "user 'sue' is tracked without applications": lambda p: p._state.holding_index.users["sue"].queue.holdings.clear(),
 }
 
 

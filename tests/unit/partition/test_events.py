@@ -11,29 +11,29 @@ import pytest
 from ugm import (
     Allocated,
     Allocation,
+    AllocationRequest,
+    AllocationRequested,
     AllocationState,
+    ApplicationEnded,
+    ApplicationFailing,
     ApplicationState,
-    Ask,
-    Asked,
-    Closed,
-    Configured,
+    ApplicationSubmitted,
+    ConfigurationChanged,
     Denied,
-    Ended,
     Event,
-    Failing,
     GangStyle,
-    Linked,
+    GroupAssigned,
     NodeChanged,
     Partition,
+    PartitionClosed,
     Preempted,
-    QuotaGiven,
+    QueueQuotaSet,
     Released,
     RequestError,
+    RequestWithdrawn,
     Resized,
     Resource,
-    Submitted,
     UserGroup,
-    Withdrawn,
     parse_config,
 )
 from ugm.partition import event_dict
@@ -91,8 +91,8 @@ def test_submitted() -> None:
     follower.partition.submit("app", SUE, "A", tags={"tier": "gold"}, quota=ONE)
 
     assert follower.news() == [
-        QuotaGiven("root.a", ONE),
-        Submitted("app", SUE, "root.a", "A", {"tier": "gold"}, GangStyle.SOFT),
+        QueueQuotaSet("root.a", ONE),
+        ApplicationSubmitted("app", SUE, "root.a", "A", {"tier": "gold"}, GangStyle.SOFT),
     ]
 
 
@@ -107,7 +107,7 @@ def test_a_rejected_submission_is_no_event() -> None:
 def test_first_allocation(follower: Follower) -> None:
     """The first allocation links the application to its group; the second does not, nor does one after a pause."""
     follower.partition.allocate("a", "app", ONE)
-    assert follower.news() == [Linked("app", "sue", "dev"), Allocated(held("a"))]
+    assert follower.news() == [GroupAssigned("app", "sue", "dev"), Allocated(held("a"))]
     follower.partition.release("a")
     assert follower.news() == [Released(held("a"))]
     follower.partition.allocate("b", "app", ONE)
@@ -119,7 +119,7 @@ def test_a_repeated_call_is_no_event(follower: Follower) -> None:
     for _ in range(2):
         follower.partition.allocate("a", "app", ONE)
         follower.partition.preempt("a")
-    assert follower.news()[1:] == [Allocated(held("a")), Preempted(held("a", state=AllocationState.GOING))]
+    assert follower.news()[1:] == [Allocated(held("a")), Preempted(held("a", state=AllocationState.TERMINATING))]
     assert [follower.partition.release("a") for _ in range(2)] == [True, False]
     assert len(follower.news()) == 1
 
@@ -127,35 +127,35 @@ def test_a_repeated_call_is_no_event(follower: Follower) -> None:
 def test_pending(follower: Follower) -> None:
     """A pending allocation is told when it is asked for, and when it is withdrawn, but not when it is granted."""
     pending = AllocationState.PENDING
-    follower.partition.ask("a", "app", ONE)
-    follower.partition.ask("b", "app", ONE)
+    follower.partition.request("a", "app", ONE)
+    follower.partition.request("b", "app", ONE)
     follower.partition.release("a")
     follower.partition.allocate("b", "app", ONE)
 
     assert follower.news() == [
-        Asked(held("a", state=pending)),
-        Asked(held("b", state=pending)),
-        Withdrawn(held("a", state=pending)),
-        Linked("app", "sue", "dev"),
+        AllocationRequested(held("a", state=pending)),
+        AllocationRequested(held("b", state=pending)),
+        RequestWithdrawn(held("a", state=pending)),
+        GroupAssigned("app", "sue", "dev"),
         Allocated(held("b")),
     ]
 
 
 def test_denied(follower: Follower) -> None:
     """A denial is told with what was asked for and why it was not granted."""
-    ask = Ask("a", "app", Resource(memory=9))
-    decision = follower.partition.allocate(*ask[:3])
-    gang = [Ask("b", "app", Resource(memory=3)), Ask("c", "app", Resource(memory=3))]
+    request = AllocationRequest("a", "app", Resource(memory=9))
+    decision = follower.partition.allocate(*request[:3])
+    gang = [AllocationRequest("b", "app", Resource(memory=3)), AllocationRequest("c", "app", Resource(memory=3))]
     together = follower.partition.allocate_all(gang)
 
-    assert follower.news() == [Denied((ask,), decision), Denied(tuple(gang), together)]
+    assert follower.news() == [Denied((request,), decision), Denied(tuple(gang), together)]
 
 
 def test_gang(follower: Follower) -> None:
     """The allocations of a gang are told one by one."""
-    follower.partition.allocate_all([Ask("a", "app", ONE), Ask("b", "app", ONE)])
+    follower.partition.allocate_all([AllocationRequest("a", "app", ONE), AllocationRequest("b", "app", ONE)])
 
-    assert follower.news() == [Linked("app", "sue", "dev"), Allocated(held("a")), Allocated(held("b"))]
+    assert follower.news() == [GroupAssigned("app", "sue", "dev"), Allocated(held("a")), Allocated(held("b"))]
 
 
 def test_resized_and_replaced(follower: Follower) -> None:
@@ -175,11 +175,16 @@ def test_ends(follower: Follower) -> None:
     follower.news()
     follower.partition.fail("app")
     follower.partition.release("a")
-    going = held("a", state=AllocationState.GOING)
-    assert follower.news() == [Failing("app"), Preempted(going), Released(going), Ended("app", ApplicationState.FAILED)]
+    going = held("a", state=AllocationState.TERMINATING)
+    assert follower.news() == [
+        ApplicationFailing("app"),
+        Preempted(going),
+        Released(going),
+        ApplicationEnded("app", ApplicationState.FAILED),
+    ]
     follower.partition.submit("other", SUE, "root.a")
     follower.partition.complete("other")
-    assert follower.news()[-1] == Ended("other", ApplicationState.COMPLETED)
+    assert follower.news()[-1] == ApplicationEnded("other", ApplicationState.COMPLETED)
 
 
 def test_nodes_and_configuration(follower: Follower) -> None:
@@ -191,7 +196,7 @@ def test_nodes_and_configuration(follower: Follower) -> None:
     added, removed, configured = follower.news()
 
     assert [added, removed] == [NodeChanged("n", None, ONE), NodeChanged("n", ONE, None)]
-    assert isinstance(configured, Configured)
+    assert isinstance(configured, ConfigurationChanged)
     assert str(configured.changes).splitlines() == [
         "- limit in root for group 'dev': memory 5",
         "~ placement rules",
@@ -261,7 +266,11 @@ def test_closing(follower: Follower) -> None:
     follower.partition.close()
     follower.partition.close()
 
-    assert follower.news() == [Closed(), Failing("app"), Ended("app", ApplicationState.FAILED)]
+    assert follower.news() == [
+        PartitionClosed(),
+        ApplicationFailing("app"),
+        ApplicationEnded("app", ApplicationState.FAILED),
+    ]
 
 
 def test_adopted_with_its_group() -> None:
@@ -270,4 +279,4 @@ def test_adopted_with_its_group() -> None:
     follower.partition.adopt_application("app", SUE, "root.a", group="dev")
     follower.partition.adopt_application("other", SUE, "root.a", group=None)
 
-    assert [event.group for event in follower.news() if isinstance(event, Submitted)] == ["dev", None]
+    assert [event.group for event in follower.news() if isinstance(event, ApplicationSubmitted)] == ["dev", None]

@@ -27,7 +27,7 @@ from support.partition_fixtures import SUE, BrokenError, memory, partition_of, s
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Event, Partition, ReentrantCallError, RequestError, Resource
 from ugm.journal import open_partition
-from ugm.partition.redo import redo
+from ugm.partition.replay import replay_events
 from unit.partition.test_interruptions import CONFIG, OPERATIONS, Followed, Journaled, Modelled, Scene
 
 GPUS: Final = 9
@@ -74,7 +74,7 @@ class History:
     def _follow(self, first: int, events: tuple[Event, ...]) -> None:
         assert first == self.last + 1
         self.last += len(events)
-        redo(self.copy._books, events)
+        replay_events(self.copy._state, events)
 
     def _fail(self, _first: int, _events: tuple[Event, ...]) -> None:
         if self.random.random() < 0.01:
@@ -352,7 +352,7 @@ class Crowd:
 
     def _follow(self, first: int, events: tuple[Event, ...]) -> None:
         self.numbers.extend(range(first, first + len(events)))
-        redo(self.copy._books, events)
+        replay_events(self.copy._state, events)
 
     def _act(self, first: int, _events: tuple[Event, ...]) -> None:
         if first % 5 == 0:

@@ -13,7 +13,17 @@ import pytest
 
 from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
 from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
-from ugm import Ask, Claim, Decision, Event, Partition, ReentrantCallError, RequestError, Resource, Violation
+from ugm import (
+    AllocationRequest,
+    Claim,
+    Decision,
+    Event,
+    Partition,
+    ReentrantCallError,
+    RequestError,
+    Resource,
+    Violation,
+)
 from ugm.decision import SUSPENDED
 
 CONFIG: Final = config(
@@ -30,7 +40,7 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "check": lambda p: p.check("app", licences(1)),
     "check with evictions": lambda p: p.check("app", licences(5)),
     "explain": lambda p: p.explain("app", licences(1)),
-    "ask": lambda p: p.ask("n", "app", licences(1)),
+    "request": lambda p: p.request("n", "app", licences(1)),
     "allocate": lambda p: p.allocate("n", "app", licences(1)),
     "allocate the first": lambda p: p.allocate("n", "fresh", licences(1)),
     "allocate what is pending": lambda p: p.allocate("waits", "app", licences(1)),
@@ -39,15 +49,25 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "allocate with evictions": lambda p: p.allocate("n", "app", licences(5), evict=True),
     "allocate with the last eviction": lambda p: p.allocate("big", "app", licences(6), evict=True),
     "allocate with evictions in vain": lambda p: p.allocate("n", "app", licences(11), evict=True),
-    "gang": lambda p: p.allocate_all([Ask("waits", "app", licences(1)), Ask("n", "fresh", licences(1))]),
+    "gang": lambda p: p.allocate_all(
+        [AllocationRequest("waits", "app", licences(1)), AllocationRequest("n", "fresh", licences(1))]
+    ),
     "gang of a running application": lambda p: p.allocate_all(
-        [Ask("n", "app", licences(1)), Ask("o", "app", memory(1))]
+        [AllocationRequest("n", "app", licences(1)), AllocationRequest("o", "app", memory(1))]
     ),
     "gang too large for a model": lambda p: p.allocate_all(
-        [Ask("waits", "app", licences(1)), Ask("n", "fresh", licences(3)), Ask("o", "app", licences(1))]
+        [
+            AllocationRequest("waits", "app", licences(1)),
+            AllocationRequest("n", "fresh", licences(3)),
+            AllocationRequest("o", "app", licences(1)),
+        ]
     ),
     "gang too large for a queue": lambda p: p.allocate_all(
-        [Ask("waits", "app", licences(1)), Ask("n", "fresh", memory(60)), Ask("o", "app", licences(1))]
+        [
+            AllocationRequest("waits", "app", licences(1)),
+            AllocationRequest("n", "fresh", memory(60)),
+            AllocationRequest("o", "app", licences(1)),
+        ]
     ),
     "replace": lambda p: p.replace("room", "n", licences(2)),
     "replace by what is pending": lambda p: p.replace("room", "waits", licences(1)),
@@ -99,9 +119,9 @@ class Scene:
         assert partition.allocate("last", "other", licences(2))
         assert partition.allocate("goes", "failing", licences(1))
         assert partition.allocate("member", "gang", licences(1), placeholder=True)
-        partition.ask("missing", "gang", licences(1), placeholder=True)
-        partition.ask("waits", "app", licences(1))
-        partition.ask("big", "app", licences(6))
+        partition.request("missing", "gang", licences(1), placeholder=True)
+        partition.request("waits", "app", licences(1))
+        partition.request("big", "app", licences(6))
         partition.fail("failing")
 
     def verify(self, *, failing: bool) -> None:
@@ -173,7 +193,7 @@ def is_suspended(scene: Scene) -> None:
     assert "Failing" in str(partition.explain("other", Resource()))
     assert partition.release("last")
     assert partition.resize("room", Resource())
-    partition.ask("more", "app", licences(1))
+    partition.request("more", "app", licences(1))
     scene.verify(failing=False)
     assert failing.state() == before
     new = ResettableFailing(9)
@@ -338,7 +358,7 @@ def test_models_that_equal_one_another() -> None:
 def test_model_that_calls_back(back: Callable[[Partition], object], call: str, *, caught: bool) -> None:
     """A model that calls the partition gets an error; if it catches that, nothing has happened."""
     raised = 0
-    for name in ("allocate with evictions", "gang", "ask", "remove", "replace by too much for a model"):
+    for name in ("allocate with evictions", "gang", "request", "remove", "replace by too much for a model"):
         scene = Scene(1, resettable=False)
         before, found = shown(scene.partition), list[str]()
 

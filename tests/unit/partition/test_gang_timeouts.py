@@ -21,7 +21,7 @@ def gang(style: str, *placeholders: str, pending: tuple[str, ...] = ()) -> Parti
     for name in placeholders:
         assert partition.allocate(name, "app", memory(2), placeholder=True)
     for name in pending:
-        partition.ask(name, "app", memory(2), placeholder=True)
+        partition.request(name, "app", memory(2), placeholder=True)
     return partition
 
 
@@ -78,7 +78,7 @@ def test_time_out_beside_a_real_allocation(style: str) -> None:
 def test_soft_time_out() -> None:
     """With nothing replaced, an application of the style soft goes on without its placeholders."""
     partition = gang("soft", "1", "2", pending=("3",))
-    partition.ask("real", "app", memory(2))
+    partition.request("real", "app", memory(2))
 
     assert partition.time_out_gang("app") == ("1", "2")
     assert [told.state.value for told in partition.allocations()] == ["going", "going", "pending"]
@@ -91,7 +91,7 @@ def test_soft_time_out() -> None:
 def test_hard_time_out() -> None:
     """With nothing replaced, an application of the style hard fails."""
     partition = gang("hard", "1", "2", pending=("3",))
-    partition.ask("real", "app", memory(2))
+    partition.request("real", "app", memory(2))
 
     assert partition.time_out_gang("app") == ("1", "2")
     assert (state(partition), [told.allocation_id for told in partition.allocations()]) == ("failing", ["1", "2"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
-from ugm import Ask, Partition, Resource
+from ugm import AllocationRequest, Partition, Resource
 
 QUEUES = (
     "{name: p, resources: {max: {memory: 10}}, queues: [{name: a, maxapplications: 2}, {name: b, resources: {max:"
@@ -22,20 +22,25 @@ def _partition() -> Partition:
     return partition
 
 
-def asks(application_id: str, *amounts: int) -> list[Ask]:
+def requests(application_id: str, *amounts: int) -> list[AllocationRequest]:
     """Return asks of an application, numbered from 0."""
-    return [Ask(f"{application_id}-{number}", application_id, memory(amount)) for number, amount in enumerate(amounts)]
+    return [
+        AllocationRequest(f"{application_id}-{number}", application_id, memory(amount))
+        for number, amount in enumerate(amounts)
+    ]
 
 
 def test_gang_granted(partition: Partition) -> None:
     """A gang of several applications is granted as its allocations one by one."""
-    assert partition.allocate_all([*asks("one", 1, 2), *asks("other", 3)])
+    assert partition.allocate_all([*requests("one", 1, 2), *requests("other", 3)])
     apart = partition_of(QUEUES, limits="{users: ['*'], maxresources: {memory: 9}}")
-    for ask in [*asks("one", 1, 2), *asks("other", 3)]:
+    for request in [*requests("one", 1, 2), *requests("other", 3)]:
         apart.submit(
-            ask.application_id, SUE if ask.application_id == "one" else BOB, B if ask.usage["memory"] > 2 else A
+            request.application_id,
+            SUE if request.application_id == "one" else BOB,
+            B if request.usage["memory"] > 2 else A,
         )
-        assert apart.allocate(*ask[:3])
+        assert apart.allocate(*request[:3])
     assert (apart.users(), apart.allocations()) == (partition.users(), partition.allocations())
     partition.verify()
 
@@ -43,7 +48,7 @@ def test_gang_granted(partition: Partition) -> None:
 def test_gang_denied(partition: Partition) -> None:
     """A gang that does not fit as a whole is denied as a whole, with what all of it asks of every limit in the way."""
     with changing_nothing(partition):
-        decision = partition.allocate_all([*asks("one", 5, 5), *asks("other", 4, 3)])
+        decision = partition.allocate_all([*requests("one", 5, 5), *requests("other", 4, 3)])
 
     assert str(decision) == (
         "denied, waiting can never help:\n"
@@ -57,25 +62,25 @@ def test_gang_denied_by_one(partition: Partition) -> None:
     """The last of a gang may be what does not fit: those before it are not granted either."""
     partition.allocate("big", "other", memory(6))
     with changing_nothing(partition):
-        decision = partition.allocate_all(asks("one", 1, 1, 1, 2))
+        decision = partition.allocate_all(requests("one", 1, 1, 1, 2))
     assert str(decision) == "denied, waiting can help:\n  queue root.p: 5 memory requested, 6 of 10 used, 1 too much"
 
 
 def test_gang_of_too_many_applications(partition: Partition) -> None:
     """The applications that a gang starts are counted together."""
     with changing_nothing(partition):
-        decision = partition.allocate_all([*asks("one", 1), *asks("two", 1), *asks("three", 1)])
+        decision = partition.allocate_all([*requests("one", 1), *requests("two", 1), *requests("three", 1)])
     assert str(decision) == (
         "denied, waiting can never help:\n  queue root.p.a: 0 of 2 applications running, 3 more requested"
     )
-    assert partition.allocate_all([*asks("one", 1, 1), *asks("two", 1)])
+    assert partition.allocate_all([*requests("one", 1, 1), *requests("two", 1)])
 
 
 def test_gang_repeated(partition: Partition) -> None:
     """A gang that is repeated, or partly held already, is charged once for each of its allocations."""
     assert partition.allocate("one-1", "one", memory(2))
     for _ in range(2):
-        assert partition.allocate_all(asks("one", 3, 2))
+        assert partition.allocate_all(requests("one", 3, 2))
     (told,) = partition.users()
     assert told.queues.usage == memory(5)
     partition.verify()
@@ -83,21 +88,21 @@ def test_gang_repeated(partition: Partition) -> None:
 
 def test_gang_with_an_ask_twice(partition: Partition) -> None:
     """The same ask twice is one allocation; an id for two different ones is refused."""
-    assert partition.allocate_all(asks("one", 3) * 2)
+    assert partition.allocate_all(requests("one", 3) * 2)
     assert len(partition.allocations()) == 1
     with refused(partition, "allocation_id 'two-0': the id stands for another allocation, of application 'two'"):
-        partition.allocate_all([*asks("two", 1), *asks("two", 2)])
+        partition.allocate_all([*requests("two", 1), *requests("two", 2)])
 
 
 def test_gang_of_pending_asks(partition: Partition) -> None:
     """What was asked for is granted together, or stays pending together."""
-    for ask in asks("one", 4, 5):
-        partition.ask(*ask[:3])
+    for request in requests("one", 4, 5):
+        partition.request(*request[:3])
     partition.allocate("big", "other", memory(6))
     with changing_nothing(partition):
-        assert not partition.allocate_all(asks("one", 4, 5))
+        assert not partition.allocate_all(requests("one", 4, 5))
     partition.release("big")
-    assert partition.allocate_all(asks("one", 4, 5))
+    assert partition.allocate_all(requests("one", 4, 5))
     assert {told.state.value for told in partition.allocations()} == {"held"}
 
 
@@ -120,7 +125,7 @@ def test_gang_with_a_failing_application(partition: Partition) -> None:
     partition.allocate("1", "two", memory(1))
     partition.fail("two")
     with refused(partition, "application_id 'two': the application is failing"):
-        partition.allocate_all([*asks("one", 1), *asks("two", 1)])
+        partition.allocate_all([*requests("one", 1), *requests("two", 1)])
 
 
 # Placeholders
@@ -184,7 +189,7 @@ def test_replace_repeated(partition: Partition) -> None:
 def test_replace_by_what_is_pending(partition: Partition) -> None:
     """What was asked for takes the place with its own priority, and is no longer pending."""
     placeholder(partition, 5)
-    partition.ask("r", "one", memory(4), priority=7)
+    partition.request("r", "one", memory(4), priority=7)
     assert partition.replace("p", "r", memory(4))
 
     told = partition.allocation("r")
@@ -197,7 +202,7 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     """Only placeholders that are held can be replaced, by what is not held yet."""
     started(partition, "two", 1, A)
     placeholder(partition, 1)
-    partition.ask("q", "one", memory(1), placeholder=True)
+    partition.request("q", "one", memory(1), placeholder=True)
     partition.allocate("r", "one", memory(1), priority=3, preemptible=False)
 
     for name, new, text in [
@@ -266,7 +271,7 @@ def test_resize_what_is_going(partition: Partition) -> None:
 
 def test_resize_what_is_not_held(partition: Partition) -> None:
     """What is pending, or unknown, has no size to change."""
-    partition.ask("1", "one", memory(5))
+    partition.request("1", "one", memory(5))
     for name in "12":
         with refused(partition, f"allocation_id '{name}': there is no such allocation"):
             partition.resize(name, memory(4))

@@ -22,7 +22,7 @@ import pytest
 from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
 from support.quotatree_fixtures import document
-from ugm import Ask, Partition, Resource, Running, UserGroup
+from ugm import AllocationRequest, Partition, Resource, Running, UserGroup
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
@@ -52,9 +52,15 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "allocate what is pending": lambda p: p.allocate("waits", "one", memory(2)),
     "allocate with priority": lambda p: p.allocate("n", "one", memory(1), priority=5),
     "allocate_all": lambda p: p.allocate_all(
-        [Ask("g1", "one", memory(1)), Ask("g2", "new", memory(2)), Ask("waits", "one", memory(2))]
+        [
+            AllocationRequest("g1", "one", memory(1)),
+            AllocationRequest("g2", "new", memory(2)),
+            AllocationRequest("waits", "one", memory(2)),
+        ]
     ),
-    "allocate_all too much": lambda p: p.allocate_all([Ask("g1", "one", memory(1)), Ask("g2", "new", memory(200))]),
+    "allocate_all too much": lambda p: p.allocate_all(
+        [AllocationRequest("g1", "one", memory(1)), AllocationRequest("g2", "new", memory(200))]
+    ),
     "replace": lambda p: p.replace("room", "real", memory(2)),
     "resize": lambda p: p.resize("two", memory(6)),
     "resize to less": lambda p: p.resize("two", memory(1)),
@@ -65,7 +71,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "release what is pending": lambda p: p.release("waits"),
     "release of a failing application": lambda p: p.release("failing"),
     "adopt": lambda p: p.adopt("n", "new", Resource(memory=100, fpga=1)),
-    "ask": lambda p: p.ask("n", "two", memory(1)),
+    "request": lambda p: p.request("n", "two", memory(1)),
     "submit": lambda p: p.submit("n", BOB, "root.a"),
     "submit to a new queue": lambda p: p.submit("n", BOB, "root.p.y", quota=memory(5)),
     "adopt_application": lambda p: p.adopt_application("n", BOB, "root.p.k.l", quota=Resource(memory=5, gpu=1)),
@@ -75,7 +81,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "remove with its queue": lambda p: p.remove("dynamic"),
     "time_out_gang": lambda p: p.time_out_gang("one"),
     "close": lambda p: p.close(),
-    "give_quota": lambda p: p.give_quota("root.p.x", Resource(memory=9, gpu=1)),
+    "set_queue_quota": lambda p: p.set_queue_quota("root.p.x", Resource(memory=9, gpu=1)),
     "add_node": lambda p: p.add_node("n", Resource(memory=100, fpga=1)),
     "configure": lambda p: p.configure(OTHER),
     "apply": lambda p: p.apply(p.plan(OTHER)),
@@ -108,15 +114,15 @@ def fill(partition: Partition) -> None:
     start("two", 4, user=SUE)
     assert partition.allocate("room", "one", memory(1), placeholder=True)
     assert partition.allocate("first", "one", memory(2), priority=3)
-    partition.ask("waits", "one", memory(2))
-    partition.ask("room for two", "two", memory(2), placeholder=True)
+    partition.request("waits", "one", memory(2))
+    partition.request("room for two", "two", memory(2), placeholder=True)
     submit("new", user=SUE, gang_style="hard")
     start("dynamic", 1, "root.p.x")
     submit("asking")
-    partition.ask("asked", "asking", memory(1))
+    partition.request("asked", "asking", memory(1))
     # Runs on with nothing, because something is pending.
     start("resting", 1)
-    partition.ask("next", "resting", memory(1))
+    partition.request("next", "resting", memory(1))
     partition.release("resting")
     submit("idle", "root.p.z")
     start("failing", 1)
@@ -190,9 +196,9 @@ class Followed(Scene):
 
 
 def _replay(partition: Partition, events: list[Event]) -> None:
-    from ugm.partition.redo import redo  # noqa: PLC0415 - a helper of this scene alone
+    from ugm.partition.replay import replay_events  # noqa: PLC0415 - a helper of this scene alone
 
-    redo(partition._books, events)
+    replay_events(partition._state, events)
     partition._lock.settle()
 
 
@@ -256,7 +262,7 @@ class Journaled(Scene):
 
     def require_unchanged(self) -> None:
         """Make sure that the journal has nothing of the interrupted change once the next changes are acknowledged."""
-        self.partition.ask("probe", "one", memory(1))
+        self.partition.request("probe", "one", memory(1))
         self.partition.release("probe")
         with closing(sqlite3.connect(self.path)) as connection:
             rows = connection.execute("SELECT data FROM changes WHERE number > ?", (self._seen,)).fetchall()

@@ -35,14 +35,14 @@ def test_new(partition: Partition) -> None:
 
 def test_accepted(partition: Partition) -> None:
     """With something pending an application is accepted, and does not run."""
-    partition.ask("1", "app", memory(1))
+    partition.request("1", "app", memory(1))
     assert (state(partition), running(partition), partition.users()) == ("accepted", 0, ())
 
 
 def test_new_again(partition: Partition) -> None:
     """An application that withdraws all that it asked for is as new."""
     before = shown(partition)
-    partition.ask("1", "app", memory(1))
+    partition.request("1", "app", memory(1))
     partition.release("1")
     assert shown(partition) == before
 
@@ -67,7 +67,7 @@ def test_running_until_the_last_is_gone(partition: Partition) -> None:
 def test_running_while_something_is_pending(partition: Partition) -> None:
     """Without an allocation an application runs on as long as something is pending."""
     partition.allocate("1", "app", memory(1))
-    partition.ask("2", "app", memory(1))
+    partition.request("2", "app", memory(1))
     partition.release("1")
     assert (state(partition), running(partition)) == ("running", 1)
     assert [told.running_applications for told in partition.queue("root.a").walk()] == [1]  # type: ignore[union-attr]  # it is there
@@ -80,7 +80,7 @@ def test_running_holds_its_place(partition: Partition) -> None:
     """Who runs with nothing but pending requests keeps others from the place; who is completing does not."""
     partition.submit("next", BOB, "root.a")
     partition.allocate("1", "app", memory(1))
-    partition.ask("2", "app", memory(1))
+    partition.request("2", "app", memory(1))
     partition.release("1")
     assert not partition.allocate("n", "next", memory(1))
     partition.release("2")
@@ -106,7 +106,7 @@ def test_accepted_again(partition: Partition) -> None:
     """A completing application that asks for more is accepted again, and does not run."""
     partition.allocate("1", "app", memory(1))
     partition.release("1")
-    partition.ask("2", "app", memory(1))
+    partition.request("2", "app", memory(1))
     assert (state(partition), running(partition)) == ("accepted", 0)
     partition.release("2")
     assert state(partition) == "completing"
@@ -131,14 +131,14 @@ def test_complete_a_new_one(partition: Partition) -> None:
 def test_complete_too_early(partition: Partition) -> None:
     """An application that holds something, or has something pending, cannot be completed."""
     partition.allocate("1", "app", memory(1))
-    partition.ask("2", "app", memory(1))
+    partition.request("2", "app", memory(1))
     with refused(partition, "application_id 'app': the application has 1 allocations and 1 pending"):
         partition.complete("app")
 
 
 def test_complete_with_half_of_that(partition: Partition) -> None:
     """One of the two is enough to keep an application from being completed."""
-    partition.ask("1", "app", memory(1))
+    partition.request("1", "app", memory(1))
     with refused(partition, "application_id 'app': the application has 0 allocations and 1 pending"):
         partition.complete("app")
     partition.allocate("1", "app", memory(1))
@@ -151,7 +151,7 @@ def test_end_under_other_limits() -> None:
     limited = config("{name: a, maxapplications: 3}", limits="{users: ['*'], maxapplications: 3}")
     partition = partition_of()
     started(partition, "app", 1)
-    partition.ask("next", "app", memory(1))
+    partition.request("next", "app", memory(1))
     partition.release("app")
     partition.configure(limited)
     partition.release("next")
@@ -171,7 +171,7 @@ def test_submitted_again(partition: Partition) -> None:
 
 def test_fail_without_allocations(partition: Partition) -> None:
     """An application without allocations fails at once: it is forgotten with all that it asked for."""
-    partition.ask("1", "app", memory(1))
+    partition.request("1", "app", memory(1))
     assert partition.fail("app") == ()
     assert (state(partition), partition.allocations()) == (None, ())
 
@@ -180,7 +180,7 @@ def test_failing(partition: Partition) -> None:
     """A failing application is counted until its last allocation is released, and asks for nothing more."""
     for name in "12":
         partition.allocate(name, "app", memory(1))
-    partition.ask("3", "app", memory(1))
+    partition.request("3", "app", memory(1))
 
     assert partition.fail("app") == ("1", "2")
     assert (state(partition), running(partition)) == ("failing", 1)
@@ -200,7 +200,7 @@ def test_failed(partition: Partition) -> None:
     partition.verify()
 
 
-@pytest.mark.parametrize("call", ["ask", "allocate"])
+@pytest.mark.parametrize("call", ["request", "allocate"])
 def test_failing_gets_nothing(partition: Partition, call: str) -> None:
     """A failing application gets nothing more; what it has may be told again."""
     partition.allocate("1", "app", memory(1))
@@ -224,7 +224,7 @@ def test_remove(partition: Partition) -> None:
     """A removed application gives back all that it holds, and what was pending is withdrawn."""
     for name in "12":
         partition.allocate(name, "app", memory(1))
-    partition.ask("3", "app", memory(1))
+    partition.request("3", "app", memory(1))
 
     assert partition.remove("app") == ("1", "2")
     assert (state(partition), partition.allocations(), partition.users()) == (None, (), ())
@@ -266,7 +266,7 @@ def test_preempted_counts_until_released(partition: Partition) -> None:
     assert partition.preempt("1") is True
     told = partition.application("app")
     assert told is not None
-    assert (partition.users(), told.going, told.state.value) == (usage, 1, "running")
+    assert (partition.users(), told.terminating, told.state.value) == (usage, 1, "running")
     assert partition.preempt("1") is True, "it may be repeated"
 
     partition.release("1")
@@ -275,7 +275,7 @@ def test_preempted_counts_until_released(partition: Partition) -> None:
 
 def test_preempt_what_is_not_held(partition: Partition) -> None:
     """There is nothing to preempt in what is unknown, or only pending."""
-    partition.ask("1", "app", memory(1))
+    partition.request("1", "app", memory(1))
     with changing_nothing(partition):
         assert partition.preempt("1") is False
         assert partition.preempt("2") is False
@@ -327,7 +327,7 @@ def test_a_quota_that_changes(partition: Partition) -> None:
     partition.adopt_application("new", SUE, "root.made", quota=memory(5))
     assert partition.allocate("1", "new", memory(5))
 
-    partition.give_quota("root.made", memory(4))
+    partition.set_queue_quota("root.made", memory(4))
     assert not partition.allocate("2", "new", memory(1))
     partition.submit("new", SUE, "root.made", quota=memory(6))
     assert partition.allocate("2", "new", memory(1))
@@ -337,8 +337,8 @@ def test_a_quota_that_changes(partition: Partition) -> None:
 def test_a_quota_for_a_queue_of_the_configuration(partition: Partition) -> None:
     """What the configuration says of a queue cannot be changed beside it."""
     with refused(partition, "queue_path 'root.a': the configuration says what the queue may use"):
-        partition.give_quota("root.a", memory(4))
+        partition.set_queue_quota("root.a", memory(4))
     with refused(partition, "queue_path 'root.x': there is no such queue"):
-        partition.give_quota("root.x", memory(4))
+        partition.set_queue_quota("root.x", memory(4))
     with refused(partition, "quota None: expected a Resource that names something"):
-        partition.give_quota("root.a", None)  # type: ignore[arg-type] # the mistake that is tested
+        partition.set_queue_quota("root.a", None)  # type: ignore[arg-type] # the mistake that is tested

@@ -10,7 +10,7 @@ import pytest
 
 from support.partition_fixtures import SUE, Licences, memory, partition_of, refused, started
 from support.tracking_fixtures import Wrong
-from ugm import Ask, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
+from ugm import AllocationRequest, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
 
 NAME = "a name is a text of 1 to 256 characters"
 ID = "an application id is a text of 1 to 256 characters"
@@ -18,11 +18,11 @@ TEXTS = ["", None, 7, b"app", ["app"]]
 
 #: Every call that takes an allocation, an application and a usage.
 CHARGING: dict[str, Callable[..., Any]] = {
-    "ask": Partition.ask,
+    "request": Partition.request,
     "allocate": Partition.allocate,
     "adopt": Partition.adopt,
     "allocate_all": lambda partition, *parts, **traits: partition.allocate_all(
-        [Ask("first", "app", memory(1)), Ask(*parts, **traits)]
+        [AllocationRequest("first", "app", memory(1)), AllocationRequest(*parts, **traits)]
     ),
 }
 
@@ -221,9 +221,11 @@ def test_largest_priority(partition: Partition, priority: int) -> None:
 
 def test_no_asks(partition: Partition) -> None:
     """A gang is several asks."""
-    for asks in [None, 7, [7], [("a", "app")], [Ask("a", "app", memory(1)), ("b",)]]:
-        with refused(partition, f"asks {asks!r}: expected Asks, or tuples of their parts", RequestError):
-            partition.allocate_all(asks)  # type: ignore[arg-type]  # misuse
+    for requests in [None, 7, [7], [("a", "app")], [AllocationRequest("a", "app", memory(1)), ("b",)]]:
+        with refused(
+            partition, f"requests {requests!r}: expected AllocationRequests, or tuples of their parts", RequestError
+        ):
+            partition.allocate_all(requests)  # type: ignore[arg-type]  # misuse
 
 
 # Submissions

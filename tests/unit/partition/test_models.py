@@ -19,7 +19,7 @@ from support.partition_fixtures import (
     shown,
     started,
 )
-from ugm import Ask, Claim, Decision, Partition, Resource, Violation
+from ugm import AllocationRequest, Claim, Decision, Partition, Resource, Violation
 
 
 def licences(amount: int) -> Resource:
@@ -100,7 +100,9 @@ def test_nothing_is_charged_that_a_queue_denies() -> None:
     for usage in [memory(1), licences(6), Resource(memory=1, licence=6)]:
         with changing_nothing(partition):
             assert not partition.allocate("more", "app", usage)
-            assert not partition.allocate_all([Ask("x", "app", licences(1)), Ask("more", "app", usage)])
+            assert not partition.allocate_all(
+                [AllocationRequest("x", "app", licences(1)), AllocationRequest("more", "app", usage)]
+            )
             assert not partition.resize("app", usage + memory(5))
         assert model.state() == before
 
@@ -129,8 +131,8 @@ def test_heirs_that_are_no_equals() -> None:
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a")
     assert partition.allocate("room", "app", licences(4), placeholder=True)
-    partition.ask("firm", "app", licences(4), preemptible=False)
-    partition.ask("first", "app", licences(4), priority=1)
+    partition.request("firm", "app", licences(4), preemptible=False)
+    partition.request("first", "app", licences(4), priority=1)
     model.limit = 0
 
     with changing_nothing(partition):
@@ -146,7 +148,7 @@ def test_retry_charges_once() -> None:
     model.calls.clear()
 
     assert partition.allocate("app", "app", memory(1))
-    assert partition.allocate_all([Ask("app", "app", memory(1))])
+    assert partition.allocate_all([AllocationRequest("app", "app", memory(1))])
     assert partition.adopt("app", "app", memory(1)) == ()
     assert partition.resize("app", memory(1))
     assert not partition.release("never")
@@ -177,7 +179,9 @@ def test_gang_is_checked_one_by_one() -> None:
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a")
 
-    decision = partition.allocate_all([Ask("1", "app", licences(3)), Ask("2", "app", licences(3))])
+    decision = partition.allocate_all(
+        [AllocationRequest("1", "app", licences(3)), AllocationRequest("2", "app", licences(3))]
+    )
     assert decision == Decision((Violation("licence", "solver", "", "", "licence", 5, 3, 3),))
     assert model.state() == (0, {}, {})
 
@@ -191,8 +195,8 @@ def test_demand() -> None:
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a")
     for name in "123":
-        partition.ask(name, "app", licences(1))
-    partition.ask("1", "app", licences(1))
+        partition.request(name, "app", licences(1))
+    partition.request("1", "app", licences(1))
     assert list(model.waiting) == ["1", "2", "3"]
 
     partition.allocate("1", "app", licences(1))
@@ -208,7 +212,7 @@ def test_demand_that_ends(end: Callable[[Partition, str], object]) -> None:
     model = Waiting()
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a", gang_style="hard")
-    partition.ask("1", "app", licences(1), placeholder=True)
+    partition.request("1", "app", licences(1), placeholder=True)
     end(partition, "app")
     assert model.state() == (0, {}, {})
 
@@ -300,7 +304,7 @@ def test_too_little_given_up() -> None:
 def test_evictions_of_what_is_not_held(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """What is not held cannot be given up: not the request itself, nothing pending, nothing unknown."""
     partition, model = evicting((name,))
-    partition.ask("waits", "1", licences(1))
+    partition.request("waits", "1", licences(1))
     monkeypatch.setattr(model, "evictions", lambda _: (name,))
     with changing_nothing(partition):
         assert partition.allocate("more", "mine", licences(1), evict=True).evictions == ()
@@ -321,13 +325,15 @@ def test_no_evictions_if_one_model_gives_up_nothing() -> None:
 GRANTED: dict[str, Callable[[Partition], Any]] = {
     "check": lambda p: p.check("app", licences(1)),
     "explain": lambda p: p.explain("app", licences(1)),
-    "ask": lambda p: p.ask("new", "app", licences(1)),
+    "request": lambda p: p.request("new", "app", licences(1)),
     "allocate": lambda p: p.allocate("new", "app", licences(1)),
     "allocate what waits": lambda p: p.allocate("waits", "app", licences(1)),
     "allocate the first": lambda p: p.allocate("new", "fresh", licences(1)),
     "allocate with evictions": lambda p: p.allocate("new", "app", licences(4), evict=True),
     "allocate what waits with evictions": lambda p: p.allocate("big", "app", licences(4), evict=True),
-    "gang": lambda p: p.allocate_all([Ask("waits", "app", licences(1)), Ask("new", "fresh", licences(1))]),
+    "gang": lambda p: p.allocate_all(
+        [AllocationRequest("waits", "app", licences(1)), AllocationRequest("new", "fresh", licences(1))]
+    ),
     "replace": lambda p: p.replace("p", "new", licences(2)),
     "replace by what waits": lambda p: p.replace("p", "waits", licences(1)),
     "resize": lambda p: p.resize("1", licences(2)),
@@ -347,8 +353,8 @@ def failing() -> tuple[Partition, list[Waiting]]:
     for name in "12":
         assert partition.allocate(name, "app", licences(1))
     assert partition.allocate("p", "app", licences(1), placeholder=True)
-    partition.ask("waits", "app", licences(1))
-    partition.ask("big", "app", licences(4))
+    partition.request("waits", "app", licences(1))
+    partition.request("big", "app", licences(4))
     return partition, models
 
 

@@ -96,7 +96,7 @@ def test_retry_after_a_denial(partition: Partition) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("call", ["allocate", "ask", "adopt"])
+@pytest.mark.parametrize("call", ["allocate", "request", "adopt"])
 def test_retry_with_other_content(partition: Partition, call: str, other: dict[str, object]) -> None:
     """An id that stands for an allocation is refused for anything else."""
     partition.submit("other", SUE, IN_B)
@@ -203,7 +203,7 @@ def test_release_one_of_several(partition: Partition) -> None:
 
 def test_release_withdraws_what_is_pending(partition: Partition) -> None:
     """An allocation that is pending counts nowhere, and is withdrawn by a release."""
-    partition.ask("next", "app", memory(50))
+    partition.request("next", "app", memory(50))
     assert [told.state.value for told in partition.allocations()] == ["held", "pending"]
     assert partition.queue_headroom(IN_B) == memory(2)
 
@@ -214,7 +214,7 @@ def test_release_withdraws_what_is_pending(partition: Partition) -> None:
 
 def test_pending_is_granted(partition: Partition) -> None:
     """What was asked for is granted under its id, with the same content."""
-    partition.ask("next", "app", memory(1), priority=2)
+    partition.request("next", "app", memory(1), priority=2)
     with refused(partition, "allocation_id 'next': the id stands for another allocation, of application 'app'"):
         partition.allocate("next", "app", memory(1))
     assert partition.allocate("next", "app", memory(1), priority=2)
@@ -226,10 +226,10 @@ def test_pending_is_granted(partition: Partition) -> None:
 
 def test_pending_stays_after_a_denial(partition: Partition) -> None:
     """What is asked for and denied is pending as before."""
-    partition.ask("next", "app", memory(9))
+    partition.request("next", "app", memory(9))
     with changing_nothing(partition):
         assert not partition.allocate("next", "app", memory(9))
-        partition.ask("next", "app", memory(9))
+        partition.request("next", "app", memory(9))
 
 
 # Counting what exists

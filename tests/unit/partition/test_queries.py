@@ -176,7 +176,7 @@ def test_repr(partition: Partition) -> None:
     manager = Manager()
     manager.increase("root.a", "app", memory(1), SUE)
     tracker = manager.get_user_tracker("sue")
-    with partition._books.in_force.lock, manager._lock:
+    with partition._state.in_force.lock, manager._lock:
         assert repr(partition) == "<Partition queues=3 applications=1 allocations=1>"
         assert repr(manager) == "<Manager users=1 groups=0>"
         assert repr(tracker) == "<UserTracker 'sue' applications=1>"
@@ -227,7 +227,7 @@ def test_applications_of_a_queue(partition: Partition) -> None:
 def test_allocations_of_an_application(partition: Partition) -> None:
     """Allocations are listed by id: all of them, or those of one application, pending ones included."""
     started(partition, "b", 1, "root.b", BOB)
-    partition.ask("a", "app", memory(1), priority=-1, preemptible=False)
+    partition.request("a", "app", memory(1), priority=-1, preemptible=False)
 
     assert [told.allocation_id for told in partition.allocations()] == ["a", "app", "b"]
     assert next(told.to_dict() for told in partition.allocations("app")) == {
@@ -246,7 +246,7 @@ def test_application_for_json(partition: Partition) -> None:
     partition.submit("b", SUE, "root.b", tags={"namespace": "n"})
     partition.allocate("p", "b", Resource(memory=1, vcore=0), placeholder=True)
     partition.preempt("p")
-    partition.ask("q", "b", memory(1))
+    partition.request("q", "b", memory(1))
 
     told = partition.application("b")
     assert told is not None

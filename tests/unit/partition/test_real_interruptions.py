@@ -194,7 +194,7 @@ def test_every_small_stack(name: str, kind: str, tmp_path: Path) -> None:
 
 
 #: CPython 3.11 crashes in the construction of a vector when memory ends there: the traceback ends in C code.
-CRASHING: Final = {("models", "give_quota")}
+CRASHING: Final = {("models", "set_queue_quota")}
 
 
 @pytest.mark.skipif(

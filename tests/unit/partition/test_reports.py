@@ -32,7 +32,7 @@ def test_who_uses_nothing() -> None:
 
     assert partition.user("sue") is None
     assert partition.group("dev") is None
-    assert partition.user_standing("sue") is partition.group_standing("dev") is None
+    assert partition.user_utilization("sue") is partition.group_utilization("dev") is None
     assert partition.user_share("sue") is partition.group_share("dev") is None
     assert partition.queue_alone("root.none") is None
     assert partition.pending("root.none") == (0, Resource())
@@ -42,7 +42,7 @@ def test_standing_of_a_user() -> None:
     """The nearest limit is the one of which the largest part is used."""
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "app", 3)
-    standing = partition.user_standing("sue")
+    standing = partition.user_utilization("sue")
 
     assert standing is not None
     assert (standing.share, standing.resource, standing.running_applications) == (Fraction(3, 10), "memory", 1)
@@ -56,7 +56,7 @@ def test_standing_by_applications() -> None:
     partition = partition_of(QUEUES, limits=LIMITS)
     for number in range(3):
         started(partition, f"app-{number}", 1)
-    standing = partition.user_standing("sue")
+    standing = partition.user_utilization("sue")
 
     assert standing is not None
     assert (standing.share, standing.resource) == (Fraction(3, 4), None)
@@ -67,7 +67,7 @@ def test_standing_without_limit() -> None:
     """Who has no limit is at no part of it."""
     partition = partition_of(QUEUES)
     started(partition, "app", 3)
-    standing = partition.user_standing("sue")
+    standing = partition.user_utilization("sue")
 
     assert standing is not None
     assert (float(standing.share), standing.limit, standing.to_dict()["limit"]) == (0, None, None)
@@ -78,7 +78,7 @@ def test_standing_at_a_limit_of_nothing() -> None:
     partition = partition_of(QUEUES, limits="{users: [sue], maxresources: {memory: 10, gpu: 0}}")
     started(partition, "app", 3)
     partition.adopt("gpus", "app", Resource(gpu=2))
-    standing = partition.user_standing("sue")
+    standing = partition.user_utilization("sue")
 
     assert standing is not None
     assert (float(standing.share), standing.resource) == (3, "gpu")
@@ -100,8 +100,8 @@ def test_pending() -> None:
     """What is pending in a queue itself is told with its sum."""
     partition = partition_of(QUEUES)
     started(partition, "app", 3)
-    partition.ask("x", "app", Resource(memory=2))
-    partition.ask("y", "app", Resource(memory=3, gpu=1))
+    partition.request("x", "app", Resource(memory=2))
+    partition.request("y", "app", Resource(memory=3, gpu=1))
 
     assert partition.pending("root.a") == (2, Resource(memory=5, gpu=1))
     assert partition.pending("root") == (0, Resource())

@@ -24,7 +24,7 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "preempt": lambda partition: partition.preempt("app-0-0"),
     "release": lambda partition: partition.release("app-0-0"),
     "adopt": lambda partition: partition.adopt("new", "app-0", ONE),
-    "ask": lambda partition: partition.ask("new", "app-0", ONE),
+    "request": lambda partition: partition.request("new", "app-0", ONE),
     "submit": lambda partition: partition.submit("new", UserGroup("new"), "root.a"),
     "add_node": lambda partition: partition.add_node("more", ONE),
 }

@@ -11,7 +11,7 @@ import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
 from ugm import Partition, RequestError, Resource, UserGroup
-from ugm.partition import PartitionSnapshot, Standing
+from ugm.partition import LimitUtilization, PartitionSnapshot
 from ugm.queues import QueueState
 
 _TEAM: Final = "limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, "
@@ -38,7 +38,7 @@ def busy(seed: int) -> Partition:
             partition.submit(app, random.choice(USERS), random.choice(("root.p.x", "root.p.y", "root.p.new", "root.q")))
         elif action == 1 and partition.application(app):
             if partition.allocation(name) is None:
-                partition.ask(name, app, Resource(memory=random.randrange(9)))
+                partition.request(name, app, Resource(memory=random.randrange(9)))
         elif action in (2, 3) and partition.application(app) and not partition.allocation(name):
             partition.allocate(name, app, Resource(memory=random.randrange(6), gpu=random.randrange(2)))
         elif action == 4:
@@ -73,13 +73,17 @@ def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
     partition = busy(seed)
     snapshot = partition.snapshot()
 
-    def same(one: Standing | None, other: Standing) -> bool:
+    def same(one: LimitUtilization | None, other: LimitUtilization) -> bool:
         return one is not None and one._replace(limit=None, resource=None) == other._replace(limit=None, resource=None)
 
-    assert all(same(partition.user_standing(name), snapshot.user_standing(name)) for name in partition.user_names())
-    assert all(same(partition.group_standing(name), snapshot.group_standing(name)) for name in snapshot.group_names)
+    assert all(
+        same(partition.user_utilization(name), snapshot.user_utilization(name)) for name in partition.user_names()
+    )
+    assert all(
+        same(partition.group_utilization(name), snapshot.group_utilization(name)) for name in snapshot.group_names
+    )
     for name in snapshot.user_names:
-        assert snapshot.user_share(name) == float(snapshot.user_standing(name).share)
+        assert snapshot.user_share(name) == float(snapshot.user_utilization(name).share)
         assert {limit.name for limit in snapshot.user_limits(name)} <= {name}
     leaves = [
         path for path in snapshot.queue_paths if not any(other.startswith(f"{path}.") for other in snapshot.queue_paths)
@@ -93,7 +97,7 @@ def test_user_with_nothing_but_pending_work() -> None:
     """A user whose allocations are all pending is there, with the limits that hold where they are."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 1}}')
     partition.submit("app", SUE, "root.a")
-    partition.ask("x", "app", memory(5))
+    partition.request("x", "app", memory(5))
     snapshot = partition.snapshot()
     (told,) = [snapshot.user("sue")]
 
@@ -103,7 +107,7 @@ def test_user_with_nothing_but_pending_work() -> None:
     assert told.queues.max_resources == memory(1)
     assert [child.queue_path for child in told.queues.children] == ["root.a"]
     assert snapshot.pending_of_users["sue"].amounts == memory(5)
-    assert snapshot.user_standing("sue").share == 0
+    assert snapshot.user_utilization("sue").share == 0
     assert partition.user_usage("sue") == told
     assert partition.snapshot().user("ben") is None
     assert partition.user_usage("ben") is None
@@ -114,7 +118,7 @@ def test_snapshot_does_not_follow() -> None:
     partition = partition_of()
     started(partition, "app", 3)
     partition.submit("late", SUE, "root.a")
-    partition.ask("wait", "late", memory(2))
+    partition.request("wait", "late", memory(2))
     snapshot = partition.snapshot()
     partition.release("app")
     partition.remove("app")
@@ -192,7 +196,7 @@ def test_application_report() -> None:
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
     started(partition, "app", 6)
     for name in ("b", "c", "a"):
-        partition.ask(name, "app", memory(3))
+        partition.request(name, "app", memory(3))
     report = partition.application_report("app", waiting=2)
 
     assert report is not None

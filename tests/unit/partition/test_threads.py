@@ -13,7 +13,7 @@ import pytest
 
 from support.threads import THREADS, run
 from support.tracking_fixtures import NOTHING, ONE, group, user
-from ugm import Ask, Partition, Resource, UserGroup
+from ugm import AllocationRequest, Partition, Resource, UserGroup
 from ugm.testing import DrawnAmounts, DrawnPartition, DrawnQueue
 
 USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
@@ -59,9 +59,9 @@ class Race:
         for number_of_round in range(self.rounds):
             while self.round < number_of_round:
                 sleep(0)
-            self.ask(number, number_of_round)
+            self.request(number, number_of_round)
 
-    def ask(self, number: int, number_of_round: int) -> None:
+    def request(self, number: int, number_of_round: int) -> None:
         """Ask for the one unit; whoever is the last to do so gives it back and opens the next round."""
         allocation_id = f"{number_of_round}-{number}"
         if self.partition.allocate(allocation_id, f"app-{number}", ONE):
@@ -123,9 +123,9 @@ class Worker:
 
     def take_several(self) -> None:
         """Ask for a gang."""
-        gang = [Ask(next(self.ids), self.application_id, self._usage()) for _ in range(3)]
+        gang = [AllocationRequest(next(self.ids), self.application_id, self._usage()) for _ in range(3)]
         if self.partition.allocate_all(gang):
-            self.held |= {ask.allocation_id: ask.usage for ask in gang}
+            self.held |= {request.allocation_id: request.usage for request in gang}
 
     def give_back(self) -> None:
         """Release something that is held, or nothing."""

@@ -185,7 +185,7 @@ def test_names_in_use_are_kept(partition: Partition) -> None:
     assert not partition.check("app", Resource(lent=1)).allowed
     assert not partition.check("app", Resource({"claim-0": 1})).allowed
     partition.configure(partition.config)
-    assert len(partition._books.in_force.epoch.layout.names) < 40
+    assert len(partition._state.in_force.epoch.layout.names) < 40
     partition.verify()
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from support.partition_fixtures import SUE, config, partition_of, shown
 from support.quotatree_fixtures import document
-from ugm import Ask, Claim, Decision, Partition, QuotaModel, RequestError, Resource
-from ugm.partition.entry import AllocationState
+from ugm import AllocationRequest, Claim, Decision, Partition, QuotaModel, RequestError, Resource
+from ugm.partition.ledger_entry import AllocationState
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
 
 #: A soft tree, and one in which a team cannot borrow.
@@ -127,7 +127,13 @@ REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
     "resize": lambda p: p.resize("1", cpu(9)),
     "resize what borrows": lambda p: p.resize("2", cpu(7)),
     "replace": lambda p: p.replace("p", "n", cpu(9)),
-    "gang": lambda p: p.allocate_all([Ask("n1", "a", cpu(0)), Ask("n2", "c", cpu(1)), Ask("n3", "b", cpu(5))]),
+    "gang": lambda p: p.allocate_all(
+        [
+            AllocationRequest("n1", "a", cpu(0)),
+            AllocationRequest("n2", "c", cpu(1)),
+            AllocationRequest("n3", "b", cpu(5)),
+        ]
+    ),
     "evict": lambda p: p.allocate("n", "a", cpu(5), priority=3, evict=True),
 }
 
@@ -195,7 +201,7 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
     """Return one of each kind of call, with arguments drawn."""
     name, other = (f"i{draw.randrange(12)}" for _ in range(2))
     queue, usage, rank = draw.choice(["a", "b", "c", "free"]), cpu(draw.randint(0, 5)), draw.randint(0, 3)
-    gang = [Ask(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
+    gang = [AllocationRequest(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
     is_safe = draw.random() < 0.8
     queues = draw.choice([QUEUES, QUEUES.replace("7", "3"), QUEUES.replace("max", "guaranteed")])
     running = [(told, queue, usage) for told in (name, other)]
@@ -214,7 +220,7 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
         "gang": lambda t: t.partition.allocate_all(gang),
         "replace": lambda t: t.partition.replace(name, other, usage),
         "resize": lambda t: t.partition.resize(name, usage),
-        "ask": lambda t: t.partition.ask(name, queue, usage, priority=rank),
+        "ask": lambda t: t.partition.request(name, queue, usage, priority=rank),
         "preempt": lambda t: t.partition.preempt(name),
         "release": lambda t: t.partition.release(name),
         "gang member": lambda t: t.partition.release(gang[0].allocation_id),

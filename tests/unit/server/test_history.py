@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from ugm import Denied, Partition, RequestError, Resource, Submitted, UserGroup, parse_config
+from ugm import ApplicationSubmitted, Denied, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import Event, event_name
 from ugm.server import History
 from ugm.server.routes import ROUTES
@@ -58,7 +58,7 @@ def test_equal_denials_are_counted() -> None:
 
     assert (record.times, record.number, record.last, record.first_at, record.last_at) == (5, 2, 6, 1, 5)
     assert isinstance(record.event, Denied)
-    assert record.event.asks[0].allocation_id == "a-4"
+    assert record.event.requests[0].allocation_id == "a-4"
 
 
 @pytest.mark.parametrize(("application_id", "amount"), [("other", 3), ("app", 4)])
@@ -105,7 +105,7 @@ def test_most() -> None:
 
     (record,) = history.records(most=1)
 
-    assert isinstance(record.event, Submitted)
+    assert isinstance(record.event, ApplicationSubmitted)
     assert record.event.application_id == "b"
 
 
@@ -166,7 +166,7 @@ def test_most_is_a_number() -> None:
 
 
 def test_names_of_resources_are_bounded() -> None:
-    """Whoever asks chooses the names of resources; beyond a number of them they are counted together."""
+    """Whoever requests chooses the names of resources; beyond a number of them they are counted together."""
     history = ticking()
     partition = followed(history)
     partition.add_node("n", Resource(memory=9))

@@ -92,7 +92,7 @@ def test_an_explanation_is_of_one_moment() -> None:
     partition, stop = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}'), threading.Event()
     started(partition, "base", 3)
     partition.submit("more", SUE, "root.a")
-    partition.ask("waits", "base", Resource(memory=8))
+    partition.request("waits", "base", Resource(memory=8))
 
     def change() -> None:
         while not stop.is_set():

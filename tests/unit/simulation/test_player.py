@@ -40,7 +40,7 @@ def test_what_waits_is_pending_and_told() -> None:
     partition = Partition(LIMITS, subscribers=[history])
     Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 0, 10)])).advance(5)
     assert partition.pending("root.a") == (1, Resource(vcore=1))
-    assert [record.event.asks[0].application_id for record in history.records(kind="denied")] == ["job-2"]  # type: ignore[union-attr] # a denial
+    assert [record.event.requests[0].application_id for record in history.records(kind="denied")] == ["job-2"]  # type: ignore[union-attr] # a denial
 
 
 def test_what_never_fits_is_turned_away() -> None:

@@ -9,7 +9,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from support.law_partitions import Licences
-from ugm import Ask, Claim, Decision, Partition, Violation
+from ugm import AllocationRequest, Claim, Decision, Partition, Violation
 from ugm.model import QuotaModel
 from ugm.testing import DrawnPartition, PartitionMachine
 
@@ -66,7 +66,7 @@ class Wrapper:
 class OneByOne(Wrapper):
     """Grants gangs one by one."""
 
-    def allocate_all(self, asks: Sequence[Ask]) -> Decision:
+    def allocate_all(self, asks: Sequence[AllocationRequest]) -> Decision:
         """Stop at the first that is denied."""
         for ask in asks:
             decision = self._partition.allocate_all([ask])

@@ -52,7 +52,7 @@ def test_verify_all_of_a_partition() -> None:
     verify_all(checked)
     with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where 4 is allowed"):
         check_never_above(checked)
-    checked._books.tree.root.chain[0].free_memory += 1
+    checked._state.tree.root.chain[0].free_memory += 1
     with pytest.raises(InvariantError):
         verify_all(checked)
 

@@ -14,14 +14,24 @@ from ugm.resources import Resource
 if TYPE_CHECKING:
     from ugm.partition.application import Application
 
-__all__ = ["PLAIN", "USUAL", "Allocation", "AllocationState", "Ask", "Entry", "Traits", "shared_traits", "traits_of"]
+__all__ = [
+    "DEFAULT_PRIORITY",
+    "PLAIN",
+    "Allocation",
+    "AllocationRequest",
+    "AllocationState",
+    "LedgerEntry",
+    "Traits",
+    "shared_traits",
+    "traits_of",
+]
 
 #: Priorities are those of a signed 32-bit integer, as in Kubernetes: all below this, and its negative.
 _BOUND: Final = 2**31
 
 #: The priority of nearly every allocation. Compared by identity, what only equals it takes the long way, and is refused
 #: there; to ask for its type costs each allocation 9 ns more.
-USUAL: Final = 0
+DEFAULT_PRIORITY: Final = 0
 
 
 class AllocationState(StrEnum):
@@ -32,10 +42,10 @@ class AllocationState(StrEnum):
     #: Counted.
     HELD = "held"
     #: Told to go, and counted until its release is confirmed.
-    GOING = "going"
+    TERMINATING = "going"
 
 
-class Ask(NamedTuple):
+class AllocationRequest(NamedTuple):
     """One of several allocations that are granted together or not at all."""
 
     allocation_id: str
@@ -64,13 +74,13 @@ shared_traits: Final = lru_cache(maxsize=4096)(Traits)
 PLAIN: Final = shared_traits(AllocationState.HELD, False, 0, True)  # noqa: FBT003 - the cache takes positions only
 
 
-def traits_of(state: AllocationState, ask: Ask) -> Traits:
+def traits_of(state: AllocationState, request: AllocationRequest) -> Traits:
     """Return the traits of what is asked.
 
     Raises:
         RequestError: one of them is of the wrong kind.
     """
-    _, _, _, placeholder, priority, preemptible = ask
+    _, _, _, placeholder, priority, preemptible = request
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_BOUND <= priority < _BOUND:
@@ -80,18 +90,18 @@ def traits_of(state: AllocationState, ask: Ask) -> Traits:
     return shared_traits(state, placeholder, priority, preemptible)
 
 
-class Entry(NamedTuple):
+class LedgerEntry(NamedTuple):
     """One line of the ledger. It is replaced, never changed."""
 
     application: Application
     usage: Resource
     traits: Traits
 
-    def in_state(self, state: AllocationState) -> Entry:
+    def in_state(self, state: AllocationState) -> LedgerEntry:
         """Return the entry in another state."""
         return self._replace(traits=shared_traits(state, *self.traits[1:]))
 
-    def is_same(self, other: Entry) -> bool:
+    def is_same(self, other: LedgerEntry) -> bool:
         """Return whether both are for the same, whatever their state: the call that made one may be a retry."""
         return (
             self.application is other.application and self.usage == other.usage and self.traits[1:] == other.traits[1:]

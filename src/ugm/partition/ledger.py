@@ -1,9 +1,9 @@
 """All lines of the ledger by allocation id, each kept by its application.
 
-Nearly every allocation is plain: held, of priority 0, preemptible, no placeholder. Of such a line nothing is stored but
-the usage, which is the caller's object, and the application; its `Entry` is made for whoever asks. So an allocation
-takes 139 bytes instead of 211 and is no object of its own, and the garbage collector has nothing to walk over where a
-million of them are live.
+Nearly every allocation is plain: held, of priority 0, preemptible, and not a placeholder. The ledger stores only the
+usage of such an allocation, which is the caller's object, and its application. It makes the `LedgerEntry` on demand.
+So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to visit where a million
+allocations are live.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final, TypeVar, final
 
 from ugm.operation_lock import Step
 from ugm.partition.application import Application
-from ugm.partition.entry import Entry
+from ugm.partition.ledger_entry import LedgerEntry
 from ugm.resources import Resource
 
-__all__ = ["Lines", "put"]
+__all__ = ["AllocationLedger", "put"]
 
 T = TypeVar("T")
 
 
 @final
-class Lines:
+class AllocationLedger:
     """The ledger: held, going and pending allocations, in the order in which they were first written.
 
     Invariant: `owners` names exactly the allocations that the applications list, with the application that lists them.
@@ -40,10 +40,10 @@ class Lines:
         self.owners = {}
         self._undo: Final = undo
 
-    def __getitem__(self, allocation_id: str) -> Entry:
+    def __getitem__(self, allocation_id: str) -> LedgerEntry:
         return self.owners[allocation_id].entry(allocation_id)
 
-    def get(self, allocation_id: str) -> Entry | None:
+    def get(self, allocation_id: str) -> LedgerEntry | None:
         """Return the entry of an allocation; None if there is none."""
         owner = self.owners.get(allocation_id)
         return None if owner is None else owner.entry(allocation_id)
@@ -54,11 +54,11 @@ class Lines:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def items(self) -> Iterator[tuple[str, Entry]]:
+    def items(self) -> Iterator[tuple[str, LedgerEntry]]:
         """Yield every allocation with its entry."""
         return ((allocation_id, owner.entry(allocation_id)) for allocation_id, owner in self.owners.items())
 
-    def write(self, allocation_id: str, entry: Entry) -> None:
+    def write(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Write a line, in the place of the one that the same application had for the allocation."""
         self._note(allocation_id, entry.application)
         self.owners[allocation_id] = entry.application
@@ -82,8 +82,8 @@ class Lines:
         allocation_id: str,
         application: Application,
         is_known: bool,  # noqa: FBT001 - called with what `_note` lists
-        line: Resource | Entry | None,
-        pending: Entry | None,
+        line: Resource | LedgerEntry | None,
+        pending: LedgerEntry | None,
     ) -> None:
         put(application.lines, allocation_id, line)
         put(application.pending, allocation_id, pending)

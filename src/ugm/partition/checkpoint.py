@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.books import Books
-from ugm.partition.entry import PLAIN, Allocation, AllocationState, Entry, shared_traits
+from ugm.partition.ledger_entry import PLAIN, Allocation, AllocationState, LedgerEntry, shared_traits
+from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
 
-__all__ = ["ApplicationImage", "Image", "QueueImage", "image_of", "listed", "restore", "write"]
+__all__ = ["ApplicationRecord", "Checkpoint", "QueueRecord", "checkpoint_of", "listed", "restore", "write"]
 
 _PENDING: Final = AllocationState.PENDING
 
 
-class QueueImage(NamedTuple):
+class QueueRecord(NamedTuple):
     """A queue that the configuration in force does not name."""
 
     spec: QueueSpec
@@ -28,7 +28,7 @@ class QueueImage(NamedTuple):
     annotated: Resource | None
 
 
-class ApplicationImage(NamedTuple):
+class ApplicationRecord(NamedTuple):
     """An application without its allocations."""
 
     submission: Submission
@@ -44,7 +44,7 @@ class ApplicationImage(NamedTuple):
     is_running: bool
 
 
-class Image(NamedTuple):
+class Checkpoint(NamedTuple):
     """The state of a partition, but for its configuration."""
 
     closed: bool
@@ -52,27 +52,27 @@ class Image(NamedTuple):
     #: None until a first node is registered.
     total: Resource | None
     #: Parents before their children.
-    queues: tuple[QueueImage, ...]
-    applications: tuple[ApplicationImage, ...]
+    queues: tuple[QueueRecord, ...]
+    applications: tuple[ApplicationRecord, ...]
     #: Held, going and pending, in the order of the ledger; may be read any number of times.
     allocations: Iterable[Allocation]
 
 
-def image_of(books: Books) -> Image:
+def checkpoint_of(state: PartitionState) -> Checkpoint:
     """Return what some books hold; takes time in their size."""
-    made = (queue for queue in books.tree.root.below() if not queue.managed)
-    return Image(
-        books.closed,
-        dict(books.cluster.nodes),
-        books.cluster.total,
-        tuple(QueueImage(queue.spec, queue.has_left, queue.annotated) for queue in made),
-        tuple(map(_application_image, books.applications.values())),
-        tuple(entry.shown(name) for name, entry in books.entries.items()),
+    made = (queue for queue in state.tree.root.below() if not queue.managed)
+    return Checkpoint(
+        state.closed,
+        dict(state.cluster.nodes),
+        state.cluster.total,
+        tuple(QueueRecord(queue.spec, queue.has_left, queue.annotated) for queue in made),
+        tuple(map(_application_image, state.applications.values())),
+        tuple(entry.shown(name) for name, entry in state.ledger.items()),
     )
 
 
-def _application_image(application: Application) -> ApplicationImage:
-    return ApplicationImage(
+def _application_image(application: Application) -> ApplicationRecord:
+    return ApplicationRecord(
         application.submission,
         application.queue.queue_path,
         application.gang_style,
@@ -85,58 +85,64 @@ def _application_image(application: Application) -> ApplicationImage:
     )
 
 
-def restore(books: Books, image: Image) -> None:
+def restore(state: PartitionState, image: Checkpoint) -> None:
     """Let books that hold nothing, under the configuration of an image, hold what it says."""
-    books.closed = image.closed
-    books.cluster.nodes.update(image.nodes)
-    books.cluster.total = image.total
+    state.closed = image.closed
+    state.cluster.nodes.update(image.nodes)
+    state.cluster.total = image.total
     for queue in image.queues:
-        _restore_queue(books, queue)
-    books.tree.connect(books.in_force.epoch.layout)
+        _restore_queue(state, queue)
+    state.tree.connect(state.in_force.epoch.layout)
     for told in image.applications:
-        _restore_application(books, told)
-    books.resize_cluster()
+        _restore_application(state, told)
+    state.resize_cluster()
     for allocation in image.allocations:
-        write(books, allocation)
-        books.undo.clear()
+        write(state, allocation)
+        state.undo.clear()
 
 
-def _restore_queue(books: Books, image: QueueImage) -> None:
-    queue = books.tree.create(image.spec.queue_path)
+def _restore_queue(state: PartitionState, image: QueueRecord) -> None:
+    queue = state.tree.create(image.spec.queue_path)
     queue.spec, queue.has_left, queue.annotated = image
-    books.count((*image.spec.names, *queue.quota.names))
+    state.count((*image.spec.names, *queue.quota.names))
 
 
-def _restore_application(books: Books, image: ApplicationImage) -> None:
+def _restore_application(state: PartitionState, image: ApplicationRecord) -> None:
     submission, queue_path, gang_style, is_adopted, group, *past, is_running = image
-    application = listed(books, submission, queue_path, gang_style, is_adopted=is_adopted, group=group)
+    application = listed(state, submission, queue_path, gang_style, is_adopted=is_adopted, group=group)
     application.has_run, application.has_replaced, application.failing = past
     if is_running:
         nothing = Resource()
-        books.charge(Entry(application, nothing, PLAIN), books.in_force.epoch.layout.vector(nothing))
+        state.charge(LedgerEntry(application, nothing, PLAIN), state.in_force.epoch.layout.vector(nothing))
 
 
 def listed(
-    books: Books, submission: Submission, queue_path: str, gang_style: GangStyle, *, is_adopted: bool, group: str | None
+    state: PartitionState,
+    submission: Submission,
+    queue_path: str,
+    gang_style: GangStyle,
+    *,
+    is_adopted: bool,
+    group: str | None,
 ) -> Application:
     """List an application in a queue that is there, in books that somebody will follow."""
-    application = Application(submission, books.tree.queues[queue_path], gang_style)
+    application = Application(submission, state.tree.queues[queue_path], gang_style)
     application.is_plain, application.is_adopted, application.group = False, is_adopted, group
-    books.enter(application)
+    state.enter(application)
     return application
 
 
-def write(books: Books, allocation: Allocation) -> Entry:
+def write(state: PartitionState, allocation: Allocation) -> LedgerEntry:
     """Write an allocation into books that list its application, and charge it if it is not pending."""
     allocation_id, application_id, usage, *traits = allocation
-    entry = Entry(books.applications[application_id], usage, shared_traits(*traits))
+    entry = LedgerEntry(state.applications[application_id], usage, shared_traits(*traits))
     if allocation.state is _PENDING:
-        books.note_pending(allocation_id, entry)
+        state.note_pending(allocation_id, entry)
         return entry
     known, vector = usage.compiled
-    if known is not books.in_force.epoch.layout:
-        books.count_adopted(usage)
-        vector = books.in_force.epoch.layout.vector(usage)
-    books.charge(entry, vector)
-    books.note(allocation_id, entry)
+    if known is not state.in_force.epoch.layout:
+        state.count_adopted(usage)
+        vector = state.in_force.epoch.layout.vector(usage)
+    state.charge(entry, vector)
+    state.note(allocation_id, entry)
     return entry

@@ -15,25 +15,25 @@ from ugm.decision import Violation, over
 from ugm.hierarchy import RequestVector
 from ugm.operation_lock import OperationLock
 from ugm.partition.application import Application, ApplicationState
-from ugm.partition.compiled import Compiled
-from ugm.partition.entry import AllocationState, Entry
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
     Allocated,
-    Asked,
-    Configured,
-    Ended,
+    AllocationRequested,
+    ApplicationEnded,
+    ApplicationFailing,
+    ApplicationSubmitted,
+    ConfigurationChanged,
     Event,
-    Failing,
-    Linked,
+    GroupAssigned,
     NodeChanged,
     Preempted,
-    QuotaGiven,
+    QueueQuotaSet,
     Released,
+    RequestWithdrawn,
     Resized,
-    Submitted,
-    Withdrawn,
 )
-from ugm.partition.lines import Lines, put
+from ugm.partition.ledger import AllocationLedger, put
+from ugm.partition.ledger_entry import AllocationState, LedgerEntry
 from ugm.queues import Cluster, Queue, QueueTree
 from ugm.queues.tree import Structure
 from ugm.resources import Resource, sum_of
@@ -41,14 +41,14 @@ from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex
 from ugm.tracking.limits import LimitsInForce
 
-__all__ = ["Books"]
+__all__ = ["PartitionState"]
 
 
 @final
-class Books:
+class PartitionState:
     """The state of a partition.
 
-    Invariants: every counter follows from `entries`; an application has a holding exactly while it is running; a queue
+    Invariants: every counter follows from `ledger`; an application has a holding exactly while it is running; a queue
     lists exactly the applications that were placed in it and have not gone.
 
     Each method that changes something other than a counter first lists in `undo` how to undo it.
@@ -60,20 +60,20 @@ class Books:
         "closed",
         "cluster",
         "compiled",
-        "entries",
         "holding_index",
         "in_force",
         "is_whole",
+        "ledger",
         "tell",
         "tree",
         "undo",
     )
 
-    compiled: Compiled
+    compiled: CompiledConfig
     #: By application id.
     applications: dict[str, Application]
     #: By allocation id: held, going and pending.
-    entries: Lines
+    ledger: AllocationLedger
     #: Whether the partition is being removed, and takes nothing more.
     closed: bool
     #: Takes note of every change; None if nobody follows them.
@@ -85,7 +85,7 @@ class Books:
 
     def __init__(
         self,
-        compiled: Compiled,
+        compiled: CompiledConfig,
         *,
         user_limits_win: bool,
         lock: OperationLock | None = None,
@@ -104,7 +104,7 @@ class Books:
         self.cluster: Final = Cluster()
         self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
         self.applications = {}
-        self.entries = Lines(self.undo)
+        self.ledger = AllocationLedger(self.undo)
         self.closed = False
         self._running = None
         lock.rebuild = self.rebuild
@@ -112,7 +112,7 @@ class Books:
 
     # What is counted
 
-    def swap(self, compiled: Compiled) -> None:
+    def swap(self, compiled: CompiledConfig) -> None:
         """Put another configuration in force.
 
         Takes time in the number of queues, and in that of the applications where something has to be counted that was
@@ -121,7 +121,7 @@ class Books:
         tree = self.tree
         self.undo.append((self._restore_configuration, (self.compiled, tree.structure())))
         if self.tell:
-            self.tell(Configured(self.compiled, compiled))
+            self.tell(ConfigurationChanged(self.compiled, compiled))
         self.compiled = compiled
         names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
         if tree.cluster is not None:
@@ -132,7 +132,7 @@ class Books:
         self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
 
-    def _restore_configuration(self, compiled: Compiled, structure: Structure) -> None:
+    def _restore_configuration(self, compiled: CompiledConfig, structure: Structure) -> None:
         self.compiled = compiled
         self.tree.restore(structure)
 
@@ -191,7 +191,7 @@ class Books:
         self.undo.append((queue.restore_quota, (queue.annotated,)))
         self.tree.annotate(queue, most)
         if self.tell:
-            self.tell(QuotaGiven(queue.queue_path, most))
+            self.tell(QueueQuotaSet(queue.queue_path, most))
         # What runs there already is charged to a counter that is new, or was made for other resources.
         for below in queue.below():
             for application_id in below.applications:
@@ -226,7 +226,7 @@ class Books:
             self.started(application, holding)
         return violations
 
-    def charge(self, entry: Entry, vector: RequestVector) -> None:
+    def charge(self, entry: LedgerEntry, vector: RequestVector) -> None:
         """Charge an entry without checking, starting its application if need be."""
         application = entry.application
         holding = self.open(application)
@@ -247,7 +247,7 @@ class Books:
         """Let an application fail: it gets nothing more."""
         self.undo.append((application.restore, application.facts()))
         if not application.failing and self.tell:
-            self.tell(Failing(application.application_id))
+            self.tell(ApplicationFailing(application.application_id))
         application.failing, application.is_plain = True, False
 
     def set_replaced(self, application: Application) -> None:
@@ -258,7 +258,7 @@ class Books:
     def tell_linked(self, application: Application) -> None:
         """Tell which group an application has chosen."""
         if self.tell:
-            self.tell(Linked(application.application_id, application.submission.user.name, application.group))
+            self.tell(GroupAssigned(application.application_id, application.submission.user.name, application.group))
 
     def enter(self, application: Application) -> None:
         """List an application in the queue where it was placed."""
@@ -270,48 +270,48 @@ class Books:
             application_id, user, asked, tags = submission
             placed, style, adopted = queue.queue_path, application.gang_style, application.is_adopted
             group = application.group
-            self.tell(Submitted(application_id, user, placed, asked, dict(tags), style, adopted, group))
+            self.tell(ApplicationSubmitted(application_id, user, placed, asked, dict(tags), style, adopted, group))
 
-    def note(self, allocation_id: str, entry: Entry, replaces: str = "") -> None:
+    def note(self, allocation_id: str, entry: LedgerEntry, replaces: str = "") -> None:
         """Write an entry that has been charged into the ledger; it may have been pending."""
-        self.entries.write(allocation_id, entry)
+        self.ledger.write(allocation_id, entry)
         if self.tell:
             self.tell(Allocated(entry.shown(allocation_id), replaces))
 
-    def note_resized(self, allocation_id: str, entry: Entry, before: Resource) -> None:
+    def note_resized(self, allocation_id: str, entry: LedgerEntry, before: Resource) -> None:
         """Write an entry that takes something else into the ledger."""
-        self.entries.write(allocation_id, entry)
+        self.ledger.write(allocation_id, entry)
         if self.tell:
             self.tell(Resized(entry.shown(allocation_id), before))
 
-    def note_going(self, allocation_id: str, entry: Entry) -> None:
+    def note_going(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Write an entry that has been told to go into the ledger."""
-        if entry.traits.state is not AllocationState.GOING:
-            self.entries.write(allocation_id, entry.in_state(AllocationState.GOING))
+        if entry.traits.state is not AllocationState.TERMINATING:
+            self.ledger.write(allocation_id, entry.in_state(AllocationState.TERMINATING))
             if self.tell:
-                self.tell(Preempted(self.entries[allocation_id].shown(allocation_id)))
+                self.tell(Preempted(self.ledger[allocation_id].shown(allocation_id)))
 
-    def note_pending(self, allocation_id: str, entry: Entry) -> None:
+    def note_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Write an entry that is not counted into the ledger."""
-        self.entries.write(allocation_id, entry)
+        self.ledger.write(allocation_id, entry)
         if self.tell:
-            self.tell(Asked(entry.shown(allocation_id)))
+            self.tell(AllocationRequested(entry.shown(allocation_id)))
 
-    def strike_pending(self, allocation_id: str, entry: Entry) -> None:
+    def strike_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Strike an entry that is not counted from the ledger."""
-        self.entries.strike(allocation_id)
+        self.ledger.strike(allocation_id)
         if self.tell:
-            self.tell(Withdrawn(entry.shown(allocation_id)))
+            self.tell(RequestWithdrawn(entry.shown(allocation_id)))
 
-    def refund(self, entry: Entry) -> None:
+    def refund(self, entry: LedgerEntry) -> None:
         """Give back what an entry was charged; its application runs on, even with nothing."""
         holding, vector = self.open(entry.application), require_vector("usage", entry.usage, self.in_force.epoch.layout)
         if not holding.try_refund(vector):
             holding.require_held(vector)
 
-    def strike(self, allocation_id: str, entry: Entry) -> None:
+    def strike(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Strike an entry that has been given back from the ledger."""
-        self.entries.strike(allocation_id)
+        self.ledger.strike(allocation_id)
         if self.tell:
             self.tell(Released(entry.shown(allocation_id)))
 
@@ -338,7 +338,7 @@ class Books:
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)
         if self.tell:
-            self.tell(Ended(application.application_id, state))
+            self.tell(ApplicationEnded(application.application_id, state))
 
     def _relist(self, application_id: str, application: Application | None) -> None:
         dropped = None if application else self.applications.get(application_id)
@@ -354,7 +354,7 @@ class Books:
 
         Takes time in the size of all of these.
         """
-        self.entries.repair(self.applications.values())
+        self.ledger.repair(self.applications.values())
         if self._running is None:
             # Found once: a rebuild that is interrupted has forgotten which applications run on with nothing.
             self._running = [application for application in self.applications.values() if application.is_running]

@@ -11,7 +11,7 @@ from ugm.errors import RequestError
 from ugm.operation_lock import OwnedLock, Step
 from ugm.partition.events import Event, Subscriber
 
-__all__ = ["Feed", "Notifier"]
+__all__ = ["EventOutbox", "Notifier"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _ATTEMPTS: Final = 8
 
 
 @final
-class Feed:
+class EventOutbox:
     """The events that have happened and were not delivered yet, and their subscribers.
 
     Every event has a number. Each is delivered at least once, in the order of the numbers, by one thread at a time: a
@@ -121,10 +121,10 @@ class Feed:
 class Notifier:
     """The outlet of a partition in memory that has subscribers."""
 
-    __slots__ = ("_feed",)
+    __slots__ = ("_outbox",)
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed: Final = feed
+    def __init__(self, outbox: EventOutbox) -> None:
+        self._outbox: Final = outbox
 
     def require_ready(self) -> None:
         """Any process may change what it has in memory."""
@@ -141,11 +141,11 @@ class Notifier:
 
     def publish(self) -> None:
         """Hand the events of the current operation to the subscribers."""
-        self._feed.publish()
+        self._outbox.publish()
 
     def conclude(self, written: object) -> None:  # noqa: ARG002
         """Notify the subscribers."""
-        self._feed.deliver()
+        self._outbox.deliver()
 
     def let_go(self) -> None:
         """No lock is held outside of the delivery, which releases its own."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, Self
 from ugm.queues import PlacementRules, QueueSettings, QueueSpecs, RuleConfig
 from ugm.tracking.limits import Limits, PartitionLimits, QueueLimits
 
-__all__ = ["Compiled", "PartitionQueue", "PartitionSettings"]
+__all__ = ["CompiledConfig", "PartitionQueue", "PartitionSettings"]
 
 
 class PartitionQueue(QueueSettings, QueueLimits, Protocol):
@@ -34,7 +34,7 @@ class PartitionSettings(PartitionLimits, Protocol):
         ...
 
 
-class Compiled(NamedTuple):
+class CompiledConfig(NamedTuple):
     """A configuration, ready to be put in force by one assignment after the other, none of which can fail."""
 
     limits: Limits

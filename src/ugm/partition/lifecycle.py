@@ -14,24 +14,24 @@ from typing import Final, final
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle
-from ugm.partition.books import Books
-from ugm.partition.entry import AllocationState, Ask, Entry
-from ugm.partition.events import Closed
+from ugm.partition.events import PartitionClosed
+from ugm.partition.ledger_entry import AllocationRequest, AllocationState, LedgerEntry
 from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
 from ugm.queues import Placement, Queue, Submission
 from ugm.resources import Resource
 
-__all__ = ["LifeCycle"]
+__all__ = ["ApplicationLifecycle"]
 
 
 @final
-class LifeCycle:
+class ApplicationLifecycle:
     """What a partition does to its applications. The partition holds the lock."""
 
-    __slots__ = ("_admission", "_books", "_others")
+    __slots__ = ("_admission", "_others", "_state")
 
-    def __init__(self, books: Books, others: ModelSet, admission: Admission) -> None:
-        self._books: Final = books
+    def __init__(self, state: PartitionState, others: ModelSet, admission: Admission) -> None:
+        self._state: Final = state
         self._others: Final = others
         self._admission: Final = admission
 
@@ -39,44 +39,44 @@ class LifeCycle:
 
     def submit(self, submission: Submission, gang_style: GangStyle, quota: Resource | None) -> Placement:
         """Place an application, and list it if that succeeds."""
-        books = self._books
-        known = books.applications.get(submission.application_id)
+        state = self._state
+        known = state.applications.get(submission.application_id)
         if known is not None:
             self._require_same(known, submission, gang_style)
-            self.give_quota(known.queue, quota)
+            self.set_queue_quota(known.queue, quota)
             return Placement(known.queue.queue_path, (), creates=False)
         self._require_open(submission)
-        placement = books.compiled.rules.place(submission, books.tree)
+        placement = state.compiled.rules.place(submission, state.tree)
         if placement.queue_path is None:
             return placement
-        queue = books.tree.create(placement.queue_path)
-        self.give_quota(queue, quota)
+        queue = state.tree.create(placement.queue_path)
+        self.set_queue_quota(queue, quota)
         self._enter(Application(submission, queue, gang_style))
         return placement
 
     def adopt(self, submission: Submission, gang_style: GangStyle, quota: Resource | None, group: str | None) -> None:
         """List an application where it was placed before, whatever the rules, the queues and their lists say now."""
-        books = self._books
-        known = books.applications.get(submission.application_id)
+        state = self._state
+        known = state.applications.get(submission.application_id)
         if known is not None:
             self._require_same(known, submission, gang_style)
-            self.give_quota(known.queue, quota)
+            self.set_queue_quota(known.queue, quota)
             return
         self._require_open(submission)
-        queue = books.tree.create(submission.queue)
-        books.count(tuple(queue.quota.names))
-        self.give_quota(queue, quota)
+        queue = state.tree.create(submission.queue)
+        state.count(tuple(queue.quota.names))
+        self.set_queue_quota(queue, quota)
         application = Application(submission, queue, gang_style)
         application.is_adopted, application.group = True, group
         self._enter(application)
 
-    def give_quota(self, queue: Queue, quota: Resource | None) -> None:
+    def set_queue_quota(self, queue: Queue, quota: Resource | None) -> None:
         """Let a queue that the configuration does not name use *quota*; the latest one holds."""
         if quota is not None and not queue.managed and queue.annotated != quota:
-            self._books.annotate(queue, quota)
+            self._state.annotate(queue, quota)
 
     def change_quota(self, queue_path: str, quota: Resource) -> None:
-        """Do what `give_quota` does for a queue that has to be there.
+        """Do what `set_queue_quota` does for a queue that has to be there.
 
         Raises:
             RequestError: there is no such queue, or the configuration names it.
@@ -84,11 +84,11 @@ class LifeCycle:
         queue = self._admission.queue(queue_path)
         if queue.managed:
             raise RequestError("queue_path", queue_path, "the configuration says what the queue may use")
-        self.give_quota(queue, quota)
+        self.set_queue_quota(queue, quota)
 
     def _enter(self, application: Application) -> None:
-        application.is_plain = not self._others and self._books.tell is None
-        self._books.enter(application)
+        application.is_plain = not self._others and self._state.tell is None
+        self._state.enter(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
         before = known.submission
@@ -104,22 +104,22 @@ class LifeCycle:
             raise RequestError("application_id", submission.application_id, reason)
 
     def _require_open(self, submission: Submission) -> None:
-        if self._books.closed:
+        if self._state.closed:
             raise RequestError("application_id", submission.application_id, "the partition is being removed")
 
     # Asking
 
-    def ask(self, ask: Ask) -> None:
+    def request(self, request: AllocationRequest) -> None:
         """Count an allocation as pending."""
-        entry = self._admission.entry(ask, AllocationState.PENDING)
-        known = self._books.entries.get(ask.allocation_id)
+        entry = self._admission.entry(request, AllocationState.PENDING)
+        known = self._state.ledger.get(request.allocation_id)
         if known is not None:
-            self._admission.require_same(ask.allocation_id, known, entry)
+            self._admission.require_same(request.allocation_id, known, entry)
             return
         self._admission.require_welcome(entry.application)
         if self._others:
-            self._others.apply([("expect", entry.claim(ask.allocation_id))])
-        self._books.note_pending(ask.allocation_id, entry)
+            self._others.apply([("expect", entry.claim(request.allocation_id))])
+        self._state.note_pending(request.allocation_id, entry)
 
     def preempt(self, allocation_id: str) -> bool:
         """Tell an allocation to go, and say whether there is one that could be told."""
@@ -129,10 +129,10 @@ class LifeCycle:
         self._tell_to_go([(allocation_id, entry)])
         return True
 
-    def _tell_to_go(self, allocations: Iterable[tuple[str, Entry]]) -> tuple[str, ...]:
+    def _tell_to_go(self, allocations: Iterable[tuple[str, LedgerEntry]]) -> tuple[str, ...]:
         told = tuple(allocations)
         for allocation_id, entry in told:
-            self._books.note_going(allocation_id, entry)
+            self._state.note_going(allocation_id, entry)
         return tuple(allocation_id for allocation_id, _ in told)
 
     # Ending
@@ -155,9 +155,9 @@ class LifeCycle:
         return tuple(name for application in applications for name in self._fail_alone(application))
 
     def _fail_alone(self, application: Application) -> tuple[str, ...]:
-        self._books.set_failing(application)
+        self._state.set_failing(application)
         told = self._tell_to_go(application.entries().items())
-        self._books.settle(application)
+        self._state.settle(application)
         return told
 
     def complete(self, application: Application) -> ApplicationInfo:
@@ -166,7 +166,7 @@ class LifeCycle:
             kept = f"{len(application.lines)} allocations and {len(application.pending)} pending"
             raise RequestError("application_id", application.application_id, f"the application has {kept}")
         told = application.shown(ApplicationState.COMPLETED)
-        self._books.forget(application, ApplicationState.COMPLETED)
+        self._state.forget(application, ApplicationState.COMPLETED)
         return told
 
     def remove(self, application: Application) -> tuple[str, ...]:
@@ -174,13 +174,13 @@ class LifeCycle:
         state = application.state
         held = application.entries()
         self._admission.end([*application.pending.items(), *held.items()])
-        if application.application_id in self._books.applications:
-            self._books.forget(application, state)
+        if application.application_id in self._state.applications:
+            self._state.forget(application, state)
         return tuple(held)
 
     def close(self) -> tuple[str, ...]:
         """Take nothing more, let all applications fail, and return the allocations that have to be released."""
-        if not self._books.closed and self._books.tell:
-            self._books.tell(Closed())
-        self._books.set_closed()
-        return self.fail(*self._books.applications.values())
+        if not self._state.closed and self._state.tell:
+            self._state.tell(PartitionClosed())
+        self._state.set_closed()
+        return self.fail(*self._state.applications.values())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType
-from ugm.partition.compiled import Compiled, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount
 from ugm.tracking.limits import LimitBook
@@ -140,10 +140,10 @@ def changes(old: PartitionSettings | None, new: PartitionSettings | None) -> Cha
     Raises:
         RequestError: one of them cannot be used.
     """
-    return changes_between(Compiled.of(old), Compiled.of(new))
+    return changes_between(CompiledConfig.of(old), CompiledConfig.of(new))
 
 
-def changes_between(old: Compiled, new: Compiled) -> Changes:
+def changes_between(old: CompiledConfig, new: CompiledConfig) -> Changes:
     """Compare two configurations that are compiled."""
     queues = tuple(
         QueueChange(path, old.specs.by_path.get(path), new.specs.by_path.get(path))
@@ -160,7 +160,7 @@ def changes_between(old: Compiled, new: Compiled) -> Changes:
     return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new))
 
 
-def _group_orders(old: Compiled, new: Compiled) -> tuple[str, ...]:
+def _group_orders(old: CompiledConfig, new: CompiledConfig) -> tuple[str, ...]:
     before, after = old.limits.groups.levels, new.limits.groups.levels
     return tuple(
         path
@@ -170,7 +170,7 @@ def _group_orders(old: Compiled, new: Compiled) -> tuple[str, ...]:
     )
 
 
-def _values(compiled: Compiled) -> dict[tuple[str, int, str], LimitValue]:
+def _values(compiled: CompiledConfig) -> dict[tuple[str, int, str], LimitValue]:
     """Return what every limit allows, by queue path, 0 for users and 1 for groups, and name."""
     return {
         (path, order, name): LimitValue(limit.resources or None, limit.applications)

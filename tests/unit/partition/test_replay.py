@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Event, Partition
-from ugm.partition.image import image_of, restore
-from ugm.partition.redo import redo
+from ugm.partition.checkpoint import checkpoint_of, restore
+from ugm.partition.replay import replay_events
 
 
 class Twin:
@@ -20,7 +20,7 @@ class Twin:
 
     def __call__(self, _first: int, events: tuple[Event, ...]) -> None:
         """Do the same."""
-        redo(self.copy._books, events)
+        replay_events(self.copy._state, events)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 150))
@@ -40,8 +40,8 @@ def test_restore(seed: int, steps: int) -> None:
     for _ in range(steps):
         actor.step(twin.partition)
     other = Partition()
-    other._books.swap(twin.partition._books.compiled)
-    restore(other._books, image_of(twin.partition._books))
+    other._state.swap(twin.partition._state.compiled)
+    restore(other._state, checkpoint_of(twin.partition._state))
     other._lock.settle()
     assert state_of(other) == state_of(twin.partition)
     one, same = Actor("more"), Actor("more")
