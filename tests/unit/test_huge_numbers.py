@@ -10,7 +10,7 @@ from ugm import NotTrackedError, Partition, ReleaseError, RequestError, Resource
 from ugm.errors import number_text, value_text
 from ugm.journal import UsageRow
 from ugm.resources import as_float, format_amount
-from ugm.server.responses import json_response
+from ugm.server.payloads import json_payload
 
 #: As many digits as Python writes; two of them are too many.
 HUGE = 9 * 10**4299
@@ -110,6 +110,6 @@ def test_usage_over_time_is_shown() -> None:
 
 def test_answers_of_the_server() -> None:
     """A number that Python cannot write is a text in an answer; others stay numbers."""
-    body = json.loads(bytes(json_response({"a": [1, HUGE * 10], "b": (HUGE * 10,)}).body))
+    body = json.loads(json_payload({"a": [1, HUGE * 10], "b": (HUGE * 10,)}).content)
 
     assert body == {"a": [1, "9.000000000000000e+4300"], "b": ["9.000000000000000e+4300"]}

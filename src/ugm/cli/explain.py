@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 from rich.console import Console
@@ -18,11 +17,9 @@ from ugm.cli.client import Server, server_url
 from ugm.cli.options import read_amounts, read_config
 from ugm.errors import printable
 from ugm.resources import format_amount
-from ugm.server.configurations import Configurations
-from ugm.server.decision_endpoints import explain
+from ugm.server.decision_endpoints import explain_request
 from ugm.server.errors import ApiError
-from ugm.server.state import RequestContext, ServerState
-from ugm.server.worker import Worker
+from ugm.server.state import RequestBody
 
 __all__ = ["explain_command", "render_explanation"]
 
@@ -103,12 +100,7 @@ def _explained(source: str, name: str | None, body: Mapping[str, Any]) -> dict[s
         partition = config.partition(name)
     except RequestError as error:
         raise click.BadParameter(str(error), param_hint="--partition") from None
-    partitions = {partition.name: Partition(partition)}
-    site = ServerState(
-        partitions, {}, Configurations(partitions, None), {}, read_only=True, started=time.time(), worker=Worker()
-    )
-    answer = explain(RequestContext(site, {"partition": partition.name}, {}, body))
-    return dict(answer) if isinstance(answer, dict) else {}
+    return explain_request(Partition(partition), cast("RequestBody", body))
 
 
 def render_explanation(told: Mapping[str, Any], console: Console) -> None:

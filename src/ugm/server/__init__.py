@@ -1,7 +1,7 @@
-"""Partitions seen and operated from outside: REST, metrics, a page, and the newest events.
+"""REST interface, web page, metrics and event history of partitions.
 
-`create_app` needs the extra ``server``, `PartitionCollector` the extra ``metrics``; both are loaded when they are first
-used. `History` and `DecisionTimes` need neither.
+`create_app` needs the extra ``server``, `PartitionCollector` the extra ``metrics``; both are imported on first use.
+`History` and `DecisionTimes` need no extra.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DecisionTimes", "History", "PartitionCollector", "Record", "create_app"]
 
-#: What is loaded on first use, because it needs an extra.
-_LATER: Final = {"PartitionCollector": "ugm.server.metrics", "create_app": "ugm.server.app"}
+#: Names that are imported on first use, because they need an extra.
+_LAZY: Final = {"PartitionCollector": "ugm.server.metrics", "create_app": "ugm.server.app"}
 
 
 def __getattr__(name: str) -> object:
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,9 +17,9 @@ __all__ = ["AuditLog"]
 
 _LOGGER: Final = logging.getLogger("ugm.audit")
 
-#: Failed authentications that are written in each span of time; further ones are only counted.
+#: Failed authentications that are written in each period; further ones are only counted.
 _MOST_FAILURES: Final = 20
-_SPAN: Final = 60.0
+_PERIOD_SECONDS: Final = 60.0
 
 
 @final
@@ -30,12 +30,12 @@ class AuditLog:
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_failures", "_lock", "_span_began", "_suppressed")
+    __slots__ = ("_clock", "_failures", "_lock", "_period_began", "_suppressed")
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock: Final = clock
         self._lock: Final = Lock()
-        self._span_began = float("-inf")
+        self._period_began = float("-inf")
         self._failures = 0
         self._suppressed = 0
 
@@ -44,33 +44,34 @@ class AuditLog:
 
         Args:
             client: the address of the client; ``local`` for a signal or the watch of the file.
-            role: who acted: ``operator``, ``anonymous``, ``signal`` or ``watch``.
-            action: what was to be done, for example ``PUT /config``.
+            role: the role of the actor: ``operator``, ``anonymous``, ``signal`` or ``watch``.
+            action: the requested action, for example ``PUT /config``.
             target: the object of the action.
             outcome: ``ok``, or the code of the refusal.
         """
         parts = {"client": client, "role": role, "action": action, "object": target, "outcome": outcome}
-        _LOGGER.info("%s", json.dumps({"time": _written(self._clock()), **parts}))
+        _LOGGER.info("%s", json.dumps({"time": _timestamp(self._clock()), **parts}))
 
     def write_failure(self, *, client: str, action: str, target: str, outcome: str) -> None:
-        """Write a failed authentication, unless there were very many in the last minute.
+        """Write a failed authentication, unless there were many in the last minute.
 
-        A line says how many were left out before it, so that an attack cannot fill the disk, and still shows.
+        An attack must not fill the disk, but must be visible: each line contains the number of lines suppressed before
+        it.
         """
         with self._lock:
             now = self._clock()
-            if not 0 <= now - self._span_began < _SPAN:
-                self._span_began, self._failures = now, 0
+            if not 0 <= now - self._period_began < _PERIOD_SECONDS:
+                self._period_began, self._failures = now, 0
             self._failures += 1
             if self._failures > _MOST_FAILURES:
                 self._suppressed += 1
                 return
             suppressed, self._suppressed = self._suppressed, 0
-        told = {"client": client, "role": "anonymous", "action": action, "object": target, "outcome": outcome}
+        fields = {"client": client, "role": "anonymous", "action": action, "object": target, "outcome": outcome}
         more = {"suppressed_before": suppressed} if suppressed else {}
-        _LOGGER.info("%s", json.dumps({"time": _written(now), **told, **more}))
+        _LOGGER.info("%s", json.dumps({"time": _timestamp(now), **fields, **more}))
 
 
-def _written(seconds: float) -> str:
+def _timestamp(seconds: float) -> str:
     parts = time.gmtime(seconds)
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int(seconds * 1000) % 1000:03}Z"

@@ -1,9 +1,9 @@
-"""The configuration that a server's partitions run under: in force, from its file, and from an upload.
+"""The configuration of all partitions of a server: the one in force, reloads from the file, and uploads.
 
-A configuration is put in force as a whole or not at all: it is read, judged and compiled for every partition before the
-first of them follows it. An upload is not written to the file; the next reload returns to what the file says.
+A configuration is applied to all partitions or to none: it is read, validated and compiled for every partition before
+the first of them changes. An upload does not change the file, so the next reload returns to the content of the file.
 
-Every reload of the file is logged: at level INFO when the file is in force, at WARNING when it was refused.
+Every reload is logged: at level INFO if the file is now in force, at WARNING if it was refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from ugm import ConfigError, Partition, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
@@ -30,7 +30,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Actor(NamedTuple):
-    """Who changes the configuration."""
+    """The client or event that changes the configuration."""
 
     #: The address of the client; ``local`` for a signal or the watch of the file.
     client: str
@@ -43,34 +43,34 @@ _WATCH: Final = Actor("local", "watch")
 
 
 class Outcome(NamedTuple):
-    """How the last attempt to put a configuration in force ended."""
+    """The result of an attempt to replace the configuration."""
 
-    #: Where it came from: ``start``, ``file`` or ``upload``.
+    #: The source of the configuration: ``start``, ``file`` or ``upload``.
     source: str
     #: In seconds since 1970.
     at: float
-    #: Why it was refused; empty if it is in force.
+    #: The problems for which it was refused; empty if it was applied.
     problems: tuple[Problem, ...] = ()
 
 
 @final
 class Configurations:
-    """What may replace the configuration of several partitions.
+    """Replaces the configuration of several partitions together.
 
     Args:
-        partitions: by name, as in the configuration.
-        path: the file; None for none.
-        clock: what tells the time, in seconds since 1970.
-        audit: where changes are written.
+        partitions: the partitions by name, as in the configuration.
+        path: the configuration file; None without one.
+        clock: returns the time, in seconds since 1970.
+        audit: records the changes.
         read: reads the text of an upload.
     """
 
     __slots__ = (
         "_audit",
         "_clock",
+        "_file_state",
         "_partitions",
         "_read",
-        "_seen",
         "_swapping",
         "_writing",
         "in_use",
@@ -79,14 +79,14 @@ class Configurations:
         "refused",
     )
 
-    #: How the last attempt ended.
+    #: The result of the last attempt.
     outcome: Outcome
-    #: The last attempt that succeeded: where the configuration in force comes from, and since when it is.
+    #: The last successful attempt, so the source and the start of the configuration in force.
     in_use: Outcome
-    #: Why the file was refused when it was read last; empty if it could be used.
+    #: The problems of the file when it was last read; empty if it was applied.
     refused: tuple[Problem, ...]
-    #: What the file was when it was read last, to find out whether it has changed.
-    _seen: object
+    #: The state of the file when it was last read, to detect changes.
+    _file_state: object
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class Configurations:
         self._clock: Final = clock
         self._audit: Final = audit or AuditLog(clock)
         self._read: Final = read or _read
-        #: Of two replacements at a time the second waits, so that all partitions end up with the same one.
+        #: Held during a replacement: two at a time could leave the partitions with different configurations.
         self._writing: Final = Lock()
-        #: Held while partitions follow a configuration one after the other, so that nobody sees half of a change.
+        #: Held while the partitions are changed one after the other, so that no reader gets a mix.
         self._swapping: Final = Lock()
-        self._seen = self._look()
+        self._file_state = self._read_file_state()
         self.outcome = self.in_use = Outcome("start", clock())
         self.refused = ()
 
@@ -114,32 +114,32 @@ class Configurations:
         """Return the configuration in force as YAML.
 
         Raises:
-            ApiError: a partition was given a configuration that does not come from `ugm.config`.
+            ApiError: the configuration of a partition is not a value of `ugm.config`.
         """
         with self._swapping:
             found = {name: partition.config for name, partition in self._partitions.items()}
         configs = []
         for name, settings in found.items():
-            config = _nothing(name) if settings is None else settings
+            config = _empty_config(name) if settings is None else settings
             if not isinstance(config, PartitionConfig):
                 raise ApiError(409, "config-foreign", f"the configuration of partition {name!r} was made by a program")
             configs.append(config)
         return dump_config(SchedulerConfig(partitions=tuple(configs)))
 
     def upload(self, text: str, actor: Actor = _PROGRAM) -> dict[str, Changes]:
-        """Put a configuration in force, and return what it changes in each partition.
+        """Apply the configuration in a text, and return the changes of each partition.
 
         Raises:
-            ConfigError: it cannot be used, or lacks a partition; nothing has changed.
+            ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
         """
         return self._attempt("upload", actor, lambda: self._read(text))
 
     def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
-        """Put the configuration of the file in force, and return what it changes in each partition.
+        """Apply the configuration in the file, and return the changes of each partition.
 
         Raises:
-            ApiError: there is no file.
-            ConfigError: it cannot be read or used; nothing has changed.
+            ApiError: the server has no configuration file.
+            ConfigError: the file cannot be read, or has problems; nothing has changed.
         """
         return self._attempt("file", actor, self._load)
 
@@ -149,13 +149,13 @@ class Configurations:
         return load_config(self.path)
 
     def reload_if_changed(self) -> bool:
-        """Do what `reload` does if the file has changed since it was read last, and say whether it has.
+        """Reload the file if it has changed since it was last read, and return whether it has changed.
 
-        A file that cannot be used is logged, and `refused` keeps what is wrong with it.
+        If the file has problems, they are logged and kept in `refused`.
         """
-        if self.path is None or self._look() == self._seen:
+        if self.path is None or self._read_file_state() == self._file_state:
             return False
-        # An error is logged, and kept in `refused`; the old configuration is still in force.
+        # The problems are logged and kept in `refused`; the old configuration stays in force.
         with suppress(UgmError):
             self.reload(_WATCH)
         return True
@@ -184,10 +184,10 @@ class Configurations:
     def _replace(self, source: str, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
         with self._writing:
             if source == "file":
-                # Before reading: what is written in between is read again the next time.
-                self._seen = self._look()
+                # Before the file is read, so that a later change is detected the next time.
+                self._file_state = self._read_file_state()
             try:
-                chosen = _chosen(read(), self._partitions, source)
+                chosen = _by_partition(read(), self._partitions, source)
                 changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             except UgmError as error:
                 self._refuse(source, error)
@@ -213,8 +213,8 @@ class Configurations:
             self.refused = ()
             _LOGGER.info("%s was reloaded and is in force", self.path)
 
-    def _look(self) -> object:
-        """Return what tells one state of the file from another; a link is followed to what it points at."""
+    def _read_file_state(self) -> object:
+        """Return a value that changes when the file changes; symbolic links are followed."""
         if self.path is None:
             return None
         try:
@@ -223,8 +223,8 @@ class Configurations:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the last attempt and the configuration in force for JSON."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the result of the last attempt and the source of the configuration in force, for JSON."""
         source, at, problems = self.outcome
         return {
             "file": None if self.path is None else str(self.path),
@@ -240,22 +240,24 @@ def _read(text: str) -> SchedulerConfig:
     return parse_config(text, file="upload")
 
 
-def _nothing(name: str) -> PartitionConfig:
-    """Return what a partition without a configuration runs under."""
+def _empty_config(name: str) -> PartitionConfig:
+    """Return a configuration that is equivalent to none."""
     return PartitionConfig(name=name, queues=(QueueConfig(name=ROOT),))
 
 
-def _chosen(config: SchedulerConfig, partitions: Mapping[str, Partition], source: str) -> dict[str, PartitionConfig]:
-    """Return the part of a configuration for each partition.
+def _by_partition(
+    config: SchedulerConfig, partitions: Mapping[str, Partition], source: str
+) -> dict[str, PartitionConfig]:
+    """Return the configuration of each partition.
 
     Raises:
-        ConfigError: a partition is missing, or one is too much.
+        ConfigError: the configuration does not have exactly the partitions of the server.
     """
     found = {partition.name: partition for partition in config.partitions}
-    told = [("partition-missing", f"partition {name!r} is missing") for name in partitions if name not in found]
-    told += [
-        ("partition-unserved", f"partition {name!r} is not served here") for name in found if name not in partitions
+    problems = [("partition-missing", f"partition {name!r} is missing") for name in partitions if name not in found]
+    problems += [
+        ("partition-unserved", f"the server has no partition {name!r}") for name in found if name not in partitions
     ]
-    if told:
-        raise ConfigError(tuple(Problem(source, 0, 0, "partitions", code, message) for code, message in told))
+    if problems:
+        raise ConfigError(tuple(Problem(source, 0, 0, "partitions", code, message) for code, message in problems))
     return {name: found[name] for name in partitions}

@@ -1,23 +1,24 @@
-"""Connections whose clients keep the server waiting, and how long and how many of them it tolerates.
+"""Limits for slow clients: how long, and in how many connections, the server waits for them.
 
-A client can open a connection and send half a request, or a body byte by byte, or not read its answer. Each of these
-costs the client nothing and the server a connection; a thousand of them would shut out everybody else. uvicorn has a
-time limit for idle connections only, and counts all connections alike. So every connection is in one of four phases:
+A client can open a connection and send half a request, or send a body byte by byte, or not read the response. This
+costs the client nothing, but it occupies a connection of the server; a thousand such connections would lock out all
+other clients. uvicorn only has a time limit for idle connections, and its limit on connections does not distinguish
+them. Here every connection is in one of four phases:
 
-- *head*: idle, or a request line and headers are incomplete;
+- *head*: the connection is idle, or the request line and headers are incomplete;
 - *body*: the body is incomplete;
-- *work*: the request is complete, and the server is answering;
-- *answer*: the client does not read what was written.
+- *work*: the request is complete, and the server is creating the response;
+- *answer*: the client does not read the response.
 
-In every phase but *work* the server waits for the client. Each has a time limit, which starts with the phase and is not
-extended by a byte now and then. At most a fixed number of connections may wait; beyond it, the client with the most of
-them loses the one that has waited longest. A client who sends a whole request at once is in *work* before that.
+In all phases but *work*, the server waits for the client. Each of these phases has a time limit, which single bytes do
+not extend. A fixed number of connections may wait. If there are more, the client with the most waiting connections
+loses the one that has waited longest. A connection with a complete request is not affected.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
+from typing import Final, Literal, NamedTuple, TypeAlias, final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -29,7 +30,7 @@ _TOO_SLOW: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\nconten
 
 
 class ConnectionTimeouts(NamedTuple):
-    """How long a connection may be in each phase, in seconds."""
+    """The time limit of each phase, in seconds."""
 
     head: float = 10.0
     body: float = 20.0
@@ -41,12 +42,12 @@ class WaitingConnections:
     """The connections that wait for their clients.
 
     Args:
-        most: how many there may be.
+        most: the largest number of them.
     """
 
     __slots__ = ("_by_client", "_count", "_most")
 
-    #: By the address of the client, the one that has waited longest first.
+    #: By the address of the client; for each client, the connection that has waited longest is first.
     _by_client: dict[str, dict[_Connection, None]]
 
     def __init__(self, most: int) -> None:
@@ -58,7 +59,7 @@ class WaitingConnections:
         return self._count
 
     def add(self, client: str, connection: _Connection) -> None:
-        """Add a connection, and close another one if there are too many."""
+        """Add a connection, and close another one if there are now too many."""
         self._by_client.setdefault(client, {})[connection] = None
         self._count += 1
         if self._count > self._most:
@@ -68,7 +69,7 @@ class WaitingConnections:
             oldest.abort()
 
     def remove(self, client: str, connection: _Connection) -> None:
-        """Remove a connection, if it is there."""
+        """Remove a connection, if present."""
         connections = self._by_client.get(client, {})
         if connection not in connections:
             return
@@ -79,17 +80,17 @@ class WaitingConnections:
 
 
 class _Connection(H11Protocol):
-    """A connection that knows its phase."""
+    """A connection with a phase."""
 
     waiting: WaitingConnections
-    patience: ConnectionTimeouts
+    timeouts: ConnectionTimeouts
 
     _phase: _Phase | None = None
     _timer: asyncio.TimerHandle | None = None
-    #: Whether the client does not read what was written.
+    #: Whether the client does not read the response.
     _is_unread: bool = False
     #: Whether the connection is closed.
-    _is_over: bool = False
+    _is_closed: bool = False
 
     @property
     def _client(self) -> str:
@@ -97,47 +98,47 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
-        self._follow()
+        self._update_phase()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._follow()
+        self._update_phase()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._follow()
+        self._update_phase()
 
     def pause_writing(self) -> None:
         super().pause_writing()
         self._is_unread = True
-        self._follow()
+        self._update_phase()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._is_unread = False
-        self._follow()
+        self._update_phase()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_over = True
+        self._is_closed = True
         self._leave()
         super().connection_lost(exc)
 
     def abort(self) -> None:
-        """Close the connection at once, also if something is left to be written."""
+        """Close the connection at once, and drop unsent data."""
         self._leave()
         self.transport.abort()
 
-    def _follow(self) -> None:
-        """Notice that the phase has changed."""
+    def _update_phase(self) -> None:
+        """Enter the current phase, if it has changed."""
         phase = self._current()
-        if phase != self._phase and not self._is_over:
+        if phase != self._phase and not self._is_closed:
             self._enter(phase)
 
     def _enter(self, phase: _Phase) -> None:
         self._leave()
         self._phase = phase
         if phase != "work":
-            self._timer = self.loop.call_later(getattr(self.patience, phase), self._give_up)
+            self._timer = self.loop.call_later(getattr(self.timeouts, phase), self._time_out)
             self.waiting.add(self._client, self)
 
     def _current(self) -> _Phase:
@@ -154,7 +155,7 @@ class _Connection(H11Protocol):
             self._timer = None
         self.waiting.remove(self._client, self)
 
-    def _give_up(self) -> None:
+    def _time_out(self) -> None:
         if self._phase == "head" and self.conn.trailing_data[0]:
             self.transport.write(_TOO_SLOW)
             self._leave()
@@ -163,11 +164,11 @@ class _Connection(H11Protocol):
             self.abort()
 
 
-def protocol_class(most_waiting: int, patience: ConnectionTimeouts) -> type[Any]:
-    """Return the protocol of the connections of one server, for uvicorn."""
+def protocol_class(most_waiting: int, timeouts: ConnectionTimeouts) -> type[asyncio.Protocol]:
+    """Return the protocol class for the connections of one server, for uvicorn."""
 
     class Connection(_Connection):
         waiting = WaitingConnections(most_waiting)
 
-    Connection.patience = patience
+    Connection.timeouts = timeouts
     return Connection

@@ -1,45 +1,55 @@
-"""What would be: checks and explanations, effective limits, plans, and whether a configuration is good.
+"""Endpoints for decisions: checks, explanations, effective limits, and why an application waits.
 
-Nothing here changes a partition.
+They do not change the partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ugm import Resource, UserGroup
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition import RequestReport
+from ugm.partition import Partition, RequestReport
 from ugm.resources import parse_quantity
 from ugm.server.errors import unknown
-from ugm.server.state import RequestContext
-from ugm.server.worker_jobs import Result
+from ugm.server.state import RequestBody, RequestContext, ServedPartition
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["application", "check", "explain", "limits", "plan", "validate"]
+__all__ = ["application", "check", "explain", "explain_request", "limits"]
 
-#: Of so many pending allocations of an application it is said why they wait.
-_MOST_WAITING: Final = 10
-
-
-def check(asked: RequestContext) -> object:
-    """Return what the engine would answer now."""
-    return _answer_dict(_report(asked))
+#: The number of pending allocations of an application that are explained.
+_MOST_EXPLAINED: Final = 10
 
 
-def explain(asked: RequestContext) -> object:
-    """Return what the engine would answer now, who holds what is missing, and every limit that holds."""
-    return _report_dict(_report(asked))
+def check(served: ServedPartition, request: RequestContext) -> object:
+    """Return the decision on one more allocation."""
+    return _decision_dict(_report(served.partition, request.body))
 
 
-def _report(asked: RequestContext) -> RequestReport:
-    body, partition = asked.body, asked.partition
+def explain(served: ServedPartition, request: RequestContext) -> object:
+    """Return the decision on one more allocation, the holders of missing resources, and every limit that applies."""
+    return explain_request(served.partition, request.body)
+
+
+def explain_request(partition: Partition, body: RequestBody) -> dict[str, object]:
+    """Return the explanation of a request for JSON."""
+    return _report_dict(_report(partition, body))
+
+
+def _report(partition: Partition, body: RequestBody) -> RequestReport:
     usage, most = _amounts(body["usage"]), body.get("most", 3)
     if "application_id" not in body:
-        asked_for, quota = body.get("queue", ""), _quota(body)
-        return partition.request_report_for(_user(body), asked_for, usage, body.get("tags"), quota=quota, most=most)
+        user, quota = UserGroup(body["user"], body.get("groups", ())), body.get("quota")
+        return partition.request_report_for(
+            user,
+            body.get("queue", ""),
+            usage,
+            body.get("tags"),
+            quota=None if quota is None else _amounts(quota),
+            most=most,
+        )
     try:
         return partition.request_report(body["application_id"], usage, most=most)
     except RequestError:
@@ -48,62 +58,52 @@ def _report(asked: RequestContext) -> RequestReport:
         raise
 
 
-def _user(body: Mapping[str, Any]) -> UserGroup:
-    return UserGroup(body["user"], body.get("groups", ()))
-
-
-def _amounts(told: Mapping[str, Any]) -> Resource:
-    """Return amounts in base units, whether they were told so or as quantities."""
+def _amounts(amounts: Mapping[str, int | str]) -> Resource:
+    """Convert amounts, each an integer in base units or a quantity, to a resource vector."""
     return Resource(
         {
             name: amount if isinstance(amount, int) else parse_quantity(amount, vcore=name == "vcore")
-            for name, amount in told.items()
+            for name, amount in amounts.items()
         }
     )
 
 
-def _quota(body: Mapping[str, Any]) -> Resource | None:
-    """Return the quota of the namespace; None if the request has none."""
-    return _amounts(body["quota"]) if "quota" in body else None
-
-
-def _answer_dict(report: RequestReport) -> dict[str, Any]:
+def _decision_dict(report: RequestReport) -> dict[str, object]:
     decision, placement = report.explanation.decision, report.placement
     placed = None if placement is None else placement.to_dict()
     if report.queue_path is None:
-        told = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
-        return {**told, "queue_path": None, "placement": placed, "text": str(placement)}
+        denied = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
+        return {**denied, "queue_path": None, "placement": placed, "text": str(placement)}
     return {**decision.to_dict(), "queue_path": report.queue_path, "placement": placed, "text": str(decision)}
 
 
-def _report_dict(report: RequestReport) -> dict[str, Any]:
-    told = {**_answer_dict(report), **_limits_dict(report.limits, report.headroom)}
+def _report_dict(report: RequestReport) -> dict[str, object]:
+    fields = {**_decision_dict(report), **_limits_dict(report.limits, report.headroom)}
     if report.queue_path is None:
-        return told
-    return {**told, **report.explanation.to_dict(), "text": str(report.explanation)}
+        return fields
+    return {**fields, **report.explanation.to_dict(), "text": str(report.explanation)}
 
 
-def _limits_dict(found: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, Any]:
+def _limits_dict(effective: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, object]:
     return {
-        "limits": [limit.to_dict() for limit in found],
+        "limits": [limit.to_dict() for limit in effective],
         "headroom": None if headroom is None else dict(headroom),
     }
 
 
-def limits(asked: RequestContext) -> object:
-    """Return every limit that holds for a user in a queue."""
-    query = asked.query
+def limits(served: ServedPartition, request: RequestContext) -> object:
+    """Return every limit that applies to a user in a queue."""
+    query = request.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
-    return {"queue_path": path, **_limits_dict(*asked.partition.limits_for(user, path))}
+    return {"queue_path": path, **_limits_dict(*served.partition.limits_for(user, path))}
 
 
-def application(asked: RequestContext) -> object:
-    """Return one application with its limits, and why what is pending waits."""
-    name = asked.path["name"]
-    report = asked.partition.application_report(name, waiting=_MOST_WAITING)
+def application(served: ServedPartition, request: RequestContext) -> object:
+    """Return one application with its limits and the explanations of its pending allocations."""
+    name = request.path["name"]
+    report = served.partition.application_report(name, waiting=_MOST_EXPLAINED)
     if report is None:
         raise unknown("application", name)
-    limits = _limits_dict(report.limits, report.headroom)
     path = report.application.queue_path
     waiting = [
         {
@@ -112,14 +112,4 @@ def application(asked: RequestContext) -> object:
         }
         for allocation, why in report.waiting
     ]
-    return {**report.application.to_dict(), **limits, "waiting": waiting}
-
-
-def plan(asked: RequestContext) -> Result:
-    """Return what a configuration would do to the partition, without doing it."""
-    return asked.site.worker.plan(asked.partition, asked.partition_name, asked.body)
-
-
-def validate(asked: RequestContext) -> Result:
-    """Return whether a configuration is good, and everything that is wrong with it."""
-    return asked.site.worker.validate(asked.body)
+    return {**report.application.to_dict(), **_limits_dict(report.limits, report.headroom), "waiting": waiting}

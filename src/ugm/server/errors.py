@@ -1,23 +1,23 @@
-"""What the server answers when it cannot answer: a status, a code for programs and a sentence for people."""
+"""Errors of the REST interface: an HTTP status, a code for programs and a message for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from ugm.errors import ConfigError, Problem, RequestError
 
-__all__ = ["ApiError", "of_config", "of_request", "problem_dict", "unknown"]
+__all__ = ["ApiError", "problem_to_dict", "unknown"]
 
 
 class ApiError(Exception):
-    """A request that is refused.
+    """A refused request.
 
     Attributes:
-        status: of HTTP.
-        code: a stable word for programs, for example ``partition-unknown``.
-        message: a sentence.
-        problems: of a configuration.
+        status: the HTTP status.
+        code: a stable identifier for programs, for example ``partition-unknown``.
+        message: a sentence for people.
+        problems: the problems of a configuration.
     """
 
     def __init__(self, status: int, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
@@ -27,31 +27,31 @@ class ApiError(Exception):
         self.message: Final = message
         self.problems: Final = tuple(problems)
 
+    @classmethod
+    def from_request_error(cls, error: RequestError) -> ApiError:
+        """Convert an invalid argument of a partition operation."""
+        return cls(400, "request-invalid", str(error))
+
+    @classmethod
+    def from_config_error(cls, error: ConfigError) -> ApiError:
+        """Convert an invalid configuration, with all its problems."""
+        count = len(error.problems)
+        return cls(422, "config-invalid", f"{count} problem{'s' * (count != 1)}; nothing has changed", error.problems)
+
     def __str__(self) -> str:
         return self.message
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the error for JSON."""
-        told: dict[str, Any] = {"code": self.code, "message": self.message}
-        return {**told, "problems": [problem_dict(problem) for problem in self.problems]} if self.problems else told
+        fields: dict[str, object] = {"code": self.code, "message": self.message}
+        return {**fields, "problems": list(map(problem_to_dict, self.problems))} if self.problems else fields
 
 
 def unknown(kind: str, name: str) -> ApiError:
-    """Return the error of something that is not there."""
+    """Return the error for an object that does not exist."""
     return ApiError(404, f"{kind}-unknown", f"there is no {kind} {name!r}")
 
 
-def of_request(error: RequestError) -> ApiError:
-    """Return the error of what the engine refuses."""
-    return ApiError(400, "request-invalid", str(error))
-
-
-def of_config(error: ConfigError) -> ApiError:
-    """Return the error of a configuration that cannot be used, with all its problems."""
-    count = len(error.problems)
-    return ApiError(422, "config-invalid", f"{count} problem{'s' * (count != 1)}; nothing has changed", error.problems)
-
-
-def problem_dict(problem: Problem) -> dict[str, Any]:
-    """Return a problem for JSON; the file is the one that was sent."""
+def problem_to_dict(problem: Problem) -> dict[str, object]:
+    """Return a configuration problem for JSON, without the file name, which the client knows."""
     return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}

@@ -1,15 +1,15 @@
-"""Which requests a browser may have sent on behalf of this server's own page, and which are refused unread.
+"""Protection against requests that pages of other sites cause in a browser.
 
-A browser sends requests to this server for every page that asks it to, also to a server on the reader's own machine.
-Three checks stand between such a page and the partitions:
+Any page can make a browser send requests to this server, even if the server runs on the machine of the reader. Three
+checks protect the partitions:
 
-- The ``Host`` must name this server. A page of another site can make its own name resolve to this machine; the browser
-  then takes the answers for its own, but the ``Host`` still has the other name.
-- A request that another site caused is refused, whether it reads or writes. Browsers say so in ``Sec-Fetch-Site`` and
-  ``Origin``. The one exception is following a link to the page, whose answer the other site does not get.
-- A body must have the documented media type (see `ugm.server.requests`), which a form of another site cannot have.
+- ``Host`` must name this server. A page of another site can let its own name resolve to this machine; the browser then
+  regards the responses as belonging to that site, but ``Host`` still contains the other name.
+- Requests that another site caused are refused, whether they read or write. Browsers declare them in
+  ``Sec-Fetch-Site`` and ``Origin``. Links to the page are allowed, because the other site cannot read the response.
+- A body must have the documented media type (see `ugm.server.requests`), which a form of another site cannot send.
 
-Programs send none of these headers but ``Host``, and are not affected.
+Of these headers, programs send only ``Host``, so they are not affected.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
 from ugm.server.errors import ApiError
-from ugm.server.responses import refusal
+from ugm.server.responses import error_response
 
-__all__ = ["Guarded", "Hosts", "has_body"]
+__all__ = ["Hosts", "OriginGuard", "has_body"]
 
-#: Nothing but what the server itself serves; nothing of it inline, so that a name with markup stays a name.
+#: Only resources of this server, and nothing inline, so that a name with markup cannot be executed.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -42,27 +42,27 @@ _HEADERS: Final = (
 #: A name or address, and a port.
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]{1,5}))?")
 _PORTS: Final = {"http": 80, "https": 443}
-#: What `Sec-Fetch-Site` says of requests that the reader or this server's own page has caused.
-_OWN: Final = frozenset(("same-origin", "none"))
+#: The values of `Sec-Fetch-Site` for requests that the reader or the page of this server has caused.
+_OWN_SITES: Final = frozenset(("same-origin", "none"))
 
 
 class _Authority(NamedTuple):
-    """A host with a port; None for the usual port of the scheme, or in a list for any port."""
+    """A host with a port; None is the default port of the scheme, or in a list of hosts any port."""
 
     host: str
     port: int | None
 
 
-def _parsed(text: str) -> _Authority | None:
+def _parse(text: str) -> _Authority | None:
     found = _AUTHORITY.fullmatch(text)
     if found is None:
         return None
     host, port = found.group(1).strip("[]").rstrip(".").lower(), found.group(2)
-    return _Authority(_plain(host), None if port is None else int(port))
+    return _Authority(_normalize(host), None if port is None else int(port))
 
 
-def _plain(host: str) -> str:
-    """Return the one spelling of an address; a name stays as it is."""
+def _normalize(host: str) -> str:
+    """Return the canonical spelling of an address; a name is returned unchanged."""
     try:
         return str(ip_address(host))
     except ValueError:
@@ -78,54 +78,56 @@ def _is_loopback(host: str) -> bool:
 
 @final
 class Hosts:
-    """The names under which a server answers.
+    """The host names for which a server accepts requests.
 
-    Loopback names (``localhost``, ``127.0.0.1``, ``::1``) always count, with any port: the server may be reached
-    through a tunnel. So does the address at which the connection arrived.
+    Loopback names (``localhost``, ``127.0.0.1``, ``::1``) are always accepted, with any port, because clients may
+    connect through a tunnel. The address at which the connection arrived is also accepted.
 
     Args:
         allowed: further names, each ``NAME`` or ``NAME:PORT``.
 
     Raises:
-        RequestError: one of them is no name of a host.
+        RequestError: a name is not a valid host name.
     """
 
     __slots__ = ("_allowed",)
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         if isinstance(allowed, str):
-            raise RequestError("allowed_hosts", allowed, "expected several names, not a text")
-        self._allowed: Final = frozenset(_required(name) for name in allowed)
+            raise RequestError("allowed_hosts", allowed, "expected a list of names, found one text")
+        self._allowed: Final = frozenset(_require_authority(name) for name in allowed)
 
     def is_own(self, authority: _Authority, server: tuple[str, int | None] | None) -> bool:
         """Return whether a ``Host`` names this server.
 
         Args:
-            authority: what the client says.
-            server: the address at which the connection arrived, if it is known.
+            authority: the value of the header.
+            server: the address at which the connection arrived, if known.
         """
         host = authority.host
-        return _is_loopback(host) or self.is_allowed(authority) or (server is not None and host == _plain(server[0]))
+        return (
+            _is_loopback(host) or self.is_allowed(authority) or (server is not None and _normalize(server[0]) == host)
+        )
 
     def is_allowed(self, authority: _Authority) -> bool:
-        """Return whether a name was allowed explicitly."""
+        """Return whether a name is in the list of allowed names."""
         return authority in self._allowed or authority._replace(port=None) in self._allowed
 
 
-def _required(name: object) -> _Authority:
-    found = _parsed(name) if isinstance(name, str) else None
+def _require_authority(name: object) -> _Authority:
+    found = _parse(name) if isinstance(name, str) else None
     if found is None:
         raise RequestError("allowed_hosts", name, "expected NAME or NAME:PORT")
     return found
 
 
 @final
-class Guarded:
-    """An application that refuses foreign requests, and whose answers all have the headers that browsers obey.
+class OriginGuard:
+    """Middleware that refuses requests of other sites, and adds the security headers to all responses.
 
     Args:
-        app: the application.
-        hosts: the names under which it answers.
+        app: the wrapped application.
+        hosts: the accepted host names.
     """
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
@@ -133,64 +135,62 @@ class Guarded:
         self._hosts: Final = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Forward a request, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        error = self._refused(scope)
-        answer = self._app if error is None else refusal(error, has_body=has_body(scope))
-        await answer(scope, receive, guarded)
+        error = self._find_error(scope)
+        app = self._app if error is None else error_response(error, has_unread_body=has_body(scope))
+        await app(scope, receive, send_with_headers)
 
-    def _refused(self, scope: Scope) -> ApiError | None:
+    def _find_error(self, scope: Scope) -> ApiError | None:
         headers = _headers(scope)
         hosts = headers.get("host", [])
-        authority = _parsed(hosts[0]) if len(hosts) == 1 else None
+        authority = _parse(hosts[0]) if len(hosts) == 1 else None
         if authority is None:
             return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
         if not self._hosts.is_own(authority, scope.get("server")):
-            message = (
-                f"the server does not answer for the host {authority.host[:100]!r}; it can be allowed at its start"
-            )
+            message = f"unknown host {authority.host[:100]!r}; the server can be started with it as an allowed host"
             return ApiError(421, "host-unknown", message)
         if self._is_foreign(headers, authority, scope["method"]):
             return ApiError(403, "cross-origin", "the request was caused by a page of another site")
         return None
 
     def _is_foreign(self, headers: Mapping[str, list[str]], authority: _Authority, method: str) -> bool:
-        """Return whether a browser says that a page of another site has caused a request."""
+        """Return whether the headers of a browser declare that a page of another site caused the request."""
         origins = headers.get("origin", [])
         if any(not self._is_own_origin(origin, authority) for origin in origins):
             return True
         sites = headers.get("sec-fetch-site", [])
-        return not _OWN.issuperset(sites) and not _is_link(headers, method)
+        return not _OWN_SITES.issuperset(sites) and not _is_link(headers, method)
 
     def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
         try:
             parts = urlsplit(origin)
         except ValueError:
             return False
-        found, usual = _parsed(parts.netloc), _PORTS.get(parts.scheme)
-        if found is None or usual is None:
+        found, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
+        if found is None or default is None:
             return False
-        # A proxy may pass on another Host than the browser used; then the name in the browser has to be allowed.
-        same = found._replace(port=found.port or usual) == authority._replace(port=authority.port or usual)
+        # A proxy may change the Host. Then the name that the browser uses must be allowed.
+        same = found._replace(port=found.port or default) == authority._replace(port=authority.port or default)
         return same or self._hosts.is_allowed(found)
 
 
 def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:
-    """Return whether the reader followed a link, which shows the answer to nobody else."""
+    """Return whether the reader followed a link, so that only the reader gets the response."""
     is_page = headers.get("sec-fetch-mode") == ["navigate"] and headers.get("sec-fetch-dest") == ["document"]
     return method == "GET" and is_page
 
 
 def has_body(scope: Scope) -> bool:
-    """Return whether a client announces a body."""
+    """Return whether the headers announce a body."""
     headers = _headers(scope)
     return "transfer-encoding" in headers or headers.get("content-length", ["0"]) != ["0"]
 

@@ -1,12 +1,12 @@
-"""Metrics for Prometheus: worked out when they are scraped, and never more series than were allowed.
+"""Metrics for Prometheus, computed at each scrape, with a bounded number of series.
 
-A scrape copies each partition at one moment, so that usage and limit of one scrape belong together. There are many
-users, groups and queues, and labels cost memory elsewhere. Only the users and groups that are closest to a limit have
-series of their own; see `ugm.server.stable_selection` for how they are chosen.
+A scrape copies each partition at one moment, so the usage and the limits of one scrape are consistent. Each series
+costs memory in Prometheus, so only the users and groups that are closest to a limit have series of their own; see
+`ugm.server.stable_selection`.
 
 Units are part of the names, as Prometheus recommends: ``_cores`` for ``vcore``, ``_bytes`` for ``memory``, and
 ``_units`` with a label ``resource`` for everything else. Usage and limit with the same labels have the same scope:
-their quotient is the part of the limit that is used.
+their quotient is the used part of the limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ugm.tracking import EffectiveLimit
 
 __all__ = ["PartitionCollector", "exposition"]
 
-#: Limits of one user or group that are shown: those closest to the root, because they hold for everything.
+#: The number of limits of one user or group with series: those closest to the root, because their scope is largest.
 _MOST_LIMITS: Final = 5
 #: The unit of ``vcore`` in a core.
 _MILLI: Final = 1000
@@ -41,17 +41,17 @@ _MILLI: Final = 1000
 
 @final
 class PartitionCollector(Collector):
-    """The metrics of several partitions: register it with a `prometheus_client.CollectorRegistry`.
+    """A collector for the metrics of several partitions, for a `prometheus_client.CollectorRegistry`.
 
     Args:
-        partitions: by name.
-        history: of those partitions that have one, the subscriber; for denials and events.
-        times: of those whose decisions are timed, the times.
-        most: how many users, and how many groups, of each partition have series of their own.
-        most_queues: how many queues of each partition do; those of the configuration come first.
+        partitions: the partitions by name.
+        history: the histories by name of their partition, for denials and events.
+        times: the decision times by name of their partition.
+        most: the number of users, and of groups, of each partition that have series of their own.
+        most_queues: the number of queues of each partition that do; configured queues come first.
     """
 
-    __slots__ = ("_history", "_leaders", "_lock", "_most", "_most_queues", "_partitions", "_times")
+    __slots__ = ("_history", "_lock", "_most", "_most_queues", "_partitions", "_selections", "_times")
 
     def __init__(
         self,
@@ -67,39 +67,39 @@ class PartitionCollector(Collector):
         self._times: Final = dict(times or {})
         self._most: Final = require_count("most", most)
         self._most_queues: Final = require_count("most_queues", most_queues)
-        #: The users and the groups that are shown, by partition and kind; the lock is for scrapes at the same time.
-        self._leaders: Final[dict[tuple[str, str], StableSelection]] = {}
+        #: The selected users and groups, by partition and kind; the lock is for simultaneous scrapes.
+        self._selections: Final[dict[tuple[str, str], StableSelection]] = {}
         self._lock: Final = Lock()
 
     def describe(self) -> Iterator[Metric]:
-        """Return nothing: registering asks no partition."""
+        """Return no metrics, so that registration does not read the partitions."""
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics as they are now."""
+        """Yield all metrics with their current values."""
         snapshots = {name: partition.snapshot(cooperatively) for name, partition in self._partitions.items()}
         yield from _totals(snapshots)
         yield from self._queues(snapshots)
         yield from self._users(snapshots)
         yield from self._groups(snapshots)
-        yield from self._happened()
+        yield from self._events()
         if self._times:
             yield self._timed()
 
     def _queues(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-        """Yield what is used in and below each queue, and what may be."""
+        """Yield the usage, the pending amounts and the limits of the queues."""
         scope = "in and below the queue"
-        usage = _Amounts("ugm_queue_usage", f"What is used {scope}", "queue")
-        pending = _Amounts("ugm_queue_pending", f"What is pending {scope}", "queue")
-        limit = _Amounts("ugm_queue_limit", f"The most that may be used {scope}", "queue")
-        guaranteed = _Amounts("ugm_queue_guaranteed", "What the queue is guaranteed", "queue")
-        running = _gauge("ugm_queue_running_applications", f"Applications that run {scope}.", "queue")
-        most = _gauge("ugm_queue_limit_applications", f"The most applications that may run {scope}.", "queue")
+        usage = _Amounts("ugm_queue_usage", f"Usage {scope}", "queue")
+        pending = _Amounts("ugm_queue_pending", f"Pending amounts {scope}", "queue")
+        limit = _Amounts("ugm_queue_limit", f"Largest allowed usage {scope}", "queue")
+        guaranteed = _Amounts("ugm_queue_guaranteed", "Guaranteed amounts of the queue", "queue")
+        running = _gauge("ugm_queue_running_applications", f"Running applications {scope}.", "queue")
+        most = _gauge("ugm_queue_limit_applications", f"Largest allowed number of applications {scope}.", "queue")
         for name, snapshot in snapshots.items():
             for state in self._shown_queues(snapshot):
                 labels = [name, _text(state.queue_path)]
                 waiting = snapshot.pending_in_queues.get(state.queue_path)
-                # What is not used now is told, too, so that a quotient with the limit is 0 and not missing.
+                # Resources without usage get the value 0, so that the quotient with the limit is 0 and not missing.
                 usage.add(labels, _with_zeros(state.usage, state.max_resources))
                 pending.add(labels, _with_zeros(waiting.amounts if waiting else Resource(), state.max_resources))
                 limit.add(labels, state.max_resources)
@@ -132,41 +132,41 @@ class PartitionCollector(Collector):
         yield from owners.families()
 
     def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
-        """Return the users, or groups, that have series of their own."""
+        """Return the users or groups that have series of their own."""
         shares = {name: share(name) for name in cooperatively(names)}
         with self._lock:
-            return self._leaders.setdefault((partition, kind), StableSelection(self._most)).choose(shares)
+            return self._selections.setdefault((partition, kind), StableSelection(self._most)).update(shares)
 
-    def _happened(self) -> Iterator[Metric]:
+    def _events(self) -> Iterator[Metric]:
         denials = CounterMetricFamily(
             "ugm_denials",
-            "How often a limit was in the way, with the queue where it is set.",
+            "Denials by limit, with the queue of the limit.",
             labels=("partition", "kind", "queue", "resource"),
         )
-        events = CounterMetricFamily("ugm_events", "What has happened.", labels=("partition", "event"))
+        events = CounterMetricFamily("ugm_events", "Events by kind.", labels=("partition", "event"))
         for name, history in self._history.items():
             for (kind, queue, resource), count in history.denials().items():
                 denials.add_metric([name, _text(kind), _text(queue), _text(resource)], count)
-            for event, count in history.told().items():
+            for event, count in history.counts().items():
                 events.add_metric([name, event], count)
         yield from (denials, events)
 
     def _timed(self) -> Metric:
-        seconds = HistogramMetricFamily("ugm_decision_seconds", "How long decisions took.", labels=("partition",))
+        seconds = HistogramMetricFamily("ugm_decision_seconds", "Duration of decisions.", labels=("partition",))
         for name, times in self._times.items():
-            classes, total = times.read()
-            ends = [("+Inf" if end == float("inf") else str(end), count) for end, count in classes]
+            buckets, total = times.read()
+            ends = [("+Inf" if end == float("inf") else str(end), count) for end, count in buckets]
             seconds.add_metric([name], ends, total)
         return seconds
 
 
 def _totals(snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-    users = _gauge("ugm_users", "Users for whom something runs or is pending.")
-    groups = _gauge("ugm_groups", "Groups to which something is charged.")
-    queues = _gauge("ugm_queues", "Queues, including those that placement has created.")
-    applications = _gauge("ugm_applications", "Applications that were submitted and have not ended.")
+    users = _gauge("ugm_users", "Users with running or pending allocations.")
+    groups = _gauge("ugm_groups", "Groups with charged usage.")
+    queues = _gauge("ugm_queues", "Queues, including dynamic queues.")
+    applications = _gauge("ugm_applications", "Applications that have been submitted and have not ended.")
     allocations = _gauge("ugm_allocations", "Allocations, including pending ones.")
-    nodes = _Amounts("ugm_node_capacity", "What all registered nodes offer")
+    nodes = _Amounts("ugm_node_capacity", "Resources of all registered nodes")
     for name, snapshot in snapshots.items():
         users.add_metric([name], len(snapshot.user_names))
         groups.add_metric([name], len(snapshot.group_names))
@@ -179,7 +179,7 @@ def _totals(snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
 
 @final
 class _Amounts:
-    """One quantity as three metrics: cores, bytes, and units of everything else."""
+    """One quantity as three metrics: cores, bytes, and units of other resources."""
 
     __slots__ = ("_bytes", "_cores", "_units")
 
@@ -204,30 +204,32 @@ class _Amounts:
 
 @final
 class _Owners:
-    """The metrics of users, or of groups."""
+    """The metrics of users or of groups."""
 
     __slots__ = ("_limit", "_limit_running", "_limit_usage", "_most", "_running", "_share", "_usage", "pending")
 
     def __init__(self, kind: str) -> None:
         where = ("queue",)
-        self._usage: Final = _Amounts(f"ugm_{kind}_usage", f"What the {kind} uses in all queues", kind)
-        self._running: Final = _gauge(f"ugm_{kind}_running_applications", "Applications that run in all queues.", kind)
-        self.pending: Final = _gauge(f"ugm_{kind}_pending_allocations", "Allocations that are pending.", kind)
-        self._share: Final = _gauge(f"ugm_{kind}_limit_share", "The used part of the nearest limit; 1 is all.", kind)
+        self._usage: Final = _Amounts(f"ugm_{kind}_usage", f"Usage of the {kind} in all queues", kind)
+        self._running: Final = _gauge(f"ugm_{kind}_running_applications", "Running applications in all queues.", kind)
+        self.pending: Final = _gauge(f"ugm_{kind}_pending_allocations", "Pending allocations.", kind)
+        self._share: Final = _gauge(f"ugm_{kind}_limit_share", "Used part of the nearest limit; 1 is all of it.", kind)
         scope = f"by the {kind} in and below the queue"
-        self._limit: Final = _Amounts(f"ugm_{kind}_limit", f"The most that may be used {scope}", kind, *where)
-        self._limit_usage: Final = _Amounts(f"ugm_{kind}_limit_usage", f"What is used {scope}", kind, *where)
-        self._most: Final = _gauge(f"ugm_{kind}_limit_applications", "The most applications there.", kind, *where)
+        self._limit: Final = _Amounts(f"ugm_{kind}_limit", f"Largest allowed usage {scope}", kind, *where)
+        self._limit_usage: Final = _Amounts(f"ugm_{kind}_limit_usage", f"Usage {scope}", kind, *where)
+        self._most: Final = _gauge(
+            f"ugm_{kind}_limit_applications", "Largest allowed number of applications.", kind, *where
+        )
         self._limit_running: Final = _gauge(
-            f"ugm_{kind}_limit_running_applications", "Applications that run there.", kind, *where
+            f"ugm_{kind}_limit_running_applications", "Running applications there.", kind, *where
         )
 
-    def add(self, partition: str, standing: LimitUtilization, limits: Iterable[EffectiveLimit]) -> None:
+    def add(self, partition: str, utilization: LimitUtilization, limits: Iterable[EffectiveLimit]) -> None:
         """Add the samples of one user or group."""
-        labels = [partition, _text(standing.name)]
-        self._usage.add(labels, _with_zeros(standing.usage, Resource(vcore=0, memory=0)))
-        self._running.add_metric(labels, standing.running_applications)
-        self._share.add_metric(labels, as_float(standing.share))
+        labels = [partition, _text(utilization.name)]
+        self._usage.add(labels, _with_zeros(utilization.usage, Resource(vcore=0, memory=0)))
+        self._running.add_metric(labels, utilization.running_applications)
+        self._share.add_metric(labels, as_float(utilization.share))
         for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
             place = [*labels, _text(limit.queue_path)]
             self._limit.add(place, limit.max_resources)
@@ -237,7 +239,7 @@ class _Owners:
                 self._limit_running.add_metric(place, limit.running_applications)
 
     def families(self) -> Iterator[Metric]:
-        """Yield all metrics but that of what is pending."""
+        """Yield all metrics except that of pending allocations."""
         yield from self._usage
         yield from (self._running, self._share)
         yield from self._limit
@@ -246,7 +248,7 @@ class _Owners:
 
 
 def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
-    """Return amounts, with 0 for what only the others name."""
+    """Return amounts, with 0 for resources that only the others contain."""
     return Resource({**dict.fromkeys(others or {}, 0), **amounts})
 
 
@@ -255,12 +257,12 @@ def _gauge(name: str, sentence: str, *labels: str) -> GaugeMetricFamily:
 
 
 def _text(name: str) -> str:
-    """Return a name that can be written in UTF-8: one that cannot would cost all metrics."""
+    """Return a name with escapes for text that is not valid UTF-8, which would make the whole scrape fail."""
     return name.encode(errors="backslashreplace").decode()
 
 
 def exposition(collector: Collector) -> Callable[[], tuple[bytes, str]]:
-    """Return what `ugm.server.create_app` takes as its *metrics*: the text of a collector in a registry of its own."""
+    """Return a function for the argument *metrics* of `ugm.server.create_app`, with the metrics of a collector."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
     return lambda: (generate_latest(registry), CONTENT_TYPE_LATEST)

@@ -1,40 +1,39 @@
-"""The description of the interface: OpenAPI 3.1, made from the table of routes."""
+"""The OpenAPI 3.1 description of the REST interface, generated from the table of routes."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 import ugm
-from ugm.server.response_schemas import RESPONSE_SCHEMAS
-from ugm.server.routes import PREFIX, ROUTES, Route, is_yaml, part_schema
-from ugm.server.schema import Schema, reference
+from ugm.server.routes import PREFIX, ROUTES, AnyRoute, path_schema
+from ugm.server.schemas import RESPONSE_SCHEMAS, Schema, reference
 
 __all__ = ["description"]
 
 _PART: Final = re.compile(r"\{(\w+)\}")
 _ERRORS: Final = {
-    "400": "Something in the request is malformed.",
+    "400": "The request is malformed.",
     "401": "The token is missing or wrong.",
     "403": "The server is read-only, or the request was caused by a page of another site.",
-    "404": "Something that the request names is not there.",
+    "404": "An object that the request names does not exist.",
     "408": "The request came too slowly.",
-    "409": "The server was not started for this.",
+    "409": "The server was not started with the necessary options.",
     "413": "The request is too large.",
     "415": "The body has another media type than the described one.",
-    "421": "The server does not answer for the host that the request names.",
+    "421": "The server does not answer requests for the host in the request.",
     "422": "The configuration cannot be used; nothing has changed.",
     "503": "Too many requests are waiting, or a configuration took too long to read.",
 }
 
 
-def description(server: str) -> dict[str, Any]:
+def description(server: str) -> dict[str, object]:
     """Return the description.
 
     Args:
-        server: what stands before every path.
+        server: the prefix of every path, where the application is mounted.
     """
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, object]] = {}
     for route in ROUTES:
         paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = _operation(route)
     return {
@@ -42,7 +41,7 @@ def description(server: str) -> dict[str, Any]:
         "info": {
             "title": "ugm",
             "version": ugm.__version__,
-            "summary": "Quotas for users and groups in a hierarchy of queues: usage, limits, and why something waits.",
+            "summary": "Quotas for users and groups in a hierarchy of queues: usage, limits and explanations.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": server or "/"}],
@@ -54,45 +53,48 @@ def description(server: str) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _operation(route: AnyRoute) -> dict[str, object]:
+    operation: dict[str, object] = {
         "operationId": f"{route.name}_{route.method.lower()}",
         "summary": route.summary,
         "parameters": [*_path_parameters(route), *_query_parameters(route)],
-        "responses": {"200": {"description": "The answer.", "content": _content(route.result)}, **_refusals(route)},
+        "responses": {
+            "200": {"description": "The result.", "content": _content(route.result, is_yaml=route.returns_yaml)},
+            **_refusals(route),
+        },
     }
     if route.body is not None:
-        told["requestBody"] = {"required": True, "content": _content(route.body)}
+        operation["requestBody"] = {"required": True, "content": _content(route.body, is_yaml=route.reads_config)}
     if route.changes:
-        told["security"] = [{"token": []}]
-    return told
+        operation["security"] = [{"token": []}]
+    return operation
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _path_parameters(route: AnyRoute) -> list[dict[str, object]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": part_schema(name)}
+        {"name": name, "in": "path", "required": True, "schema": path_schema(name)}
         for name in _PART.findall(route.path)
     ]
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
+def _query_parameters(route: AnyRoute) -> list[dict[str, object]]:
     return [
         {"name": name, "in": "query", "required": name in route.required, "schema": schema}
         for name, schema in route.query.items()
     ]
 
 
-def _content(schema: Schema) -> dict[str, Any]:
-    return {("application/yaml" if is_yaml(schema) else "application/json"): {"schema": schema}}
+def _content(schema: Schema, *, is_yaml: bool) -> dict[str, object]:
+    return {("application/yaml" if is_yaml else "application/json"): {"schema": schema}}
 
 
-def _refusals(route: Route) -> dict[str, Any]:
+def _refusals(route: AnyRoute) -> dict[str, object]:
     codes = {"400", "403", "404", "421", "503"}
     if route.body is not None:
-        codes |= {"408", "413", "415"} | ({"422"} if is_yaml(route.body) else set())
+        codes |= {"408", "413", "415"} | ({"422"} if route.reads_config else set())
     if route.changes:
         codes |= {"401", "403", "409", "422"}
-    if is_yaml(route.result):
+    if route.returns_yaml:
         codes |= {"409"}
     return {
         code: {"description": _ERRORS[code], "content": {"application/json": {"schema": reference("Error")}}}

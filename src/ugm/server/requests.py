@@ -1,7 +1,7 @@
-"""Requests taken apart: the token, the query, and a body of bounded size that must arrive in time.
+"""Request parsing and validation: the token, the path, the query, and a body of bounded size.
 
-Everything is checked against the description before anything is answered. Nothing of a body is read before it is clear
-that it will be used.
+Every part of a request is validated against the schemas of its route before the endpoint runs. The body is read last,
+and only if the rest of the request is valid.
 """
 
 from __future__ import annotations
@@ -9,108 +9,111 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn, cast
 
 from starlette.requests import ClientDisconnect, Request
 
 from ugm.server.errors import ApiError
-from ugm.server.routes import Route, is_yaml, part_schema
-from ugm.server.schema import Schema, wrong
+from ugm.server.routes import AnyRoute, path_schema
+from ugm.server.schemas import Schema
+from ugm.server.state import Query, RequestBody
 
-__all__ = ["RequestBounds", "body_of", "path_of", "query_of", "require_token"]
+__all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "require_token", "schema_error"]
 
-#: Digits of a number that is read.
-_LONGEST_NUMBER: Final = 20
-_JSON_BYTES: Final = 1 << 18
+#: Digits of the longest number that is converted.
+_MOST_DIGITS: Final = 20
+_MOST_JSON_BYTES: Final = 1 << 18
+#: The most characters of a value that an error message quotes.
+_MOST_QUOTED: Final = 60
 
 
 class RequestBounds(NamedTuple):
-    """How much a client may ask of the server."""
+    """Bounds of the requests of all clients."""
 
-    #: Bytes of a configuration; JSON has a quarter of a megabyte.
+    #: Bytes of a configuration. A JSON body may have a quarter of a megabyte.
     body: int = 1 << 20
     #: Seconds in which a body must have arrived.
     seconds: float = 10
-    #: Requests that wait for a turn.
+    #: Requests that may wait in each queue.
     waiting: int = 256
-    #: Configurations that wait to be read. Each may take seconds.
+    #: Configurations that may wait to be read. Each may take seconds.
     configurations: int = 8
 
 
 def require_token(request: Request, token: str | None, *, read_only: bool) -> None:
-    """Make sure that a client may change something.
+    """Require that the client may change something.
 
     Raises:
-        ApiError: it may not.
+        ApiError: the server is read-only, or the token is missing or wrong.
     """
     if read_only or token is None:
         raise ApiError(403, "read-only", "the server was started read-only")
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    # Compared in a time that does not tell how much of it is right.
+    # The time of this comparison does not depend on the number of correct characters.
     matches = hmac.compare_digest(given.strip().encode(), token.encode())
     if scheme.lower() != "bearer" or not matches:
         raise ApiError(401, "token-wrong", "the request needs the header Authorization: Bearer TOKEN")
 
 
-def path_of(request: Request) -> dict[str, str]:
-    """Return the parts of the path.
+def parse_path(request: Request) -> dict[str, str]:
+    """Return the variable parts of the path.
 
     Raises:
-        ApiError: one of them is too long to be a name.
+        ApiError: a part is not a valid name or queue path.
     """
     parts = {name: str(part) for name, part in request.path_params.items()}
     for name, part in parts.items():
-        if found := wrong(part_schema(name), part, name):
-            raise ApiError(400, "path-invalid", found)
+        if reason := schema_error(path_schema(name), part, name):
+            raise ApiError(400, "path-invalid", reason)
     return parts
 
 
-def query_of(request: Request, route: Route) -> dict[str, Any]:
+def parse_query(request: Request, route: AnyRoute) -> Query:
     """Return the query parameters.
 
     Raises:
-        ApiError: one of them is unknown, missing, there twice, or not as described.
+        ApiError: a parameter is unknown, missing, repeated or invalid.
     """
     for name in request.query_params:
         if name not in route.query:
-            known = ", ".join(sorted(route.query)) or "none"
-            raise ApiError(400, "query-invalid", f"{name[:100]!r} is not a query parameter here (allowed: {known})")
+            allowed = ", ".join(sorted(route.query)) or "none"
+            raise ApiError(400, "query-invalid", f"unknown query parameter {name[:100]!r} (allowed: {allowed})")
     found = {
-        name: _asked(name, schema, request) for name, schema in route.query.items() if name in request.query_params
+        name: _parameter(name, schema, request) for name, schema in route.query.items() if name in request.query_params
     }
     for name in sorted(route.required - found.keys()):
         raise ApiError(400, "query-invalid", f"{name}: missing")
-    return found
+    return cast("Query", found)
 
 
-def _asked(name: str, schema: Schema, request: Request) -> object:
+def _parameter(name: str, schema: Schema, request: Request) -> object:
     texts = request.query_params.getlist(name)
     if schema["type"] != "array" and len(texts) > 1:
-        raise ApiError(400, "query-invalid", f"{name}: there twice")
+        raise ApiError(400, "query-invalid", f"{name}: expected once, found {len(texts)} times")
     value: object = texts if schema["type"] == "array" else texts[0]
-    if schema["type"] == "integer" and texts[0].isdecimal() and texts[0].isascii() and len(texts[0]) < _LONGEST_NUMBER:
+    if schema["type"] == "integer" and texts[0].isdecimal() and texts[0].isascii() and len(texts[0]) < _MOST_DIGITS:
         value = int(texts[0])
-    if reason := wrong(schema, value, name):
+    if reason := schema_error(schema, value, name):
         raise ApiError(400, "query-invalid", reason)
     return value
 
 
-async def body_of(request: Request, route: Route, bounds: RequestBounds) -> Any:  # noqa: ANN401 - JSON
-    """Return what the client sends, or None where nothing is expected.
+async def parse_body(request: Request, route: AnyRoute, bounds: RequestBounds) -> tuple[RequestBody, str]:
+    """Read the body, and return it as parsed JSON and as text; the one that the route does not use is empty.
 
     Raises:
-        ApiError: it is too large, too slow, or not as described.
+        ApiError: the body is missing, too large, too slow or invalid.
     """
     if route.body is None:
-        return None
-    is_json = not is_yaml(route.body)
-    expected = "application/json" if is_json else "application/yaml"
-    # A page of another site can make a browser send plain text and forms, but not these.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != expected:
-        raise ApiError(415, "media-type", f"expected Content-Type: {expected}")
-    most = min(bounds.body, _JSON_BYTES) if is_json else bounds.body
+        return {}, ""
+    media_type = "application/yaml" if route.reads_config else "application/json"
+    # A page of another site can make a browser send plain text and forms, but not these types.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != media_type:
+        raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
+    most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)
     content = await _read(request, most, bounds.seconds)
     if not content:
         raise ApiError(400, "body-missing", "the request needs a body")
@@ -118,12 +121,12 @@ async def body_of(request: Request, route: Route, bounds: RequestBounds) -> Any:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ApiError(400, "body-malformed", "the body is not UTF-8") from None
-    return _checked(text, route.body) if is_json else text
+    return ({}, text) if route.reads_config else (_parse_json(text, route.body), "")
 
 
 async def _read(request: Request, most: int, seconds: float) -> bytes:
-    told = request.headers.get("content-length", "")
-    if told.isdecimal() and len(told) < _LONGEST_NUMBER and int(told) > most:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and len(announced) < _MOST_DIGITS and int(announced) > most:
         _refuse_size(most)
     try:
         async with asyncio.timeout(seconds):
@@ -148,31 +151,123 @@ def _refuse_size(most: int) -> NoReturn:
     raise ApiError(413, "body-too-large", f"the body is larger than {most} bytes")
 
 
-def _checked(text: str, schema: Schema) -> object:
+def _parse_json(text: str, schema: Schema) -> RequestBody:
     try:
-        value = json.loads(text, parse_float=_number, parse_constant=_refuse_constant, object_pairs_hook=_without_twins)
+        value = json.loads(text, parse_float=_number, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ApiError(400, "body-malformed", f"the body is no JSON: {reason}") from None
-    if found := wrong(schema, value, "body"):
+        raise ApiError(400, "body-malformed", f"the body is not valid JSON: {reason}") from None
+    if found := schema_error(schema, value, "body"):
         raise ApiError(400, "body-invalid", found)
-    return value
+    return cast("RequestBody", value)
 
 
 def _number(text: str) -> int | float:
-    """Return a whole number as one, whatever way it is written, and exactly."""
+    """Convert a number with a point or an exponent; an integer in that form, such as 1e3, becomes an exact int."""
     number = Decimal(text)
-    if number.adjusted() < _LONGEST_NUMBER and number == number.to_integral_value():
+    if number.adjusted() < _MOST_DIGITS and number == number.to_integral_value():
         return int(number)
     return float(text)
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
-def _without_twins(pairs: list[tuple[str, object]]) -> Mapping[str, object]:
+def _object(pairs: list[tuple[str, object]]) -> Mapping[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("a name occurs twice in an object")
     return found
+
+
+#: The Python types of the JSON types. In JSON a boolean is not an integer, unlike in Python.
+_TYPES: Final[Mapping[str, type]] = {
+    "string": str,
+    "integer": int,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "null": type(None),
+}
+
+
+def schema_error(schema: Schema, value: object, place: str) -> str | None:
+    """Validate a value, and return the first violation with its place in the value; None if the value is valid.
+
+    Only the keywords that request schemas use are implemented.
+
+    >>> from ugm.server.schemas import NAME, listing
+    >>> schema_error(listing(NAME), ["ana", 7], "groups")
+    'groups[1]: expected a string'
+    """
+    return next(_violations(schema, value, place), None)
+
+
+def _violations(schema: Schema, value: object, place: str) -> Iterator[str]:
+    if "anyOf" in schema:
+        if all(schema_error(choice, value, place) for choice in schema["anyOf"]):
+            yield from _violations(_intended(schema["anyOf"], value), value, place)
+        return
+    kind = schema["type"]
+    if type(value) is not _TYPES[kind]:
+        yield f"{place}: expected {'an' if kind[0] in 'aio' else 'a'} {kind}"
+    elif isinstance(value, str):
+        yield from _text_violations(schema, value, place)
+    elif isinstance(value, int):
+        yield from _number_violations(schema, value, place)
+    elif isinstance(value, list):
+        yield from _list_violations(schema, value, place)
+    elif isinstance(value, dict):
+        yield from _object_violations(schema, value, place)
+
+
+def _intended(choices: Sequence[Schema], value: object) -> Schema:
+    """Return the alternative that an invalid value was probably meant for: the one with its type and its fields."""
+    for choice in choices:
+        if type(value) is _TYPES[choice["type"]] and (
+            not isinstance(value, dict) or value.keys() >= set(choice["required"])
+        ):
+            return choice
+    return choices[0]
+
+
+def _text_violations(schema: Schema, value: str, place: str) -> Iterator[str]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{place}: expected one of {', '.join(schema['enum'])}"
+    if value in schema.get("not", {}).get("enum", ()):
+        yield f"{place}: {value[:_MOST_QUOTED]!r} is a wildcard, not a name"
+    if not schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", len(value)):
+        yield f"{place}: expected {schema.get('minLength', 0)} to {schema['maxLength']} characters, found {len(value)}"
+    if "pattern" in schema and not re.fullmatch(schema["pattern"].strip("^$"), value):
+        yield f"{place}: {value[:_MOST_QUOTED]!r} is not {schema['description']}"
+
+
+def _number_violations(schema: Schema, value: int, place: str) -> Iterator[str]:
+    if not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+        yield f"{place}: expected a number from {schema.get('minimum')} to {schema.get('maximum')}"
+
+
+def _list_violations(schema: Schema, value: list[object], place: str) -> Iterator[str]:
+    if len(value) > schema.get("maxItems", len(value)):
+        yield f"{place}: expected at most {schema['maxItems']} elements, found {len(value)}"
+    for index, item in enumerate(value):
+        yield from _violations(schema["items"], item, f"{place}[{index}]")
+
+
+def _object_violations(schema: Schema, value: dict[str, object], place: str) -> Iterator[str]:
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield f"{place}: expected at most {schema['maxProperties']} fields, found {len(value)}"
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{place}: the field {name!r} is missing"
+    known, others = schema.get("properties", {}), schema["additionalProperties"]
+    for name, item in value.items():
+        if "propertyNames" in schema:
+            yield from _violations(schema["propertyNames"], name, f"{place}, a name")
+        if name in known:
+            yield from _violations(known[name], item, f"{place}.{name}")
+        elif others is False:
+            yield f"{place}: unknown field {name!r} (allowed: {', '.join(sorted(known))})"
+        else:
+            yield from _violations(others, item, f"{place}.{name}")

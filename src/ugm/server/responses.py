@@ -1,4 +1,4 @@
-"""Answers on their way out: JSON, YAML and refusals."""
+"""Starlette responses for errors."""
 
 from __future__ import annotations
 
@@ -11,81 +11,66 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ugm.server.errors import ApiError
-from ugm.server.json_text import json_text
-from ugm.server.worker_jobs import Result
+from ugm.server.payloads import error_payload
 
-__all__ = ["json_response", "refusal", "refused_by_routing", "result_response", "yaml_response"]
+__all__ = ["NO_STORE", "error_response", "routing_error_response"]
 
-#: How much of a refused body is thrown away, and for how many seconds, so that the client gets to read the refusal.
-_MOST_WASTE: Final = 1 << 28
-_PATIENCE: Final = 5.0
+#: Every response shows the state of one moment, so clients must not cache it.
+NO_STORE: Final = {"cache-control": "no-store"}
 
+#: Limits for discarding the body of a refused request.
+_MOST_DISCARDED_BYTES: Final = 1 << 28
+_MOST_DISCARD_SECONDS: Final = 5.0
 
-def json_response(value: object, status: int = 200) -> Response:
-    """Return an answer in JSON, in ASCII: no text can be anything else in another encoding."""
-    return Response(json_text(value), status, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def yaml_response(text: str) -> Response:
-    """Return an answer in YAML."""
-    return Response(text, media_type="application/yaml", headers={"cache-control": "no-store"})
+#: Headers that the HTTP standard requires or recommends with a status.
+_STATUS_HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
 
 
-def refusal(error: ApiError, *, has_body: bool = False) -> Response:
-    """Return an error as an answer.
+def error_response(error: ApiError, *, has_unread_body: bool = False) -> Response:
+    """Return an error as a response.
 
     Args:
         error: the error.
-        has_body: whether the client is sending a body that nobody reads.
+        has_unread_body: whether the client is sending a body that the server does not read.
     """
-    response = json_response(error.to_dict(), error.status)
-    if error.status == 401:  # noqa: PLR2004 - the status that asks for a token
-        response.headers["www-authenticate"] = "Bearer"
-    if error.status == 503:  # noqa: PLR2004 - the status of being busy
-        response.headers["retry-after"] = "1"
-    return _Parting(response) if has_body else response
+    payload = error_payload(error)
+    headers = {**NO_STORE, **_STATUS_HEADERS.get(error.status, {})}
+    kind = _DrainingResponse if has_unread_body else Response
+    return kind(payload.content, payload.status, headers, payload.media_type)
 
 
-def result_response(result: Result) -> Response:
-    """Return an answer that another process has made."""
-    headers = {"cache-control": "no-store"}
-    return Response(result.content, result.status, media_type="application/json", headers=headers)
+class _DrainingResponse(Response):
+    """A response to a request whose body is not read.
 
-
-class _Parting(Response):
-    """An answer to a request whose body is not wanted.
-
-    It is sent while the body may still be coming. Closing the connection at once would make the client's system throw
-    the answer away before the client has read it; so what comes is thrown away for a while.
+    The client may still be sending the body. If the server closed the connection at once, the operating system of the
+    client would discard the response before the client reads it. Therefore the server discards incoming data for a
+    while before it closes the connection.
     """
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.body, response.status_code, dict(response.headers))
-        self.headers["connection"] = "close"
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer, and throw away what comes."""
+        """Send the response, and discard the rest of the request."""
+        self.headers["connection"] = "close"
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         await send({"type": "http.response.body", "body": self.body, "more_body": True})
         with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
-                await _throw_away(receive)
+            async with asyncio.timeout(_MOST_DISCARD_SECONDS):
+                await _discard(receive)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _throw_away(receive: Receive) -> None:
-    wasted = 0
-    while wasted < _MOST_WASTE:
+async def _discard(receive: Receive) -> None:
+    discarded = 0
+    while discarded < _MOST_DISCARDED_BYTES:
         message = await receive()
-        wasted += len(message.get("body", b""))
+        discarded += len(message.get("body", b""))
         if message["type"] != "http.request" or not message.get("more_body", False):
             return
 
 
-async def refused_by_routing(_request: Request, error: Exception) -> Response:
-    """Tell what the routing refuses in the same words as everything else."""
+async def routing_error_response(_request: Request, error: Exception) -> Response:
+    """Convert an error of the routing, such as an unknown path, to the form of all other errors."""
     status = getattr(error, "status_code", 500)
     codes = {404: ("path-unknown", "there is no such path"), 405: ("method-unknown", "the path has no such method")}
-    response = refusal(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
+    response = error_response(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
     response.headers.update(getattr(error, "headers", None) or {})
     return response

@@ -1,13 +1,15 @@
-"""Every endpoint, in one table: the server routes by it, checks by it, and describes itself by it."""
+"""The table of all routes: it determines the routing, the validation of requests and the OpenAPI description."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
+import ugm.server.decision_endpoints as decisions
+import ugm.server.server_endpoints as server
+import ugm.server.view_endpoints as views
 from ugm.partition import ApplicationState, Event, event_name
-from ugm.server import decision_endpoints, server_endpoints, view_endpoints
-from ugm.server.schema import (
+from ugm.server.schemas import (
     NAME,
     QUANTITIES,
     QUEUE,
@@ -20,169 +22,143 @@ from ugm.server.schema import (
     record,
     reference,
 )
-from ugm.server.state import RequestContext
+from ugm.server.state import RequestContext, ServedPartition, ServerState
 
-__all__ = ["PREFIX", "ROUTES", "Route", "is_yaml", "part_schema"]
+__all__ = ["PARTITION_ROUTES", "PREFIX", "ROUTES", "SERVER_ROUTES", "AnyRoute", "Route", "path_schema"]
 
-#: What all endpoints but the description and the metrics begin with.
+_Target = TypeVar("_Target")
+
+#: The prefix of all paths but those of the description, the metrics and the page.
 PREFIX: Final = "/ws/v1"
 _PARTITION: Final = "/partition/{partition}"
 
 #: A configuration, in YAML.
-_YAML: Final[Schema] = {"type": "object"}
-#: YAML, whether it is a configuration or not.
+_CONFIG: Final[Schema] = {"type": "object"}
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
 
-#: Most lines of a page.
+#: The size of a page.
 _MOST: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
 _PAGE: Final = {"after": {"type": "string", "maxLength": 256}, "most": _MOST}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
-#: Which of those that are closest to a limit: those with a text in their names, and how many of them were seen.
-_FOUND: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}}
+#: A page of a ranking: a text that names must contain, the number of names to skip, and the size of the page.
+_RANKING: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}, "most": _MOST}
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
 _KINDS: Final[Schema] = {"type": "string", "enum": sorted(map(event_name, get_args(Event)))}
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
-_WHO: Final = {
+_SUBMISSION: Final = {
     "groups": listing(USER, maxItems=1000),
     "queue": REQUESTED_QUEUE,
     "tags": mapping(TAG, propertyNames=NAME, maxProperties=1000),
     "quota": QUANTITIES,
 }
 _CHECK: Final[Schema] = {
-    "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(_WHO, user=USER, usage=QUANTITIES)]
+    "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(_SUBMISSION, user=USER, usage=QUANTITIES)]
 }
 _EXPLAIN: Final[Schema] = {
     "anyOf": [
         record({"most": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
-        record({**_WHO, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
+        record({**_SUBMISSION, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
     ]
 }
 
 
-class Route(NamedTuple):
-    """One endpoint."""
+class Route(NamedTuple, Generic[_Target]):
+    """One method of one path, with the function that answers it."""
 
     method: str
-    #: Below the prefix, with parts in braces.
+    #: Below `PREFIX`; variable parts are in braces.
     path: str
-    #: A sentence for people.
+    #: One sentence for the description.
     summary: str
-    answer: Callable[[RequestContext], object]
-    #: What is answered; see `is_yaml`.
+    #: The first argument is the partition, or the state of the server.
+    answer: Callable[[_Target, RequestContext], object]
     result: Schema
-    #: What may be asked for besides, by name.
+    #: The query parameters by name, and those that are required.
     query: Mapping[str, Schema] = {}
-    #: Which of them must be there.
     required: frozenset[str] = frozenset()
-    #: What the client sends; None for nothing.
+    #: The schema of the body; None if the route takes no body.
     body: Schema | None = None
-    #: Whether it changes something, and needs a token.
+    #: Whether the route changes something, so that it needs a token.
     changes: bool = False
-    #: Whether the body is a configuration, which may take long to read; see `ugm.server.worker`.
+    #: Whether the body is a configuration in YAML, which a worker process reads; see `ugm.server.worker`.
     reads_config: bool = False
-    #: Whether it takes so little time that it is answered at once, and not in a thread.
+    returns_yaml: bool = False
+    #: Whether the answer takes so little time that the event loop creates it, instead of a thread.
     is_quick: bool = False
+    #: The name of the operation in the description; by default that of the function.
+    operation: str = ""
 
     @property
     def name(self) -> str:
-        """The name of the operation: what answers."""
-        return self.answer.__name__
+        """The name of the operation."""
+        return self.operation or self.answer.__name__
 
 
-def is_yaml(schema: Schema | None) -> bool:
-    """Return whether something is told as YAML; everything else is JSON."""
-    return schema is _YAML or schema is _ANY_YAML
+AnyRoute: TypeAlias = Route[Any]
 
 
-def part_schema(name: str) -> Schema:
-    """Return the schema of a part of a path."""
+def path_schema(name: str) -> Schema:
+    """Return the schema of a variable part of a path."""
     return QUEUE if name == "queue_path" else NAME
 
 
-ROUTES: Final = (
-    # What the documents name
+PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
+    # The paths of the design documents
+    Route("GET", f"{_PARTITION}/usage/users", "The usage of every user.", views.users, listing(reference("UserUsage"))),
     Route(
-        "GET",
-        f"{_PARTITION}/usage/users",
-        "What every user uses.",
-        view_endpoints.users,
-        listing(reference("UserUsage")),
+        "GET", f"{_PARTITION}/usage/groups", "The usage of every group.", views.groups, listing(reference("GroupUsage"))
     ),
-    Route(
-        "GET",
-        f"{_PARTITION}/usage/groups",
-        "What every group uses.",
-        view_endpoints.groups,
-        listing(reference("GroupUsage")),
-    ),
-    Route(
-        "GET",
-        f"{_PARTITION}/usage/user/{{name}}",
-        "What one user uses.",
-        view_endpoints.user,
-        reference("UserUsage"),
-    ),
-    Route(
-        "GET",
-        f"{_PARTITION}/usage/group/{{name}}",
-        "What one group uses.",
-        view_endpoints.group,
-        reference("GroupUsage"),
-    ),
-    # What is seen
-    Route(
-        "GET",
-        "/partitions",
-        "All partitions in a few figures.",
-        server_endpoints.partitions,
-        listing(reference("Partition")),
-    ),
-    Route("GET", _PARTITION, "One partition in a few figures.", server_endpoints.partition, reference("Partition")),
+    Route("GET", f"{_PARTITION}/usage/user/{{name}}", "The usage of one user.", views.user, reference("UserUsage")),
+    Route("GET", f"{_PARTITION}/usage/group/{{name}}", "The usage of one group.", views.group, reference("GroupUsage")),
+    # Views
+    Route("GET", _PARTITION, "A summary of one partition.", server.partition, reference("Partition")),
     Route(
         "GET",
         f"{_PARTITION}/standing/users",
         "The users that are closest to a limit, the closest first.",
-        view_endpoints.user_standings,
+        views.user_utilization,
         reference("Standings"),
-        {**_FOUND, "most": _MOST},
+        _RANKING,
+        operation="user_standings",
     ),
     Route(
         "GET",
         f"{_PARTITION}/standing/groups",
         "The groups that are closest to a limit, the closest first.",
-        view_endpoints.group_standings,
+        views.group_utilization,
         reference("Standings"),
-        {**_FOUND, "most": _MOST},
+        _RANKING,
+        operation="group_standings",
     ),
-    Route("GET", f"{_PARTITION}/queues", "All queues as a tree.", view_endpoints.queues, reference("Queue")),
+    Route("GET", f"{_PARTITION}/queues", "All queues as a tree.", views.queues, reference("Queue")),
     Route(
         "GET",
         f"{_PARTITION}/queue/{{queue_path}}",
-        "One queue with those below it, and the limits that are set on it.",
-        view_endpoints.queue,
+        "One queue with the queues below it, its headroom and its configured limits.",
+        views.queue,
         reference("QueueDetail"),
     ),
     Route(
         "GET",
         f"{_PARTITION}/applications",
-        "Applications in the order of their ids, a page at a time.",
-        view_endpoints.applications,
+        "A page of applications, ordered by id.",
+        views.applications,
         reference("Applications"),
         {**_PAGE, "queue": QUEUE, "user": USER, "group": NAME, "state": _STATES},
     ),
     Route(
         "GET",
         f"{_PARTITION}/application/{{name}}",
-        "One application with its limits, and why what is pending waits.",
-        decision_endpoints.application,
+        "One application with its limits and the explanations of its pending allocations.",
+        decisions.application,
         reference("ApplicationDetail"),
     ),
     Route(
         "GET",
         f"{_PARTITION}/allocations",
-        "Allocations with their holders, in the order of their ids, a page at a time.",
-        view_endpoints.allocations,
+        "A page of allocations with their holders, ordered by id.",
+        views.allocations,
         reference("Allocations"),
         {**_PAGE, "application": NAME},
     ),
@@ -190,25 +166,25 @@ ROUTES: Final = (
         "GET",
         f"{_PARTITION}/allocation/{{name}}",
         "One allocation with its holder.",
-        view_endpoints.allocation,
+        views.allocation,
         reference("Allocation"),
         is_quick=True,
     ),
-    Route("GET", f"{_PARTITION}/nodes", "What every registered node offers.", view_endpoints.nodes, reference("Nodes")),
+    Route("GET", f"{_PARTITION}/nodes", "The resources of every registered node.", views.nodes, reference("Nodes")),
     Route(
         "GET",
         f"{_PARTITION}/history",
         "The newest events, oldest first.",
-        view_endpoints.history,
+        views.history,
         reference("History"),
         {"after": _NUMBER, "kind": _KINDS, "most": _MOST},
     ),
-    # What would be
+    # Decisions
     Route(
         "GET",
         f"{_PARTITION}/limits",
-        "Every limit that holds for a user in a queue.",
-        decision_endpoints.limits,
+        "Every limit that applies to a user in a queue.",
+        decisions.limits,
         reference("Limits"),
         {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE},
         frozenset(("user", "queue")),
@@ -216,78 +192,70 @@ ROUTES: Final = (
     Route(
         "POST",
         f"{_PARTITION}/check",
-        "What would be answered to one more allocation.",
-        decision_endpoints.check,
+        "The decision on one more allocation.",
+        decisions.check,
         reference("Decision"),
         body=_CHECK,
     ),
     Route(
         "POST",
         f"{_PARTITION}/explain",
-        "The same, with who holds what is missing, and every limit that holds.",
-        decision_endpoints.explain,
+        "The decision on one more allocation, the holders of the missing resources, and every limit that applies.",
+        decisions.explain,
         reference("Explanation"),
         body=_EXPLAIN,
     ),
+)
+
+SERVER_ROUTES: Final[tuple[Route[ServerState], ...]] = (
+    Route("GET", "/partitions", "A summary of each partition.", server.partitions, listing(reference("Partition"))),
     Route(
         "POST",
         f"{_PARTITION}/plan",
-        "What a configuration would do to the partition.",
-        decision_endpoints.plan,
+        "The effects that a configuration would have on the partition.",
+        server.plan,
         reference("Plan"),
-        body=_YAML,
+        body=_CONFIG,
         reads_config=True,
     ),
     Route(
         "POST",
         "/validate-conf",
-        "Whether a configuration is good, and everything that is wrong with it.",
-        decision_endpoints.validate,
+        "All problems of a configuration.",
+        server.validate,
         reference("Validation"),
         body=_ANY_YAML,
         reads_config=True,
     ),
-    # The server itself
-    Route("GET", "/config", "The configuration in force.", server_endpoints.config, _YAML),
+    Route("GET", "/config", "The configuration in force.", server.config, _CONFIG, returns_yaml=True),
     Route(
         "PUT",
         "/config",
-        "Put a configuration in force, in all partitions or in none.",
-        server_endpoints.upload,
+        "Replace the configuration of all partitions, or of none.",
+        server.upload,
         reference("Changed"),
-        body=_YAML,
+        body=_CONFIG,
         changes=True,
         reads_config=True,
     ),
     Route(
         "POST",
         "/config/reload",
-        "Put the configuration of the file in force, in all partitions or in none.",
-        server_endpoints.reload,
+        "Replace the configuration by that in the file, in all partitions or in none.",
+        server.reload,
         reference("Changed"),
         changes=True,
     ),
     Route(
         "GET",
         "/health",
-        "Whether the server is well, and how its configuration was changed last.",
-        server_endpoints.health,
+        "The state of the server, and the last change of its configuration.",
+        server.health,
         reference("Health"),
         is_quick=True,
     ),
-    Route(
-        "GET",
-        "/states",
-        "The names of what else can be looked at.",
-        server_endpoints.states,
-        reference("States"),
-        is_quick=True,
-    ),
-    Route(
-        "GET",
-        "/state/{name}",
-        "The state of something that was plugged in.",
-        server_endpoints.state,
-        reference("State"),
-    ),
+    Route("GET", "/states", "The names of the further states.", server.states, reference("States"), is_quick=True),
+    Route("GET", "/state/{name}", "One of the further states.", server.state, reference("State")),
 )
+
+ROUTES: Final[tuple[AnyRoute, ...]] = (*PARTITION_ROUTES, *SERVER_ROUTES)

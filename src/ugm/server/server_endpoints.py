@@ -1,79 +1,90 @@
-"""How the server itself is doing, and how its configuration is changed."""
+"""Endpoints for the server itself: health, partitions, configuration, and further states."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import ugm
 from ugm.partition import Changes
 from ugm.server.configurations import Actor
 from ugm.server.errors import unknown
-from ugm.server.state import RequestContext
+from ugm.server.payloads import Payload
+from ugm.server.state import RequestContext, ServedPartition, ServerState
 from ugm.server.view_endpoints import partition_dict
 
-__all__ = ["config", "health", "partition", "partitions", "reload", "state", "states", "upload"]
+__all__ = ["config", "health", "partition", "partitions", "plan", "reload", "state", "states", "upload", "validate"]
 
 
-def health(asked: RequestContext) -> object:
-    """Return the state of the server: ``degraded`` while its configuration file cannot be used, otherwise ``ok``."""
-    site = asked.site
-    refused = site.configurations.refused
+def health(server: ServerState, _request: RequestContext) -> object:
+    """Return the state of the server: ``degraded`` while its configuration file has problems, otherwise ``ok``."""
+    refused = server.configurations.refused
     return {
         "status": "degraded" if refused else "ok",
         "reason": f"the configuration file was refused: {refused[0]}" if refused else "",
         "version": ugm.__version__,
-        "started": site.started,
-        "read_only": site.read_only,
-        "partitions": sorted(site.partitions),
-        "configuration": site.configurations.to_dict(),
+        "started": server.started,
+        "read_only": server.read_only,
+        "partitions": sorted(server.partitions),
+        "configuration": server.configurations.to_dict(),
     }
 
 
-def partitions(asked: RequestContext) -> object:
-    """Return all partitions in a few figures."""
-    site = asked.site
-    return [
-        partition_dict(name, site.snapshot(name, asked.arrived), has_history=name in site.histories)
-        for name in sorted(site.partitions)
-    ]
+def partitions(server: ServerState, request: RequestContext) -> object:
+    """Return a summary of each partition."""
+    return [_summary(served, request) for _, served in sorted(server.partitions.items())]
 
 
-def partition(asked: RequestContext) -> object:
-    """Return one partition in a few figures."""
-    name = asked.partition_name
-    return partition_dict(name, asked.snapshot(), has_history=name in asked.site.histories)
+def partition(served: ServedPartition, request: RequestContext) -> object:
+    """Return a summary of one partition."""
+    return _summary(served, request)
 
 
-def config(asked: RequestContext) -> object:
+def _summary(served: ServedPartition, request: RequestContext) -> dict[str, object]:
+    return partition_dict(served.name, served.snapshot(request.arrived), has_history=served.has_history)
+
+
+def config(server: ServerState, _request: RequestContext) -> object:
     """Return the configuration in force as YAML."""
-    return asked.site.configurations.in_force()
+    return server.configurations.in_force()
 
 
-def upload(asked: RequestContext) -> object:
-    """Put a configuration in force."""
-    return _changed(asked.site.configurations.upload(asked.body, Actor(asked.client, "operator")))
+def upload(server: ServerState, request: RequestContext) -> object:
+    """Replace the configuration by the one in the request."""
+    return _changes_dict(server.configurations.upload(request.text, Actor(request.client, "operator")))
 
 
-def reload(asked: RequestContext) -> object:
-    """Put the configuration of the file in force."""
-    return _changed(asked.site.configurations.reload(Actor(asked.client, "operator")))
+def reload(server: ServerState, request: RequestContext) -> object:
+    """Replace the configuration by the one in the file."""
+    return _changes_dict(server.configurations.reload(Actor(request.client, "operator")))
 
 
-def _changed(changed: Mapping[str, Changes]) -> dict[str, Any]:
+def _changes_dict(changed: Mapping[str, Changes]) -> dict[str, object]:
     return {"partitions": {name: changes.to_dict() for name, changes in changed.items()}}
 
 
-def states(asked: RequestContext) -> object:
-    """Return the names of what else can be looked at."""
-    return sorted(asked.site.extra_states)
+def validate(server: ServerState, request: RequestContext) -> Payload:
+    """Return all problems of a configuration."""
+    return server.worker.validate(request.text)
 
 
-def state(asked: RequestContext) -> object:
-    """Return the state of something that was plugged in."""
-    name = asked.path["name"]
-    found = asked.site.extra_states.get(name)
-    if found is None:
+def plan(server: ServerState, request: RequestContext) -> Payload:
+    """Return the effects that a configuration would have on a partition."""
+    name = request.path["partition"]
+    if name not in server.partitions:
+        raise unknown("partition", name)
+    return server.worker.plan(server.partitions[name].partition, name, request.text)
+
+
+def states(server: ServerState, _request: RequestContext) -> object:
+    """Return the names of the further states."""
+    return sorted(server.extra_states)
+
+
+def state(server: ServerState, request: RequestContext) -> object:
+    """Return one of the further states."""
+    name = request.path["name"]
+    read = server.extra_states.get(name)
+    if read is None:
         raise unknown("state", name)
-    told = found()
-    return told.to_dict() if hasattr(told, "to_dict") else told
+    found = read()
+    return found.to_dict() if hasattr(found, "to_dict") else found

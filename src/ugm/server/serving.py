@@ -1,4 +1,4 @@
-"""The server run alone: uvicorn, and a reload of the configuration on the signal that daemons reload on."""
+"""The server as a program of its own: uvicorn, with a reload of the configuration on SIGHUP."""
 
 from __future__ import annotations
 
@@ -21,65 +21,66 @@ __all__ = ["listen", "run", "uvicorn_config"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: Connections at a time; further requests are answered that the server is busy.
+#: Connections at a time; further requests get the status 503.
 _MOST_CONNECTIONS: Final = 1000
-#: Of these, connections that wait for their clients; beyond it, the oldest are closed.
+#: The largest number of connections that wait for their clients; if there are more, the oldest are closed.
 _MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
-_FAREWELL: Final = 5
-#: Seconds that a body may take beyond the time limit of the application, which answers better.
+_SHUTDOWN_SECONDS: Final = 5
+#: Seconds that a body may take beyond the time limit of the application, whose error message is better.
 _MARGIN: Final = 10.0
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket where clients can connect.
+    """Return a socket that accepts connections of clients.
 
     Raises:
-        OSError: they cannot.
+        OSError: the address or the port cannot be used.
     """
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    # asyncio does this for the sockets that it makes itself. Without it an answer may wait for a twentieth of a second,
-    # until the client has confirmed its first half.
+    # asyncio sets this option for sockets that it creates itself. Without it, the second part of a response may wait
+    # for a twentieth of a second, until the client has acknowledged the first part.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Serve an application until the process is told to end.
+    """Serve an application until the process receives SIGINT or SIGTERM.
 
-    On SIGHUP the configuration is reloaded. The result is logged; if the file is refused, the old one stays in force.
+    On SIGHUP the configuration is reloaded. The result is logged. If the file has problems, the old configuration stays
+    in force.
 
     Args:
-        app: from `ugm.server.create_app`.
-        listener: where clients connect, from `listen`.
-        ready: called when they can.
+        app: the result of `ugm.server.create_app`.
+        listener: the socket for clients, from `listen`.
+        ready: called when clients can connect.
     """
     asyncio.run(_run(app, listener, ready))
 
 
-def uvicorn_config(app: Starlette, patience: ConnectionTimeouts | None = None) -> uvicorn.Config:
-    """Return how uvicorn runs an application, for programs that run `uvicorn.Server` themselves.
+def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
+    """Return the settings of uvicorn for an application, for programs that run `uvicorn.Server` themselves.
 
     Args:
-        app: from `ugm.server.create_app`.
-        patience: how long connections may wait for their clients.
+        app: the result of `ugm.server.create_app`.
+        timeouts: the time limits for slow clients.
     """
     files = _open_files()
     body = getattr(app.state, "bounds", RequestBounds()).seconds + _MARGIN
     return uvicorn.Config(
         app,
-        http=protocol_class(min(_MOST_WAITING, files // 3), patience or ConnectionTimeouts(body=body)),
+        http=protocol_class(min(_MOST_WAITING, files // 3), timeouts or ConnectionTimeouts(body=body)),
         ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_FAREWELL,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         limit_concurrency=min(_MOST_CONNECTIONS, files // 2),
     )
 
 
 def _open_files() -> int:
-    """Return how many files, connections among them, the process may have open."""
+    """Return the number of files, including connections, that the process may have open."""
     try:
         import resource  # noqa: PLC0415 - not on every system
     except ModuleNotFoundError:
@@ -100,7 +101,7 @@ async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None
 
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, reload)
-    # The listener accepts already; what connects now is answered as soon as the server runs.
+    # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
     await server.serve(sockets=[listener])
 
@@ -109,7 +110,7 @@ def _reload(configurations: Configurations) -> None:
     try:
         configurations.reload(Actor("local", "signal"))
     except UgmError:
-        # Already logged, with everything that is wrong.
+        # Already logged, with all problems.
         return
     except Exception:
         _LOGGER.exception("reloading the configuration failed")

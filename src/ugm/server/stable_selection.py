@@ -1,9 +1,9 @@
-"""Which users and groups a metric shows, chosen so that their series do not come and go.
+"""A stable selection of the users and groups that have time series of their own.
 
-There may be very many users, and labels cost memory elsewhere, so only those closest to a limit have series of their
-own. If every scrape chose them again, two users with nearly equal shares would take turns, and each gap in a series
-looks like its end. So a name that is shown keeps its place. It loses it only if all places are taken and another name
-is closer to its limit by a clear margin.
+There may be many users, and each series costs memory in Prometheus, so only the users closest to a limit are exported.
+If each scrape selected them independently, two users with nearly equal shares would alternate, and each gap in a series
+would look like its end. Therefore a selected name stays selected until all places are taken and another name is closer
+to its limit by a clear margin.
 """
 
 from __future__ import annotations
@@ -14,54 +14,54 @@ from typing import Final, final
 
 __all__ = ["StableSelection"]
 
-#: By how much of its limit a name must lead to take the place of another.
+#: The difference of shares at which a name replaces another one.
 _MARGIN: Final = 0.25
-#: The share of a name that is gone: below everybody else, by more than the margin.
-_GONE: Final = -1.0
+#: The share of a name that no longer exists: below all others by more than the margin.
+_MISSING: Final = -1.0
 
 
 @final
 class StableSelection:
-    """The names that are shown.
+    """The selected names.
 
     Args:
-        most: how many places there are.
+        most: the number of places.
 
-    >>> leaders = StableSelection(2)
-    >>> leaders.choose({"ana": 0.9, "ben": 0.5, "cy": 0.4})
+    >>> selection = StableSelection(2)
+    >>> selection.update({"ana": 0.9, "ben": 0.5, "cy": 0.4})
     ['ana', 'ben']
-    >>> leaders.choose({"ana": 0.9, "ben": 0.5, "cy": 0.6})
+    >>> selection.update({"ana": 0.9, "ben": 0.5, "cy": 0.6})
     ['ana', 'ben']
-    >>> leaders.choose({"ana": 0.1, "cy": 0.9})
+    >>> selection.update({"ana": 0.1, "cy": 0.9})
     ['ana', 'cy']
     """
 
-    __slots__ = ("_most", "_shown")
+    __slots__ = ("_most", "_selected")
 
     #: In no particular order.
-    _shown: set[str]
+    _selected: set[str]
 
     def __init__(self, most: int) -> None:
         self._most: Final = most
-        self._shown = set()
+        self._selected = set()
 
-    def choose(self, shares: Mapping[str, float]) -> list[str]:
-        """Return the names to show now, sorted; some of them may be gone.
+    def update(self, shares: Mapping[str, float]) -> list[str]:
+        """Update the selection, and return it sorted; it may contain names that no longer exist.
 
         Args:
-            shares: how close every name is to its limit.
+            shares: the used part of the nearest limit of every name.
         """
-        best = nlargest(self._most, (item for item in shares.items() if item[0] not in self._shown), key=_rank)
-        while best and len(self._shown) < self._most:
-            self._shown.add(best.pop(0)[0])
+        best = nlargest(self._most, (item for item in shares.items() if item[0] not in self._selected), key=_rank)
+        while best and len(self._selected) < self._most:
+            self._selected.add(best.pop(0)[0])
         while best:
-            last = min(self._shown, key=lambda name: (shares.get(name, _GONE), name))
+            last = min(self._selected, key=lambda name: (shares.get(name, _MISSING), name))
             name, share = best.pop(0)
-            if share <= shares.get(last, _GONE) + _MARGIN:
+            if share <= shares.get(last, _MISSING) + _MARGIN:
                 break
-            self._shown.remove(last)
-            self._shown.add(name)
-        return sorted(self._shown)
+            self._selected.remove(last)
+            self._selected.add(name)
+        return sorted(self._selected)
 
 
 def _rank(item: tuple[str, float]) -> tuple[float, str]:

@@ -1,127 +1,117 @@
-"""What a server serves, and what one request asks of it."""
+"""The state of one server, and the parsed form of one request."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, TypedDict, final
 
 from ugm.partition import Partition, PartitionSnapshot
 from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
-from ugm.server.errors import ApiError, unknown
+from ugm.server.errors import ApiError
 from ugm.server.history import History
 from ugm.server.worker import Worker
 
-__all__ = ["RequestContext", "ServerState"]
+__all__ = ["Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
 
 
 @final
-class ServerState:
-    """Everything that answers are made from."""
+class ServedPartition:
+    """A partition with its history and its newest snapshot."""
 
-    __slots__ = (
-        "_snapshots",
-        "configurations",
-        "extra_states",
-        "histories",
-        "partitions",
-        "read_only",
-        "started",
-        "worker",
-    )
+    __slots__ = ("_history", "_newest", "name", "partition")
 
-    def __init__(
-        self,
-        partitions: Mapping[str, Partition],
-        histories: Mapping[str, History],
-        configurations: Configurations,
-        extra_states: Mapping[str, Callable[[], Any]],
-        *,
-        read_only: bool,
-        started: float,
-        worker: Worker,
-    ) -> None:
-        #: By name.
-        self.partitions: Final = partitions
-        #: Of those partitions that somebody follows.
-        self.histories: Final = histories
-        self.configurations: Final = configurations
-        #: What else can be looked at: name to what returns it, ready for JSON or with a `to_dict`.
-        self.extra_states: Final = extra_states
-        self.read_only: Final = read_only
-        #: When the server was made, in seconds since 1970.
-        self.started: Final = started
-        #: Reads the configurations that clients send.
-        self.worker: Final = worker
-        #: The newest snapshot of each partition, and when it was begun.
-        self._snapshots: Final[dict[str, tuple[float, PartitionSnapshot]]] = {}
+    #: The newest snapshot, with the time when its creation began.
+    _newest: tuple[float, PartitionSnapshot] | None
 
-    def snapshot(self, name: str, since: float) -> PartitionSnapshot:
-        """Return a partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
+    def __init__(self, name: str, partition: Partition, history: History | None = None) -> None:
+        self.name: Final = name
+        self.partition: Final = partition
+        self._history: Final = history
+        self._newest = None
 
-        Requests that wait for their turn at the same time share a snapshot, so that many clients do not take the lock
-        of the partition more often than one.
+    def snapshot(self, since: float) -> PartitionSnapshot:
+        """Return the partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
+
+        Requests that wait in the queue at the same time share a snapshot. So the number of clients does not determine
+        how often the lock of the partition is taken.
         """
-        known = self._snapshots.get(name)
-        if known is not None and known[0] >= since:
-            return known[1]
-        began = perf_counter()
-        taken = self.partitions[name].snapshot(cooperatively)
-        self._snapshots[name] = began, taken
-        return taken
-
-
-class RequestContext(NamedTuple):
-    """One request, taken apart and checked."""
-
-    site: ServerState
-    #: The parts of the path by name.
-    path: Mapping[str, str]
-    #: Those that were given, as the description types them.
-    query: Mapping[str, Any]
-    #: What JSON holds, or a text; None where there is none.
-    body: Any
-    #: When it came in, on the clock of `time.perf_counter`.
-    arrived: float = float("inf")
-    #: The address of the client.
-    client: str = "unknown"
+        if self._newest is None or self._newest[0] < since:
+            began = perf_counter()
+            self._newest = began, self.partition.snapshot(cooperatively)
+        return self._newest[1]
 
     @property
-    def partition_name(self) -> str:
-        """The partition that is asked about, which may not exist."""
-        return self.path["partition"]
-
-    @property
-    def partition(self) -> Partition:
-        """The partition that is asked about.
-
-        Raises:
-            ApiError: there is no such partition.
-        """
-        found = self.site.partitions.get(self.partition_name)
-        if found is None:
-            raise unknown("partition", self.partition_name)
-        return found
-
-    def snapshot(self) -> PartitionSnapshot:
-        """Return the partition that is asked about at a moment after the request; all of an answer is made from it.
-
-        Raises:
-            ApiError: there is no such partition.
-        """
-        _ = self.partition
-        return self.site.snapshot(self.partition_name, self.arrived)
+    def has_history(self) -> bool:
+        """Whether a history follows the partition."""
+        return self._history is not None
 
     @property
     def history(self) -> History:
-        """What is remembered of the partition that is asked about.
+        """The history of the partition.
 
         Raises:
-            ApiError: there is no such partition, or nobody follows it.
+            ApiError: the partition has no history.
         """
-        _ = self.partition
-        found = self.site.histories.get(self.partition_name)
-        if found is None:
+        if self._history is None:
             raise ApiError(404, "history-missing", "the partition was started without a history")
-        return found
+        return self._history
+
+
+class ServerState(NamedTuple):
+    """The objects that the endpoints of one server use."""
+
+    #: By name.
+    partitions: Mapping[str, ServedPartition]
+    configurations: Configurations
+    #: Functions that return further state for JSON, either as plain values or as an object with `to_dict`; by name.
+    extra_states: Mapping[str, Callable[[], object]]
+    read_only: bool
+    #: When the server was created, in seconds since 1970.
+    started: float
+    #: Reads the configurations that clients send.
+    worker: Worker
+
+
+class Query(TypedDict, total=False):
+    """The query parameters of all endpoints; a request has those that its route declares."""
+
+    after: str | int
+    application: str
+    find: str
+    group: str | list[str]
+    kind: str
+    most: int
+    queue: str
+    skip: int
+    state: str
+    user: str
+
+
+class RequestBody(TypedDict, total=False):
+    """The JSON body of `check` and `explain`; the schema of the route says which fields are required."""
+
+    application_id: str
+    user: str
+    groups: list[str]
+    queue: str
+    tags: dict[str, str]
+    usage: dict[str, int | str]
+    quota: dict[str, int | str]
+    most: int
+
+
+class RequestContext(NamedTuple):
+    """One request, parsed and validated."""
+
+    #: The variable parts of the path, by name.
+    path: Mapping[str, str]
+    query: Query
+    body: RequestBody
+    #: The configuration in the body, as YAML; empty if the route takes none.
+    text: str
+    #: When the request arrived, on the clock of `time.perf_counter`.
+    arrived: float
+    #: The address of the client.
+    client: str

@@ -1,6 +1,6 @@
-"""How long decisions take, for those who want to know: counted in classes, as a metric shows it.
+"""The duration of decisions as a histogram, in the form of a Prometheus metric.
 
-Nothing is measured unless a program asks for it: it wraps the operations that it calls, and calls the wrapped ones.
+A program that wants durations to be measured wraps the operations of a partition, and calls the wrapped functions.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ __all__ = ["DecisionTimes", "TimingSnapshot"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: Upper ends of the classes, in nanoseconds: from a microsecond to a tenth of a second.
+#: Upper bounds of the buckets, in nanoseconds: from a microsecond to a tenth of a second.
 _BOUNDS: Final = (*(factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)), 10**8)
 
 
 class TimingSnapshot(NamedTuple):
-    """What was measured so far."""
+    """A histogram of durations at one moment."""
 
-    #: (upper end in seconds, how many took no longer), ascending; the last end is infinite.
-    classes: tuple[tuple[float, int], ...]
-    #: All of it together, in seconds.
+    #: Pairs (upper bound in seconds, number of durations up to it), ascending; the last bound is infinite.
+    buckets: tuple[tuple[float, int], ...]
+    #: The sum of all durations, in seconds.
     total: float
 
 
 @final
 class DecisionTimes:
-    """The times that calls of wrapped operations took.
+    """Measures the durations of wrapped operations.
 
     >>> times = DecisionTimes()
-    >>> allocate = times.timed(lambda *arguments: "whatever `Partition.allocate` answers")
+    >>> allocate = times.timed(lambda *arguments: "the decision")
     >>> allocate("app-1-0", "app-1", {})
-    'whatever `Partition.allocate` answers'
-    >>> times.read().classes[-1]
+    'the decision'
+    >>> times.read().buckets[-1]
     (inf, 1)
     """
 
@@ -45,12 +45,12 @@ class DecisionTimes:
 
     def __init__(self) -> None:
         self._lock: Final = Lock()
-        #: One for every class, the last for what took longer than all bounds.
+        #: One for each bucket; the last is for durations above all bounds.
         self._counts: Final = [0] * (len(_BOUNDS) + 1)
         self._total = 0
 
     def timed(self, operation: Callable[_P, _T]) -> Callable[_P, _T]:
-        """Return an operation that does the same and is measured, also when it raises."""
+        """Wrap an operation so that its duration is measured, even if it raises."""
 
         def measured(*args: _P.args, **kwargs: _P.kwargs) -> _T:
             start = perf_counter_ns()
@@ -67,7 +67,7 @@ class DecisionTimes:
             self._total += nanoseconds
 
     def read(self) -> TimingSnapshot:
-        """Return what was measured so far."""
+        """Return the durations so far as a histogram."""
         with self._lock:
             counts, total = list(self._counts), self._total
         ends = [bound / 10**9 for bound in _BOUNDS] + [float("inf")]

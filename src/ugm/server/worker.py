@@ -1,12 +1,11 @@
-"""Validates and plans configurations in another process, so that the scheduler keeps the interpreter.
+"""A worker process that reads the configurations of clients, so that they do not delay the scheduler.
 
-The interpreter runs one thread at a time. Reading a configuration of a megabyte takes seconds, during which a scheduler
-in the same process would keep a fraction of its usual rate. So texts from clients are read by one child process with
-a low priority. It is started when the first text comes, serves one request after the other,
-and is killed when a request takes too long, or when the server stops. If the server is killed, the child ends as soon
-as it finds its pipe closed.
+The interpreter runs one thread at a time. Reading a configuration of a megabyte takes seconds. During that time, a
+scheduler in the same process would be slowed down to a fraction of its rate. Therefore one child process with a low
+priority reads the texts of clients. It starts with the first text and does one job at a time. It is killed if a job
+takes too long, and when the server stops. If the server is killed, the child ends as soon as its pipe is closed.
 
-Where no process can be started, small texts are read in the server itself, and larger ones are refused.
+If no process can be started, the server itself reads small texts, and refuses larger ones.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from weakref import finalize
 from ugm import ConfigError, Partition
 from ugm.config import SchedulerConfig
 from ugm.server.errors import ApiError
-from ugm.server.worker_jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, done
+from ugm.server.payloads import Payload
+from ugm.server.worker_jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, run_job
 
 __all__ = ["Worker"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: Seconds that a request may take.
-_PATIENCE: Final = 60.0
-#: Characters of a text that is read in the server itself if there is no other process.
-_MOST_HERE: Final = 1 << 16
-#: The program of the child. It gets the places of modules as its argument, and looks there last.
+#: Seconds that a job may take.
+_MOST_SECONDS: Final = 60.0
+#: Characters of a text that the server itself reads if it cannot start a process.
+_MOST_LOCAL: Final = 1 << 16
+#: The program of the child. Its argument is the module search path of the server, which is searched last.
 _PROGRAM: Final = (
     "import json, sys; sys.path += [p for p in json.loads(sys.argv[1]) if p not in sys.path]; "
     "from ugm.server.worker_jobs import serve; serve()"
@@ -44,11 +44,11 @@ _PROGRAM: Final = (
 
 
 class _Child:
-    """A child process, with the child to it."""
+    """A child process with its pipes."""
 
     __slots__ = ("kept", "process", "requests", "results")
 
-    #: The configuration that was sent to it for plans; itself at first, which is none.
+    #: The configuration that the child keeps for plans; before the first, the object itself as a marker for none.
     kept: object
 
     def __init__(self, process: subprocess.Popen[bytes], requests: IO[bytes], results: IO[bytes]) -> None:
@@ -60,48 +60,48 @@ class _Child:
 
 @final
 class Worker:
-    """One child process that reads configurations; any number of threads may use it, one at a time is served.
+    """A child process that reads configurations, one at a time, for any number of threads.
 
     Args:
-        seconds: how long a request may take.
+        seconds: the time limit of a job.
         executable: the interpreter of the child; None or empty for no child.
     """
 
     __slots__ = ("__weakref__", "_children", "_executable", "_is_closed", "_lock", "_seconds")
 
-    def __init__(self, seconds: float = _PATIENCE, executable: str | None = sys.executable) -> None:
+    def __init__(self, seconds: float = _MOST_SECONDS, executable: str | None = sys.executable) -> None:
         self._seconds: Final = seconds
         self._executable = executable
         self._lock: Final = Lock()
-        #: The child process, if there is one. It must not outlive this object.
+        #: At most one child process. It must not outlive this object.
         self._children: Final[list[_Child]] = []
         self._is_closed = False
         finalize(self, _end, self._children)
 
-    def validate(self, text: str) -> Result:
-        """Return whether a configuration can be used, as the answer of the server.
+    def validate(self, text: str) -> Payload:
+        """Return the problems of a configuration, as a response.
 
         Raises:
-            ApiError: it took too long, or could not be read at all.
+            ApiError: the worker took too long, or failed.
         """
-        return self._do(ValidateJob(text))
+        return cast("Payload", self._run(ValidateJob(text)))
 
-    def plan(self, partition: Partition, name: str, text: str) -> Result:
-        """Return what a configuration would do to a partition, as the answer of the server.
+    def plan(self, partition: Partition, name: str, text: str) -> Payload:
+        """Return the effects that a configuration would have on a partition, as a response.
 
         Raises:
             ApiError: as for `validate`.
         """
-        return self._do(PlanJob(text, name, partition.plan_basis()))
+        return cast("Payload", self._run(PlanJob(text, name, partition.plan_basis())))
 
     def read(self, text: str) -> SchedulerConfig:
         """Return a configuration.
 
         Raises:
-            ConfigError: it cannot be used; with everything that is wrong.
+            ConfigError: the configuration has problems.
             ApiError: as for `validate`.
         """
-        found: SchedulerConfig | ConfigError = pickle.loads(self._do(ReadJob(text)).content)  # noqa: S301 - our child's
+        found = cast("SchedulerConfig | ConfigError", self._run(ReadJob(text)))
         if isinstance(found, ConfigError):
             raise found
         return found
@@ -111,25 +111,25 @@ class Worker:
         self._is_closed = False
 
     def close(self) -> None:
-        """End the child process, whatever it does; further requests are refused."""
+        """End the child process, even if it is busy, and refuse further jobs."""
         self._is_closed = True
         for child in self._children:
-            # The thread that waits for it, if there is one, finds the pipe closed and tidies up.
+            # A thread that waits for the child finds the pipe closed, and releases the lock.
             child.process.kill()
         with self._lock:
             _end(self._children)
 
-    def _do(self, job: Job) -> Result:
+    def _run(self, job: Job) -> Result:
         with self._lock:
             if self._is_closed:
                 raise ApiError(503, "busy", "the server is stopping")
             child = self._started()
             messages = None if child is None else _messages(job, child)
             if child is None or messages is None:
-                return _here(job)
-            return self._exchanged(child, messages)
+                return _run_locally(job)
+            return self._exchange(child, messages)
 
-    def _exchanged(self, child: _Child, messages: Iterable[bytes]) -> Result:
+    def _exchange(self, child: _Child, messages: Iterable[bytes]) -> Result:
         late = Event()
         timer = Timer(self._seconds, _stop, (child, late))
         timer.daemon = True
@@ -154,7 +154,7 @@ class Worker:
         if not self._children and self._executable:
             child = _start(self._executable)
             if child is None:
-                # It will not be possible the next time either.
+                # Another attempt would fail, too.
                 self._executable = None
             else:
                 self._children.append(child)
@@ -172,7 +172,7 @@ def _end(children: list[_Child]) -> None:
         child.process.kill()
         child.process.wait()
         for pipe in (child.requests, child.results):
-            # What was left to be written has nobody to read it.
+            # Unwritten data cannot be delivered any more.
             with suppress(OSError):
                 pipe.close()
 
@@ -184,7 +184,9 @@ def _start(executable: str) -> _Child | None:
             [executable, "-c", _PROGRAM, places], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=os.sep
         )
     except OSError as error:
-        _LOGGER.warning("no process to read configurations in (%s); only small ones can be validated", error)
+        _LOGGER.warning(
+            "cannot start a process that reads configurations (%s); only small ones can be validated", error
+        )
         return None
     assert process.stdin is not None  # noqa: S101 - both are child
     assert process.stdout is not None  # noqa: S101 - as above
@@ -192,21 +194,21 @@ def _start(executable: str) -> _Child | None:
 
 
 def _messages(job: Job, child: _Child) -> list[bytes] | None:
-    """Return a job as messages for a child; None if it holds a configuration of a program that cannot be pickled."""
+    """Return a job as messages for a child; None if its configuration cannot be pickled."""
     if not isinstance(job, PlanJob):
         return [pickle.dumps(job)]
     config, messages = job.basis.compiled.config, []
     if child.kept is not config:
         try:
             messages.append(pickle.dumps(KeepJob(config)))
-        except Exception:  # noqa: BLE001 - whatever a foreign class raises
+        except Exception:  # noqa: BLE001 - a class of another program may raise anything
             return None
         child.kept = config
     return [*messages, pickle.dumps(KeptPlanJob(job.text, job.name, job.basis.parts()))]
 
 
-def _here(job: Job) -> Result:
-    if len(job.text) > _MOST_HERE:
-        message = f"a configuration of more than {_MOST_HERE} characters cannot be read here"
+def _run_locally(job: Job) -> Result:
+    if len(job.text) > _MOST_LOCAL:
+        message = f"no worker process: a configuration may have at most {_MOST_LOCAL} characters"
         raise ApiError(503, "validation-unavailable", message)
-    return done(job)
+    return run_job(job)

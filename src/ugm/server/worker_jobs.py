@@ -1,6 +1,6 @@
-"""What the child process of a `ugm.server.worker.Worker` does.
+"""The jobs of the worker process of a `ugm.server.worker.Worker`, and the program that does them.
 
-Jobs and results cross the pipe pickled. Both ends are this program, and nothing of it comes from a client but texts.
+Jobs and results are pickled. That is safe, because both ends are this program, and clients only contribute texts.
 """
 
 from __future__ import annotations
@@ -11,41 +11,43 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Final, NamedTuple, TypeAlias, cast
+from typing import IO, Any, Final, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.plan import Snapshot, make_plan
-from ugm.server.errors import ApiError, of_config, of_request, problem_dict
-from ugm.server.json_text import json_text
+from ugm.server.errors import ApiError, problem_to_dict
+from ugm.server.payloads import Payload, error_payload, json_payload
 
-__all__ = ["Job", "KeepJob", "KeptPlanJob", "Message", "PlanJob", "ReadJob", "Result", "ValidateJob", "done", "serve"]
+__all__ = [
+    "Job",
+    "KeepJob",
+    "KeptPlanJob",
+    "Message",
+    "PlanJob",
+    "ReadJob",
+    "Result",
+    "ValidateJob",
+    "run_job",
+    "serve",
+]
 
-#: How much lower the priority of the child is. On a processor that it shares with one busy thread of the server, it
-#: gets a thirtieth of the time; on one of its own, all of it.
+#: The reduction of the priority of the worker. On a processor that it shares with one busy thread of the server, it
+#: gets a thirtieth of the time; on an idle processor, all of it.
 _NICENESS: Final = 15
-
-
-class Result(NamedTuple):
-    """A finished answer."""
-
-    #: Of HTTP.
-    status: int
-    #: JSON; for a `ReadJob` the configuration, or what is wrong with it, pickled.
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ValidateJob:
-    """Say whether a configuration can be used."""
+    """Validate a configuration."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlanJob:
-    """Say what a configuration would do."""
+    """Plan the change to a configuration."""
 
     text: str
     #: The name of the partition.
@@ -55,18 +57,18 @@ class PlanJob:
 
 @dataclass(frozen=True, slots=True)
 class KeepJob:
-    """Keep a configuration for plans to come: sent once for many of them, because it may be large."""
+    """Keep the current configuration for later plans. It may be large, so it is sent once for many plans."""
 
     config: Any
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlanJob:
-    """Do a `PlanJob` under the configuration that was kept."""
+    """Do a `PlanJob` with the kept configuration."""
 
     text: str
     name: str
-    #: What `Snapshot.parts` returned.
+    #: The result of `Snapshot.parts`.
     parts: tuple[Any, ...]
 
 
@@ -78,20 +80,22 @@ class ReadJob:
 
 
 Job: TypeAlias = ValidateJob | PlanJob | ReadJob
-#: What crosses the pipe.
+#: A payload, or the result of a `ReadJob`.
+Result: TypeAlias = Payload | SchedulerConfig | ConfigError
+#: A message to the worker process.
 Message: TypeAlias = ValidateJob | KeepJob | KeptPlanJob | ReadJob
 
 
-def done(job: Job) -> Result:
-    """Do a job."""
+def run_job(job: Job) -> Result:
+    """Do a job, and return its result."""
     if isinstance(job, ReadJob):
-        return Result(200, pickle.dumps(_read(job.text)))
+        return _read(job.text)
     try:
-        return Result(200, _json(validated(job.text) if isinstance(job, ValidateJob) else planned(job)))
+        return json_payload(_validate(job.text) if isinstance(job, ValidateJob) else _plan(job))
     except ConfigError as error:
-        return _refused(of_config(error))
+        return error_payload(ApiError.from_config_error(error))
     except RequestError as error:
-        return _refused(of_request(error))
+        return error_payload(ApiError.from_request_error(error))
 
 
 def _read(text: str) -> SchedulerConfig | ConfigError:
@@ -101,32 +105,24 @@ def _read(text: str) -> SchedulerConfig | ConfigError:
         return error
 
 
-def _refused(error: ApiError) -> Result:
-    return Result(error.status, _json(error.to_dict()))
-
-
-def _json(value: object) -> bytes:
-    return json_text(value).encode()
-
-
-def validated(text: str) -> dict[str, Any]:
-    """Return whether a configuration is good, everything that is wrong with it, and what probably is."""
+def _validate(text: str) -> dict[str, object]:
+    """Return the problems and warnings of a configuration."""
     review = review_config(text, file="sent")
     return {
         "allowed": not review.problems,
         "reason": review.problems[0].message if review.problems else "",
-        "problems": list(map(problem_dict, review.problems)),
-        "warnings": list(map(problem_dict, review.warnings)),
+        "problems": list(map(problem_to_dict, review.problems)),
+        "warnings": list(map(problem_to_dict, review.warnings)),
     }
 
 
-def planned(job: PlanJob) -> dict[str, Any]:
-    """Return what a configuration would do to a partition."""
-    plan = make_plan(job.basis, CompiledConfig.of(_chosen(job)))
+def _plan(job: PlanJob) -> dict[str, object]:
+    """Return the effects that a configuration would have on a partition."""
+    plan = make_plan(job.basis, CompiledConfig.of(_partition_config(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 
-def _chosen(job: PlanJob) -> PartitionConfig:
+def _partition_config(job: PlanJob) -> PartitionConfig:
     config = parse_config(job.text, file="plan")
     chosen = next((found for found in config.partitions if found.name == job.name), None)
     if chosen is None:
@@ -136,13 +132,13 @@ def _chosen(job: PlanJob) -> PartitionConfig:
 
 
 def serve() -> None:
-    """Do jobs from standard input until it ends."""
+    """Do the jobs from standard input until it ends."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
-    # Ctrl-C in a terminal reaches this process, too; it ends with the server.
+    # Ctrl-C in a terminal also reaches this process, but it must end with the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as results:
-        # Whatever else prints something must not disturb the results.
+        # Output of any other code must not mix with the results.
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         with suppress(EOFError, BrokenPipeError):
             _serve(sys.stdin.buffer, results)
@@ -155,7 +151,7 @@ def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
         if isinstance(message, KeepJob):
             kept = message.config
             continue
-        results.write(pickle.dumps(done(_job(message, kept))))
+        results.write(pickle.dumps(run_job(_job(message, kept))))
         results.flush()
 
 

@@ -13,8 +13,9 @@ from schemathesis.config import SchemathesisConfig
 
 from support.server_fixtures import CONFIG, PREFIX, TOKEN, client, served
 from ugm.server.openapi import description
+from ugm.server.requests import schema_error
 from ugm.server.routes import ROUTES
-from ugm.server.schema import NAME, QUANTITIES, listing, record, wrong
+from ugm.server.schemas import NAME, QUANTITIES, listing, record
 
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
 _RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
@@ -49,9 +50,9 @@ def test_every_route_is_described_and_every_description_is_a_route() -> None:
         for path in getattr(route, "routes", ()):
             plain = path.path.replace(":path", "")
             found |= {(method, route.path + plain) for method in path.methods - {"HEAD"}}  # type: ignore[attr-defined] # a mount
-    told = description("")["paths"]
+    paths: Any = description("")["paths"]
 
-    assert found == {(method.upper(), path) for path, methods in told.items() for method in methods}
+    assert found == {(method.upper(), path) for path, methods in paths.items() for method in methods}
     assert len(found) == len(ROUTES)
 
 
@@ -82,13 +83,13 @@ def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # no
     content = None if body is None or route.method == "GET" else body if isinstance(body, str) else json.dumps(body)
     headers = {**TOKEN, "content-type": "application/yaml" if isinstance(body, str) else "application/json"}
     answer = client(config_path=file).request(route.method, path, content=content, headers=headers)
-    told = description("")
-    operation = told["paths"]["/ws/v1" + route.path][route.method.lower()]
+    described: Any = description("")
+    operation = described["paths"]["/ws/v1" + route.path][route.method.lower()]
     (kind, content_schema), *_ = operation["responses"]["200"]["content"].items()
 
     assert answer.status_code == 200, answer.text
     if kind == "application/json":
-        schema = {**content_schema["schema"], "components": told["components"]}
+        schema = {**content_schema["schema"], "components": described["components"]}
         jsonschema_rs.validate(schema, answer.json())
 
 
@@ -149,7 +150,7 @@ def test_all_methods_of_a_path_are_told() -> None:
 )
 def test_schema(schema: Any, value: object, reason: str | None) -> None:  # noqa: ANN401 - JSON
     """The check of what a client sends says what is wrong, and where."""
-    assert wrong(schema, value, "x") == reason
+    assert schema_error(schema, value, "x") == reason
 
 
 def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
+from ugm.server.dispatch import RequestCoalescer
 from ugm.server.errors import ApiError
-from ugm.server.request_coalescer import RequestCoalescer
 
 
 async def started(turns: RequestCoalescer[int], gate: Event) -> asyncio.Task[int]:
@@ -21,7 +21,7 @@ async def started(turns: RequestCoalescer[int], gate: Event) -> asyncio.Task[int
         gate.wait()
         return 0
 
-    task = asyncio.create_task(turns.take("first", wait))
+    task = asyncio.create_task(turns.run("first", wait))
     await asyncio.to_thread(begun.wait)
     return task
 
@@ -37,7 +37,7 @@ def test_what_waits_for_the_same_shares_an_answer() -> None:
             return len(made)
 
         first = await started(turns, gate)
-        waiting = [asyncio.create_task(turns.take(key, partial(make, key))) for key in ("first", "b", "b")]
+        waiting = [asyncio.create_task(turns.run(key, partial(make, key))) for key in ("first", "b", "b")]
         await asyncio.sleep(0)
         gate.set()
         return [await first, *[await task for task in waiting]], made
@@ -51,10 +51,10 @@ def test_too_many() -> None:
     async def ask() -> None:
         turns, gate = RequestCoalescer[int](1), Event()
         first = await started(turns, gate)
-        second = asyncio.create_task(turns.take("second", lambda: 2))
+        second = asyncio.create_task(turns.run("second", lambda: 2))
         await asyncio.sleep(0)
         with pytest.raises(ApiError, match="too many requests are waiting"):
-            await turns.take("third", lambda: 3)
+            await turns.run("third", lambda: 3)
         gate.set()
         assert (await first, await second) == (0, 2)
 
@@ -67,7 +67,7 @@ def test_who_goes_away_takes_nothing_from_others() -> None:
     async def ask() -> int:
         turns, gate = RequestCoalescer[int](9), Event()
         first = await started(turns, gate)
-        one, other = (asyncio.create_task(turns.take("shared", lambda: 5)) for _ in range(2))
+        one, other = (asyncio.create_task(turns.run("shared", lambda: 5)) for _ in range(2))
         await asyncio.sleep(0)
         one.cancel()
         gate.set()
@@ -83,7 +83,7 @@ def test_a_failure_reaches_everybody() -> None:
     async def ask() -> int:
         turns = RequestCoalescer[int](9)
         with pytest.raises(ZeroDivisionError):
-            await turns.take("broken", lambda: 1 // 0)
-        return await turns.take("broken", lambda: 1)
+            await turns.run("broken", lambda: 1 // 0)
+        return await turns.run("broken", lambda: 1)
 
     assert asyncio.run(ask()) == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_bounded_by_kind() -> None:
 
     assert [record.kind for record in history.records()].count("allocated") == 3
     assert [record.kind for record in history.records()].count("submitted") == 1
-    assert history.told() == {"allocated": 10, "linked": 1, "released": 10, "submitted": 1}
+    assert history.counts() == {"allocated": 10, "linked": 1, "released": 10, "submitted": 1}
 
 
 def test_equal_denials_are_counted() -> None:
@@ -128,7 +128,7 @@ def test_names_of_events() -> None:
 
     (record,) = history.records(kind="node_changed")
     assert record.kind == record.to_dict()["event"] == "node_changed"
-    assert history.told()["node_changed"] == 1
+    assert history.counts()["node_changed"] == 1
     (route,) = (route for route in ROUTES if route.name == "history")
     names = route.query["kind"]["enum"]
     assert names == sorted(event_name(kind) for kind in get_args(Event))
@@ -142,8 +142,9 @@ def test_a_configuration_is_kept_as_its_changes() -> None:
 
     (record,) = history.records(kind="configured")
 
+    shown: Any = record.to_dict()
     assert record.kind == "configured"
-    assert record.to_dict()["changes"]["queues"][0]["queue_path"] == "root.a"
+    assert shown["changes"]["queues"][0]["queue_path"] == "root.a"
 
 
 def test_everything_is_json() -> None:
@@ -162,7 +163,7 @@ def test_most_is_a_number() -> None:
     with pytest.raises(RequestError) as caught:
         History(0)
 
-    assert str(caught.value) == "most 0: expected a number of lines above 0"
+    assert str(caught.value) == "most 0: expected an int > 0"
 
 
 def test_names_of_resources_are_bounded() -> None:

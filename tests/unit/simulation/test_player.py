@@ -69,7 +69,7 @@ def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
     partition = Partition(LIMITS, subscribers=[history])
     player = Player(partition, iter(jobs))
     player.advance(report.end_time)
-    assert history.told().get("allocated", 0) == report.started
+    assert history.counts().get("allocated", 0) == report.started
     assert (player.running, player.waiting) == (0, 0)
     partition.verify()
 

@@ -1,37 +1,130 @@
-"""The shapes of what the server tells, by the names that its description gives them.
+"""JSON schemas: the building blocks, and the schemas of all responses.
 
-They are closed: an answer with a field that is not here fails the tests, so the description cannot fall behind.
+The OpenAPI description contains these schemas, and `ugm.server.requests` validates requests against them, so the
+description and the behaviour of the server cannot differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+from ugm.identity import MAX_NAME
 from ugm.partition import AllocationState, ApplicationState
-from ugm.server.schema import (
-    AMOUNTS,
-    BOOLEAN,
-    COUNT,
-    NUMBER,
-    TEXT,
-    Schema,
-    listing,
-    mapping,
-    optional,
-    record,
-    reference,
-)
+from ugm.resources import MAX_QUANTITY
 
-__all__ = ["HISTORY_RECORD", "RESPONSE_SCHEMAS"]
+__all__ = [
+    "AMOUNTS",
+    "BOOLEAN",
+    "COUNT",
+    "HISTORY_RECORD",
+    "NAME",
+    "NUMBER",
+    "QUANTITIES",
+    "QUEUE",
+    "REQUESTED_QUEUE",
+    "RESPONSE_SCHEMAS",
+    "TAG",
+    "TEXT",
+    "USER",
+    "Schema",
+    "listing",
+    "mapping",
+    "optional",
+    "record",
+    "reference",
+]
+
+#: JSON Schema of 2020-12, as in OpenAPI 3.1.
+Schema: TypeAlias = Mapping[str, Any]
+
+#: The most characters of a queue path.
+_LONGEST_PATH: Final = 4096
+#: Quantities of at most 64 bits for all digits.
+_QUANTITY: Final = (
+    "([0-9]{1,18}|[0-9]{1,15}(k|Ki)|[0-9]{1,12}(M|Mi)|[0-9]{1,9}(G|Gi)|[0-9]{1,6}(T|Ti)|[0-9]{1,3}(P|Pi))"
+)
+_CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
+
+TEXT: Final[Schema] = {"type": "string"}
+NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
+#: A user or a group; the wildcard is not one.
+USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
+QUEUE: Final[Schema] = {
+    "type": "string",
+    "pattern": rf"^[rR][oO][oO][tT](\.[^.\s\x85\x00-\x1f\x7f]{{1,{MAX_NAME}}})*$",
+    "maxLength": _LONGEST_PATH,
+    "description": f"the path of a queue, such as root.prod, each part of 1 to {MAX_NAME} characters without spaces",
+}
+#: A queue as a user requests it: a path, a name, or empty.
+REQUESTED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
+#: The value of a tag.
+TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
+BOOLEAN: Final[Schema] = {"type": "boolean"}
+NUMBER: Final[Schema] = {"type": "number"}
+COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}
 
 _AMOUNT: Final[Schema] = {"type": "integer"}
+#: Amounts in base units, as in all responses.
+AMOUNTS: Final[Schema] = {"type": "object", "additionalProperties": _AMOUNT}
+
+
+def _or_count(pattern: str, examples: str) -> Schema:
+    described = f"a whole number in the base unit, or a quantity such as {examples}"
+    return {"anyOf": [COUNT, {"type": "string", "pattern": f"^{pattern}$", "description": described}]}
+
+
+#: Amounts in requests: in base units, or as quantities like those of a configuration.
+QUANTITIES: Final[Schema] = {
+    "type": "object",
+    "propertyNames": NAME,
+    "properties": {"vcore": _or_count(_CORES, "2 or 500m")},
+    "additionalProperties": _or_count(_QUANTITY, "8, 500M or 4Gi"),
+    "maxProperties": 100,
+}
+
+
+def reference(name: str) -> Schema:
+    """Return a reference to a response schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def optional(schema: Schema) -> Schema:
+    """Return the schema of a value that may be null."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listing(items: Schema, **bounds: int) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items, **bounds}
+
+
+def mapping(values: Schema, **bounds: Any) -> Schema:  # noqa: ANN401 - keywords of JSON Schema
+    """Return the schema of an object with arbitrary names."""
+    return {"type": "object", "additionalProperties": values, **bounds}
+
+
+def record(optionals: Mapping[str, Schema] | None = None, /, **fields: Schema) -> Schema:
+    """Return the schema of an object with fixed fields.
+
+    Args:
+        optionals: the optional fields.
+        fields: the required fields.
+    """
+    return {
+        "type": "object",
+        "properties": {**fields, **(optionals or {})},
+        "required": sorted(fields),
+        "additionalProperties": False,
+    }
+
+
 _TEXTS: Final = listing(TEXT)
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
 _ANYTHING: Final[Schema] = {}
 _OPEN: Final[Schema] = {"type": "object"}
 
-#: How an event is told in the history: `ugm.partition.event_dict` says what each kind has besides.
+#: A record of the history. It also has the fields of its event; see `ugm.partition.event_dict`.
 HISTORY_RECORD: Final[Schema] = {
     "type": "object",
     "properties": {
@@ -57,7 +150,7 @@ _VIOLATION: Final = {
     "shortfall": _AMOUNT,
     "can_wait": BOOLEAN,
 }
-_ANSWER: Final = {
+_DECISION: Final = {
     "allowed": BOOLEAN,
     "can_wait": BOOLEAN,
     "queue_path": optional(TEXT),
@@ -114,7 +207,7 @@ _PLAN: Final = {
     "text": TEXT,
 }
 
-#: Every shape by its name.
+#: The schemas of all responses. They are closed: a response with another field fails the tests.
 RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": record({"problems": listing(reference("Problem"))}, code=TEXT, message=TEXT),
     "Problem": record(line=COUNT, column=COUNT, path=TEXT, code=TEXT, message=TEXT),
@@ -173,9 +266,9 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Violation": record(**_VIOLATION),
     "Holder": record(application_id=TEXT, user=TEXT, queue_path=TEXT, amount=_AMOUNT),
     "Placement": _OPEN,
-    "Decision": record(**_ANSWER, violations=listing(reference("Violation"))),
+    "Decision": record(**_DECISION, violations=listing(reference("Violation"))),
     "Explanation": record(
-        **_ANSWER, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
+        **_DECISION, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
     ),
     "Plan": record(**_PLAN),
     "Partition": record(

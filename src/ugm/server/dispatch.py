@@ -1,0 +1,236 @@
+"""Request dispatch: each request is parsed, answered in turn, and converted to a response.
+
+The interpreter runs one thread at a time. A second thread that writes JSON would not make the server faster, but would
+take more time from the scheduler in the same process. Therefore slow requests wait in queues, each of which is served
+by one thread at a time. Identical requests in a queue are coalesced: they share one response. The response is created
+after the last of them has arrived, so no client gets a state from before its request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Final, Generic, TypeAlias, TypeVar, final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ugm.errors import ConfigError, RequestError
+from ugm.server.audit import AuditLog
+from ugm.server.errors import ApiError, unknown
+from ugm.server.guard import has_body
+from ugm.server.payloads import Payload, json_payload, yaml_payload
+from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query, require_token
+from ugm.server.responses import NO_STORE, error_response
+from ugm.server.routes import Route
+from ugm.server.state import RequestContext, ServedPartition, ServerState
+
+__all__ = ["RequestCoalescer", "RequestDispatcher"]
+
+_T = TypeVar("_T")
+_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+_Connected: TypeAlias = Callable[[], Awaitable[bool]]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@final
+class RequestCoalescer(Generic[_T]):
+    """A queue of requests that are answered by one thread at a time; identical requests share a result.
+
+    Args:
+        most: the number of distinct requests that may wait.
+    """
+
+    __slots__ = ("_most", "_running", "_turn", "_waiting")
+
+    def __init__(self, most: int) -> None:
+        self._most: Final = most
+        self._turn: Final = asyncio.Semaphore(1)
+        #: The tasks that have not started, by the key of the request.
+        self._waiting: Final[dict[Hashable, asyncio.Task[_T]]] = {}
+        #: All unfinished tasks. The event loop holds only weak references to tasks.
+        self._running: Final[set[asyncio.Task[_T]]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the queue accepts no further distinct requests."""
+        return len(self._waiting) >= self._most
+
+    async def run(self, key: Hashable, make: Callable[[], _T], is_disconnected: _Connected | None = None) -> _T:
+        """Call a function in a thread when it is the turn of the request, and return its result.
+
+        Args:
+            key: requests with equal keys share a result.
+            make: creates the result.
+            is_disconnected: returns whether the client has disconnected; None if requests may share the result.
+
+        Raises:
+            ApiError: the queue is full, or the client has disconnected.
+        """
+        task = self._waiting.get(key)
+        if task is None:
+            if self.is_full:
+                raise ApiError(503, "busy", "too many requests are waiting")
+            task = self._waiting[key] = asyncio.create_task(self._make(key, make, is_disconnected))
+            self._running.add(task)
+            task.add_done_callback(self._finish)
+        # A client that disconnects must not cancel the task of the other clients.
+        return await asyncio.shield(task)
+
+    async def _make(self, key: Hashable, make: Callable[[], _T], is_disconnected: _Connected | None) -> _T:
+        async with self._turn:
+            # Later requests must not share this result: it may be older than they are.
+            del self._waiting[key]
+            if is_disconnected is not None and await is_disconnected():
+                raise ApiError(400, "client-gone", "the client has disconnected")
+            return await asyncio.to_thread(make)
+
+    def _finish(self, task: asyncio.Task[_T]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            # Retrieve the exception, so that asyncio does not log it if every client has disconnected.
+            task.exception()
+
+
+@final
+class RequestDispatcher:
+    """Creates the endpoints of the routes of one server.
+
+    Args:
+        state: the objects that the endpoints use.
+        token: the token of clients that may change something; None if no client may.
+        bounds: the bounds of requests.
+        audit: records failed authentications.
+    """
+
+    __slots__ = ("_audit", "_bounds", "_configs", "_decisions", "_latest", "_state", "_token", "_views")
+
+    def __init__(self, state: ServerState, token: str | None, bounds: RequestBounds, audit: AuditLog) -> None:
+        self._state: Final = state
+        self._token: Final = token
+        self._bounds: Final = bounds
+        self._audit: Final = audit
+        #: The arrival of the latest of several coalesced requests, by their key.
+        self._latest: Final[dict[Hashable, float]] = {}
+        self._views: Final = RequestCoalescer[Payload](bounds.waiting)
+        #: Decisions have a queue of their own, so that slow ones do not delay views.
+        self._decisions: Final = RequestCoalescer[Payload](bounds.waiting)
+        #: Configurations take longest; a worker process reads them.
+        self._configs: Final = RequestCoalescer[Payload](bounds.configurations)
+
+    def server_endpoint(self, routes: Mapping[str, Route[ServerState]]) -> _Endpoint:
+        """Return the endpoint for a path of the server, with the route of each method."""
+        return self._endpoint(routes, lambda _context: self._state)
+
+    def partition_endpoint(self, routes: Mapping[str, Route[ServedPartition]]) -> _Endpoint:
+        """Return the endpoint for a path of a partition, with the route of each method."""
+        return self._endpoint(routes, self._served)
+
+    def _served(self, context: RequestContext) -> ServedPartition:
+        name = context.path["partition"]
+        served = self._state.partitions.get(name)
+        if served is None:
+            raise unknown("partition", name)
+        return served
+
+    def _endpoint(self, routes: Mapping[str, Route[_T]], find: Callable[[RequestContext], _T]) -> _Endpoint:
+        async def endpoint(request: Request) -> Response:
+            # The response to HEAD is that to GET; the server drops its body.
+            route = routes["GET" if request.method == "HEAD" else request.method]
+            try:
+                context = await self._context(route, request)
+            except ApiError as error:
+                # An error with status 400 may also come from a body that has been read.
+                is_unread = error.status != 400 and has_body(request.scope)  # noqa: PLR2004 - as above
+                return error_response(error, has_unread_body=is_unread)
+            try:
+                return await self._response(route, request, context, find)
+            except ApiError as error:
+                return error_response(error)
+            except asyncio.CancelledError:
+                return error_response(ApiError(503, "busy", "the server is stopping"))
+
+        return endpoint
+
+    async def _context(self, route: Route[_T], request: Request) -> RequestContext:
+        client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
+        if route.changes:
+            self._authenticate(route, request, client)
+        path, query = parse_path(request), parse_query(request, route)
+        if route.reads_config and self._configs.is_full:
+            # Checked before the body is read, because the body is large.
+            raise ApiError(503, "busy", "too many configurations are waiting")
+        body, text = await parse_body(request, route, self._bounds)
+        return RequestContext(path, query, body, text, arrived, client)
+
+    def _authenticate(self, route: Route[_T], request: Request, client: str) -> None:
+        try:
+            require_token(request, self._token, read_only=self._state.read_only)
+        except ApiError as error:
+            self._audit.write_failure(
+                client=client, action=route.method, target=request.url.path[:200], outcome=error.code
+            )
+            raise
+
+    async def _response(
+        self, route: Route[_T], request: Request, context: RequestContext, find: Callable[[RequestContext], _T]
+    ) -> Response:
+        def make(context: RequestContext = context) -> Payload:
+            return _payload(route, context, find)
+
+        if route.is_quick:
+            return _to_response(make())
+        if route.reads_config:
+            return _to_response(await self._configs.run(object(), make, request.is_disconnected))
+        if route.method != "GET":
+            return _to_response(await self._decisions.run(object(), make))
+        key = (route.name, request.url.path, request.url.query)
+        # Coalesced requests get a state from after the last of them has arrived.
+        self._latest[key] = context.arrived
+        return _to_response(
+            await self._views.run(key, lambda: make(context._replace(arrived=self._latest.pop(key, float("inf")))))
+        )
+
+    def metrics_endpoint(self, metrics: Callable[[], tuple[bytes, str]]) -> _Endpoint:
+        """Return the endpoint for the metrics."""
+
+        def make() -> Payload:
+            content, media_type = metrics()
+            return Payload(200, content, media_type)
+
+        async def endpoint(_request: Request) -> Response:
+            try:
+                return _to_response(await self._views.run("metrics", make))
+            except ApiError as error:
+                return error_response(error)
+
+        return endpoint
+
+
+def _to_response(payload: Payload) -> Response:
+    return Response(payload.content, payload.status, {**NO_STORE, "content-type": payload.media_type})
+
+
+def _payload(route: Route[_T], context: RequestContext, find: Callable[[RequestContext], _T]) -> Payload:
+    """Call the function of a route, and return its result as a payload.
+
+    Raises:
+        ApiError: the function raised any error.
+    """
+    try:
+        result = route.answer(find(context), context)
+    except ApiError:
+        raise
+    except RequestError as error:
+        raise ApiError.from_request_error(error) from None
+    except ConfigError as error:
+        raise ApiError.from_config_error(error) from None
+    except Exception:
+        _LOGGER.exception("%s %s failed", route.method, route.path)
+        raise ApiError(500, "internal", "the server failed; its log has the details") from None
+    if isinstance(result, Payload):
+        return result
+    return yaml_payload(str(result)) if route.returns_yaml else json_payload(result)
