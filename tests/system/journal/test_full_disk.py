@@ -232,7 +232,7 @@ def test_a_compaction_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "journal"
     with open_partition(path, config("{name: a}")) as partition:
         partition.submit("app", SUE, "root.a")
-        monkeypatch.setattr("ugm.journal.compaction.written_rows", interrupt)
+        monkeypatch.setattr("ugm.journal.compaction.checksummed_rows", interrupt)
         with pytest.raises(KeyboardInterrupt):
             partition.journal.compact()
         monkeypatch.undo()
