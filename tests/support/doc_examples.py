@@ -14,7 +14,7 @@ from sybil.parsers import markdown, rest
 
 from support.places import ROOT
 
-_PAGES = Sybil(
+PAGES = Sybil(
     path=str(ROOT),
     parsers=[markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), markdown.SkipParser()],
     patterns=["README.md", "docs/*.md", "docs/*/*.md"],
@@ -26,7 +26,7 @@ _DOCSTRINGS = Sybil(
     document_types={".py": PythonDocStringDocument},
 )
 
-pytest_collect_file = (_PAGES + _DOCSTRINGS).pytest()
+pytest_collect_file = (PAGES + _DOCSTRINGS).pytest()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,0 +1,44 @@
+"""The page on the command has every command and option, and its output is what the commands print."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+from click.testing import CliRunner
+
+from support.places import DOCS, EXAMPLES
+from ugm.cli.commands import ugm
+
+PAGE: Final = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+RECORDED: Final = re.findall(r"```console\n\$ ugm ([^\n]*)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ugm.commands)
+def test_options_are_described(name: str) -> None:
+    """Each command has a section with all its options."""
+    section = PAGE.split(f"## ugm {name}\n")[1].split("\n## ")[0]
+    options = [name for option in ugm.commands[name].params for name in option.opts if name.startswith("--")]
+
+    assert [option for option in options if f"`{option}" not in section] == []
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a report without the speed of a replay."""
+    return re.sub(r"in [0-9.]+ s, [0-9,]+ a second", "in - s, - a second", text).split()
+
+
+@pytest.mark.parametrize(("arguments", "recorded"), RECORDED, ids=[arguments.split()[0] for arguments, _ in RECORDED])
+def test_recorded_output(arguments: str, recorded: str, tmp_path: Path) -> None:
+    """A command prints what the page shows, except for blanks and speed."""
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    for name, text in re.findall(r"File `([a-z.]+)`:\n\n```yaml\n(.*?)```", PAGE, re.DOTALL):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with contextlib.chdir(tmp_path):
+        printed = CliRunner(env={"COLUMNS": "80"}).invoke(ugm, arguments.split()).output
+
+    assert words(printed) == words(recorded)

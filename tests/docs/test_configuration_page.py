@@ -1,0 +1,97 @@
+"""The page on the configuration describes every key and every code of a problem."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import ugm.config
+from support.places import DOCS
+from ugm import configuration, parse_config
+from ugm.config import loader
+from ugm.config.schema import SCHEMAS
+
+PAGE: Final = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
+#: The values that an expression in a code may have.
+PARTS: Final = {
+    "kind": ("user", "group"),
+    "field": ("users", "groups"),
+    "above.relation": ("ancestor", "wildcard"),
+    "part": ("type", "users", "groups"),
+}
+HEADINGS: Final = {
+    configuration.SchedulerConfig: "File",
+    configuration.PartitionConfig: "Partition keys",
+    configuration.QueueConfig: "Queue keys",
+    configuration.QueueResources: "Queue resource keys",
+    configuration.ChildTemplate: "Child template keys",
+    configuration.LimitConfig: "Limit keys",
+    configuration.PlacementRule: "Placement rule keys",
+    configuration.FilterConfig: "Filter keys",
+    configuration.NodeSortPolicy: "Node sort policy keys",
+    configuration.PreemptionConfig: "Preemption keys",
+    configuration.UserGroupResolver: "User group resolver keys",
+    configuration.Extensions: "Extension keys",
+}
+
+
+def spellings(node: ast.AST) -> list[str]:
+    """Return the texts that a literal or an f-string may be."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.FormattedValue):
+        return list(PARTS.get(ast.unparse(node.value), ("?",)))
+    texts = [""]
+    for value in getattr(node, "values", []):
+        texts = [text + more for text in texts for more in spellings(value)]
+    return texts
+
+
+def texts() -> Iterator[str]:
+    """Yield all literal texts of the package."""
+    for path in Path(ugm.config.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant | ast.JoinedStr):
+                yield from spellings(node)
+
+
+def test_codes_are_described() -> None:
+    """The tables have one line for each code that the package can report, and no others."""
+    codes = {text for text in texts() if re.fullmatch("[a-z]+(-[a-z]+)+", text)}
+    listed = {
+        code
+        for row in re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)
+        for code in re.findall("`([a-z]+-[a-z-]+)`", row)
+    }
+
+    assert listed == codes
+
+
+@pytest.mark.parametrize("kind", SCHEMAS, ids=lambda kind: kind.__name__)
+def test_keys_are_described(kind: type) -> None:
+    """Each mapping of a file has a table with its keys."""
+    section = PAGE.split(f"\n### {HEADINGS[kind]}\n")[1].split("\n#")[0]
+    keys = {field.validation_alias for field in SCHEMAS[kind].model_fields.values()}
+
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == keys
+
+
+def test_example_has_every_key() -> None:
+    """The example is valid and has every key."""
+    found = re.search("```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    parse_config(found[1])
+    named = {name for pair in re.findall(r"^[- ]*([a-z]+):|{([a-z]+):", found[1], re.MULTILINE) for name in pair}
+
+    assert {field.validation_alias for schema in SCHEMAS.values() for field in schema.model_fields.values()} <= named
+
+
+def test_bounds_are_those_of_the_loader() -> None:
+    """The page states the bounds of the loader."""
+    assert (loader.MAX_BYTES, loader.MAX_VALUES, loader.MAX_COLLECTIONS) == (8 * 2**20, 500_000, 100_000)
+    assert (loader.MAX_KEYS, loader.MAX_DEPTH, loader.MAX_ALIASED) == (256, 100, 100_000)
