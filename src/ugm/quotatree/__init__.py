@@ -1,21 +1,22 @@
-"""Quota trees and forests: soft and hard quotas, borrowing, priority, preemption, live changes, undo.
+"""Quota trees and forests: soft and hard quotas, borrowing, priorities, preemption, live changes and undo.
 
-A tree has a quota for each of its nodes. A consumer belongs to a leaf, and is held there or, where a quota is full and
-soft, at a node above on whose quota it lives; when room is made below it comes down, and when that quota is needed by
-those whom it belongs to it goes further up or has to leave. A forest grants a request on several trees or on none.
+A tree has a quota for each of its nodes. A consumer belongs to a leaf. The leaf holds it or, if its quota is full and
+soft, a node above from which the consumer borrows. The consumer moves down when quota is released below. It moves
+further up or leaves the tree when the owners of the borrowed quota need it. A forest grants a request on several trees
+or on none.
 
-Reading a document in JSON loads neither pydantic nor yaml; reading one in YAML does.
+Reading a JSON document loads neither pydantic nor yaml; reading a YAML document does.
 """
 
-from ugm.quotatree.adapter import ForestModel, TreeModel
+from ugm.quotatree._registry import Mode
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreeCreateResponse, TreePlan, UpdateResponse
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import QuotaManager
+from ugm.quotatree.models import ForestModel, TreeModel
 from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
-from ugm.quotatree.rejection import Reason, Rejection, Room, SoftQuotaViolation
-from ugm.quotatree.tree_manager import Mode
+from ugm.quotatree.rejection import NodeQuota, Reason, Rejection, SoftQuotaViolation
 from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 
@@ -29,12 +30,12 @@ __all__ = [
     "ForestModel",
     "Mode",
     "Move",
+    "NodeQuota",
     "NodeSpec",
     "NodeView",
     "QuotaManager",
     "Reason",
     "Rejection",
-    "Room",
     "SoftQuotaViolation",
     "TreeCache",
     "TreeCreateResponse",

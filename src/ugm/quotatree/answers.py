@@ -1,12 +1,9 @@
-"""What a quota manager answers: responses, plans, and what an update did.
-
-All of them are values. Why a request was rejected is noted in numbers and put into words when somebody reads it.
-"""
+"""The results of a quota manager: responses, plans and updates, all of them values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
@@ -17,17 +14,16 @@ __all__ = [
     "TreeCreateResponse",
     "TreePlan",
     "UpdateResponse",
-    "respond",
 ]
 
 
 class AllocationResponse(NamedTuple):
-    """The answer to a request to allocate: true when it is granted."""
+    """The response to an allocation; true if it was granted."""
 
     consumer_id: str
-    #: Who was preempted for it, in the order in which they went. They are no longer allocated.
+    #: The preempted consumers, in order of preemption. They are no longer allocated.
     preempted: tuple[str, ...] = ()
-    #: Why it was rejected; None if it was not.
+    #: None if the request was granted.
     rejection: Rejection | None = None
 
     def __bool__(self) -> bool:
@@ -35,7 +31,7 @@ class AllocationResponse(NamedTuple):
 
     @property
     def allocated(self) -> bool:
-        """Whether the consumer is allocated now."""
+        """True if the consumer is allocated now."""
         return self.rejection is None
 
     def __str__(self) -> str:
@@ -44,34 +40,27 @@ class AllocationResponse(NamedTuple):
         return f"{self.consumer_id!r} allocated" + _preempting(self.preempted)
 
 
-def respond(consumer_id: str, answer: tuple[str, ...] | Rejection) -> AllocationResponse:
-    """Return the response that an answer makes."""
-    if isinstance(answer, Rejection):
-        return AllocationResponse(consumer_id, (), answer)
-    return AllocationResponse(consumer_id, answer)
-
-
 class Move(NamedTuple):
-    """A consumer that would be moved by a plan."""
+    """The move of a consumer in a plan."""
 
     consumer_id: str
     source: str
-    #: None if it would be preempted.
+    #: None if the consumer would be preempted.
     target: str | None
 
 
 class TreePlan(NamedTuple):
-    """What a plan does in one tree."""
+    """The effect of a plan on one tree."""
 
     tree_name: str
-    #: Where the consumer would be held; None if the tree is concerned by victims alone.
+    #: The node that would hold the consumer; None if the tree would only lose victims.
     node: str | None
-    #: Who would be held elsewhere, by id.
+    #: The consumers that another node would hold, or none.
     moves: tuple[Move, ...]
 
 
 class AllocationPlan(NamedTuple):
-    """What a request to allocate would do: true when it would be granted."""
+    """The effect that an allocation would have; true if it would be granted."""
 
     consumer_id: str
     trees: tuple[TreePlan, ...] = ()
@@ -97,7 +86,7 @@ class AllocationPlan(NamedTuple):
 
 
 class TreeCreateResponse(NamedTuple):
-    """What came of building a tree from its cache."""
+    """The result of building a tree from its cache."""
 
     tree_name: str
     #: Empty if there is none.
@@ -107,19 +96,19 @@ class TreeCreateResponse(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is a root and every node is in the tree."""
+        """True if there is a root and every node is in the tree."""
         return bool(self.root) and not self.dangling
 
 
 class UpdateResponse(NamedTuple):
-    """What an update did."""
+    """The result of an update."""
 
-    #: Who is no longer allocated, sorted.
+    #: The consumers that are no longer allocated, sorted.
     unallocated: tuple[str, ...]
     #: By the name of the tree in the manager.
     trees: Mapping[str, TreeCreateResponse]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the response for JSON."""
         trees = {
             name: {**tree._asdict(), "dangling": list(tree.dangling), "is_clean": tree.is_clean}

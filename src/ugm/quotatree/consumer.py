@@ -1,43 +1,32 @@
-"""Who asks a tree for resources: what a consumer is to have in each tree, and the consumer as one tree holds it.
-
-A `ConsumerInfo` says for each tree in which group the consumer is and what it requests there. A `Consumer` is made of
-it when it is to be allocated on one tree; it knows the resources of that tree by position, and where it is held.
-
-Whoever has preempted a consumer is remembered with its information (see `barred_from`).
-"""
+"""Consumers as a program describes them: for each tree the group, the request and the priority."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import NamedTuple, final
 from weakref import WeakSet
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
-from ugm.quotatree.packing import Amounts, Packing
 from ugm.resources import MAX_QUANTITY, Resource
 
-if TYPE_CHECKING:
-    from ugm.quotatree.node import TreeNode
-    from ugm.quotatree.waiting import Waiting
-
-__all__ = ["Consumer", "ConsumerInfo", "Rank", "TreeRequest"]
+__all__ = ["ConsumerInfo", "TreeRequest"]
 
 
 class TreeRequest(NamedTuple):
-    """What a consumer is to have in one tree."""
+    """The request of a consumer in one tree."""
 
     tree_name: str
-    #: The leaf of the tree that the consumer belongs to.
+    #: The leaf of the tree to which the consumer belongs.
     group: str
     request: Resource = Resource()
-    #: A consumer preempts consumers of lower priority; one of priority 0 or less preempts nobody for room.
+    #: A consumer preempts consumers of lower priority. With a priority of 0 or less it preempts none to make room.
     priority: int = 0
-    #: Consumers preempt their own type alone.
+    #: A consumer preempts only consumers of its own type.
     type: int = 0
     unpreemptable: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the entry of a consumer document."""
         return {
             "treeName": self.tree_name,
@@ -51,14 +40,14 @@ class TreeRequest(NamedTuple):
 
 @final
 class ConsumerInfo:
-    """What a consumer is to have in each of some trees.
+    """A consumer and its requests in one or several trees.
 
     Args:
         consumer_id: its name, unique within a manager.
         trees: one entry for each tree.
 
     Raises:
-        RequestError: the id is empty, or an entry holds something of the wrong kind.
+        RequestError: the id is empty, or an entry has a value of the wrong type.
 
     >>> ConsumerInfo("job-1", [TreeRequest("Context", "team-a", Resource(cpu=2))]).on["Context"].group
     'team-a'
@@ -68,15 +57,15 @@ class ConsumerInfo:
 
     consumer_id: str
     trees: tuple[TreeRequest, ...]
-    #: Who has preempted it since it was made; None stands for nobody, which most are preempted by. Whoever is known and
-    #: held no more can be no victim, and need not be remembered.
+    #: The consumers that have preempted it; None instead of an empty set. A consumer that is neither known nor held can
+    #: be no victim, so the references are weak.
     preempted_by: WeakSet[ConsumerInfo] | None
 
     def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
         if not is_name(consumer_id):
             raise RequestError("consumer_id", consumer_id, "an id is a text of 1 to 256 characters")
         self.consumer_id = consumer_id
-        self.trees = tuple(map(_checked, trees))
+        self.trees = tuple(map(_require_request, trees))
         self.preempted_by = None
 
     @property
@@ -85,31 +74,30 @@ class ConsumerInfo:
         return {entry.tree_name: entry for entry in reversed(self.trees)}
 
     def entry(self, tree_name: str) -> TreeRequest | None:
-        """Return the entry for a tree, if there is one; the first if there are several."""
+        """Return the entry for a tree, the first if there are several; None if there is none."""
         for entry in self.trees:
             if entry.tree_name == tree_name:
                 return entry
         return None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return a consumer document, which `ugm.quotatree.parse_consumer` reads."""
-        trees = [entry.to_dict() for entry in self.trees]
         return {
             "kind": "Consumer",
             "metadata": {"name": self.consumer_id},
-            "spec": {"id": self.consumer_id, "trees": trees},
+            "spec": {"id": self.consumer_id, "trees": [entry.to_dict() for entry in self.trees]},
         }
 
     def __reduce__(self) -> tuple[type[ConsumerInfo], tuple[str, tuple[TreeRequest, ...]]]:
-        # A copy is another consumer: nobody has preempted it.
+        # A copy is another consumer, without a history of preemptions.
         return ConsumerInfo, (self.consumer_id, self.trees)
 
     def barred_from(self) -> frozenset[ConsumerInfo]:
-        """Return whom the consumer may not preempt: who has preempted it, who has preempted those, and so on.
+        """Return the consumers that this one may not preempt: those that have preempted it, directly or indirectly.
 
-        So "has preempted" never closes a circle. Among finitely many consumers that do not leave by themselves there
-        can then be only finitely many preemptions, in whatever order they ask: take those who preempt again and
-        again; one of them is preempted by none of the others, stays once it is in, and asks no more.
+        So the relation "has preempted" has no cycles. Therefore finitely many consumers that never leave by themselves
+        cause only finitely many preemptions, whatever the order of their requests. Take the consumers that preempt
+        again and again: one of them is preempted by none of the others, so it stays allocated and requests no more.
         """
         found: set[ConsumerInfo] = set()
         pending = [self]
@@ -124,99 +112,17 @@ class ConsumerInfo:
         return f"ConsumerInfo({self.consumer_id!r}, {self.trees!r})"
 
 
-def _checked(entry: object) -> TreeRequest:
+def _require_request(entry: object) -> TreeRequest:
     if not isinstance(entry, TreeRequest) or type(entry.request) is not Resource:
         raise RequestError("trees", entry, "expected a TreeRequest whose request is a Resource")
     if type(entry.tree_name) is not str or type(entry.group) is not str:
-        raise RequestError("trees", entry, "tree and group are texts")
+        raise RequestError("trees", entry, "expected texts as tree and group")
     if len(entry.tree_name) > MAX_NAME or len(entry.group) > MAX_NAME:
-        raise RequestError("trees", entry, f"the name of a tree or a group has up to {MAX_NAME} characters")
+        raise RequestError("trees", entry, f"expected a tree and a group of up to {MAX_NAME} characters")
     if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
-        raise RequestError("trees", entry, "an amount fits a signed 64-bit integer")
+        raise RequestError("trees", entry, "expected amounts that fit a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:
-        raise RequestError("trees", entry, "priority and type are an int")
+        raise RequestError("trees", entry, "expected an int as priority and as type")
     if type(entry.unpreemptable) is not bool:
-        raise RequestError("trees", entry, "unpreemptable is a bool")
+        raise RequestError("trees", entry, "expected True or False as unpreemptable")
     return entry
-
-
-@final
-class Rank:
-    """All that the choice of victims looks at. Compared by identity: a tree makes one object for all of a rank."""
-
-    __slots__ = ("priority", "type", "unpreemptable")
-
-    priority: int
-    type: int
-    #: Whether it is safe from preemption.
-    unpreemptable: bool
-
-    def __init__(self, priority: int, type: int, unpreemptable: bool) -> None:  # noqa: A002, FBT001 - as in `TreeRequest`
-        self.priority = priority
-        self.type = type
-        self.unpreemptable = unpreemptable
-
-    def __repr__(self) -> str:
-        return f"Rank({self.priority}, {self.type}, {self.unpreemptable})"
-
-
-@final
-class Consumer:
-    """One consumer in one tree."""
-
-    __slots__ = (
-        "amount",
-        "asked",
-        "entry",
-        "gives_back",
-        "info",
-        "leaf",
-        "node",
-        "packing",
-        "rank",
-        "sequence",
-        "slot",
-        "waiting",
-    )
-
-    info: ConsumerInfo
-    #: The entry for this tree. Its group changes with the names of the tree.
-    entry: TreeRequest
-    rank: Rank
-    #: What it asks for, packed; the signs of the fields; and the same without what is negative.
-    amount: int
-    asked: int
-    gives_back: int
-    packing: Packing
-    #: The group, if that is a leaf of the tree.
-    leaf: TreeNode | None
-    #: Where it is held; None before it is allocated and after it is gone.
-    node: TreeNode | None
-    #: Its place in the order of arrival at its node: lower came earlier.
-    sequence: int
-    #: Those with whom it waits for room in the node below on its way to its group; None if it is held at
-    #: its group, or that is no leaf.
-    waiting: Waiting | None
-    #: Its place there, where many wait.
-    slot: int
-
-    def __init__(
-        self, info: ConsumerInfo, entry: TreeRequest, packing: Packing, rank: Rank, leaf: TreeNode | None
-    ) -> None:
-        self.info = info
-        self.entry = entry
-        self.rank = rank
-        self.amount, self.asked, self.gives_back = packing.request(entry.request.amounts)
-        self.packing = packing
-        self.leaf = leaf
-        self.node = None
-
-    @property
-    def id(self) -> str:
-        """Its name, unique within a manager."""
-        return self.info.consumer_id
-
-    @property
-    def amounts(self) -> Amounts:
-        """What it asks for, by the position of the resource in the tree."""
-        return self.packing.amounts(self.amount, self.asked)

@@ -1,67 +1,192 @@
-"""The face of quota trees and forests: one object, one lock, every operation of the original in Python's spelling.
+"""The manager of quota trees and forests: every operation of the original quota manager, in the spelling of Python.
 
-In *maintenance* mode, in which a manager begins, requests are granted at their group whatever the quotas; in *normal*
-mode the quotas hold. Trees are edited in their caches, and change when they are updated.
+A manager starts in *maintenance* mode, in which it grants requests at their group regardless of the quotas. In *normal*
+mode it enforces the quotas. Trees are edited in their caches and change when they are updated.
 
-Every public operation holds the lock once, for all of its work. A call that raises has changed nothing, and a rejected
-request has changed nothing either, order included.
+A tree is a forest with one tree (`ugm.quotatree._forest`), so an operation on a tree and the same operation on a forest
+run the same code. Only `allocate` and `deallocate` on a tree have a path of their own, because they are called most:
+one tree does not have to be undone when another one rejects.
+
+Every operation holds one lock for all of its work. A call that raises has changed nothing, and neither has a rejected
+request, order included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping
 from typing import final
 
-from ugm.errors import RequestError
+from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse, respond
-from ugm.quotatree.charging import ChargingManager, require_held
+from ugm.operation_lock import OwnedLock
+from ugm.quotatree._audit import violations
+from ugm.quotatree._forest import Forest, ManagedTree
+from ugm.quotatree._locking import locked
+from ugm.quotatree._registry import Mode, Registry
+from ugm.quotatree._tree import Outcome, TreeOptions
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
+from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.locking import unlocking
-from ugm.quotatree.managed import Attempt, Forest
-from ugm.quotatree.planning import forest_plan
-from ugm.quotatree.rejection import Rejection, is_homeless
-from ugm.quotatree.tree_manager import Mode, found
-from ugm.quotatree.victims import VictimPolicy, first_found, nobody
+from ugm.quotatree.rejection import Rejection, is_group_rejection
+from ugm.quotatree.victims import VictimPolicy, first_found, no_victims
+from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["QuotaManager"]
 
 
 @final
-class QuotaManager(ChargingManager):
-    """Quota trees, forests of them, and the consumers that ask them for resources.
+class QuotaManager:
+    """Quota trees, forests of them, and the consumers that request resources.
 
     Args:
-        policy: how victims are chosen: `first_found`, as the original does, or `fewest`.
-        requeue_rejected: whether a rejected request puts the consumers at the end of their lists that it had moved on
-            the way, or preempted on a forest, as in the original.
-        check_unrequested: whether a resource that is not requested denies where it is over its quota, as in the
-            original.
+        policy: chooses the victims of a preemption: `first_found`, like the original manager, or `fewest`.
+        requeue_rejected: whether a rejected request moves consumers to the end of their lists if its search had moved
+            them, or on a forest preempted them, like in the original manager.
+        check_unrequested: whether a resource that is not requested denies where a node is over its quota, like in the
+            original manager.
     """
 
-    __slots__ = ("_forests",)
+    __slots__ = ("_lock", "_registry")
 
-    _forests: dict[str, Forest]
+    _lock: OwnedLock
+    _registry: Registry
 
     def __init__(
         self, *, policy: VictimPolicy = first_found, requeue_rejected: bool = False, check_unrequested: bool = False
     ) -> None:
-        super().__init__(policy=policy, requeue_rejected=requeue_rejected, check_unrequested=check_unrequested)
-        self._forests = {}
+        self._registry = Registry(TreeOptions(policy, requeue_rejected, check_unrequested))
+        self._lock = self._registry.lock
 
-    @unlocking
-    def get_forest_names(self) -> tuple[str, ...]:
-        """Return the names of all forests, sorted."""
-        with self._lock:
-            return tuple(sorted(self._forests))
+    def __repr__(self) -> str:
+        # Without the lock: a debugger may show the manager while another thread holds it.
+        registry = self._registry
+        counts = f"trees={len(registry.trees)} consumers={len(registry.consumers)}"
+        return f"<{type(self).__name__} mode={registry.mode.value} {counts}>"
 
-    @unlocking
-    def get_forest_tree_names(self) -> dict[str, tuple[str, ...]]:
-        """Return the names of the trees of every forest, sorted."""
-        with self._lock:
-            return {name: tuple(sorted(forest.trees)) for name, forest in sorted(self._forests.items())}
+    # Modes
 
-    @unlocking
+    def get_mode(self) -> Mode:
+        """Return the mode."""
+        return self._registry.mode
+
+    @locked
+    def set_mode(self, mode: Mode | str) -> None:
+        """Set the mode.
+
+        Raises:
+            RequestError: there is no such mode.
+        """
+        try:
+            chosen = Mode(mode)
+        except ValueError:
+            raise RequestError("mode", mode, "expected 'maintenance' or 'normal'") from None
+        self._registry.mode = chosen
+
+    # Consumers
+
+    def add_consumer(self, info: ConsumerInfo) -> None:
+        """Register a consumer.
+
+        Raises:
+            RequestError: a consumer with this id is registered.
+        """
+        if not isinstance(info, ConsumerInfo):
+            raise RequestError("info", info, "expected a ConsumerInfo")
+        consumers = self._registry.consumers
+        try:
+            with self._lock:
+                known = info.consumer_id in consumers
+                if not known:
+                    consumers[info.consumer_id] = info
+        except BaseException:
+            self._lock.let_go()
+            raise
+        if known:
+            raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
+
+    @locked
+    def remove_consumer(self, consumer_id: str) -> None:
+        """Remove a consumer from the registry. Its allocations remain until they are deallocated.
+
+        Raises:
+            RequestError: there is no such consumer.
+        """
+        registry = self._registry
+        registry.consumer(consumer_id).preempted_by = None
+        del registry.consumers[consumer_id]
+
+    @locked
+    def get_all_consumer_ids(self) -> tuple[str, ...]:
+        """Return the ids of the registered consumers, sorted."""
+        return tuple(sorted(self._registry.consumers))
+
+    # Trees and forests
+
+    def add_tree_by_name(self, tree_name: str) -> str:
+        """Add a tree without nodes, to be filled through its cache. Return its name.
+
+        Raises:
+            RequestError: the name is empty or taken.
+        """
+        return self._add_tree(TreeCache(tree_name, lock=self._lock))
+
+    def add_tree_from_string(self, text: str) -> str:
+        """Add a tree from a document in JSON or YAML. Return its name.
+
+        Raises:
+            ConfigError: the document is malformed; lists every problem.
+            RequestError: the name is empty or taken.
+        """
+        cache = TreeCache(lock=self._lock)
+        cache.from_string(text)
+        return self._add_tree(cache)
+
+    def add_tree_from_struct(self, document: Mapping[str, object]) -> str:
+        """Add a tree from a parsed document. Return its name.
+
+        Raises:
+            ConfigError: the document is malformed; lists every problem.
+            RequestError: the name is empty or taken.
+        """
+        cache = TreeCache(lock=self._lock)
+        cache.from_struct(document)
+        return self._add_tree(cache)
+
+    def _add_tree(self, cache: TreeCache) -> str:
+        name = cache.get_tree_name()
+        if not is_name(name):
+            raise RequestError("tree_name", name, "a name is a text of 1 to 256 characters")
+        self._put_tree(name, cache)
+        return name
+
+    @locked
+    def _put_tree(self, name: str, cache: TreeCache) -> None:
+        trees = self._registry.trees
+        if name in trees:
+            raise RequestError("tree_name", name, "there is a tree of that name already")
+        tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - the lock is held
+        trees[name] = ManagedTree(name, tree, cache)
+
+    @locked
+    def delete_tree(self, tree_name: str) -> None:
+        """Remove a tree from the manager and from its forest.
+
+        Raises:
+            RequestError: there is no such tree, or consumers are allocated on it.
+        """
+        managed = self._registry.tree(tree_name)
+        if managed.tree.consumers:
+            raise RequestError("tree_name", tree_name, "consumers are allocated on it")
+        if managed.forest is not None:
+            del managed.forest.trees[tree_name]
+        del self._registry.trees[tree_name]
+
+    @locked
+    def get_tree_names(self) -> tuple[str, ...]:
+        """Return the names of all trees, sorted."""
+        return tuple(sorted(self._registry.trees))
+
+    @locked
     def add_forest(self, forest_name: str) -> None:
         """Add a forest without trees.
 
@@ -70,101 +195,142 @@ class QuotaManager(ChargingManager):
         """
         if not is_name(forest_name):
             raise RequestError("forest_name", forest_name, "a name is a text of 1 to 256 characters")
-        with self._lock:
-            if forest_name in self._forests:
-                raise RequestError("forest_name", forest_name, "there is a forest of that name already")
-            self._forests[forest_name] = Forest(forest_name)
+        if forest_name in self._registry.forests:
+            raise RequestError("forest_name", forest_name, "there is a forest of that name already")
+        self._registry.forests[forest_name] = Forest(forest_name)
 
-    @unlocking
+    @locked
     def delete_forest(self, forest_name: str) -> None:
-        """Remove a forest. Its trees stay, and what is allocated on them.
+        """Remove a forest. Its trees and their allocations remain.
 
         Raises:
             RequestError: there is no such forest.
         """
-        with self._lock:
-            for managed in self._forest(forest_name).trees.values():
-                managed.forest = None
-            del self._forests[forest_name]
+        for managed in self._registry.forest(forest_name).trees.values():
+            managed.forest = None
+        del self._registry.forests[forest_name]
 
-    def _forest(self, forest_name: str) -> Forest:
-        forest = found(self._forests, forest_name)
-        if forest is None:
-            raise RequestError("forest_name", forest_name, "there is no such forest")
-        return forest
-
-    @unlocking
+    @locked
     def add_tree_to_forest(self, forest_name: str, tree_name: str) -> None:
-        """Have a tree join a forest. Once more is harmless.
+        """Add a tree to a forest. Repeating the call has no effect.
 
         Raises:
-            RequestError: forest or tree are unknown, or the tree belongs to another forest.
+            RequestError: there is no such forest or tree, or the tree belongs to another forest.
         """
-        with self._lock:
-            forest, managed = self._forest(forest_name), self._managed(tree_name)
-            if managed.forest not in (None, forest):
-                raise RequestError("tree_name", tree_name, f"the tree belongs to forest {managed.forest.name!r}")
-            managed.forest = forest
-            forest.trees[tree_name] = managed
+        forest, managed = self._registry.forest(forest_name), self._registry.tree(tree_name)
+        if managed.forest not in (None, forest):
+            raise RequestError("tree_name", tree_name, f"the tree belongs to forest {managed.forest.name!r}")
+        managed.forest = forest
+        forest.trees[tree_name] = managed
 
-    @unlocking
+    @locked
     def delete_tree_from_forest(self, forest_name: str, tree_name: str) -> None:
-        """Have a tree leave a forest. What is allocated on it stays.
+        """Remove a tree from a forest. Its allocations remain.
 
         Raises:
             RequestError: the tree does not belong to the forest.
         """
-        with self._lock:
-            forest = found(self._forests, forest_name)
-            if forest is None or found(forest.trees, tree_name) is None:
-                raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
-            forest.trees.pop(tree_name).forest = None
+        forest, managed = self._registry.find_forest(forest_name), self._registry.find_tree(tree_name)
+        if forest is None or managed is None or managed.forest is not forest:
+            raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
+        forest.trees.pop(tree_name).forest = None
 
-    @unlocking
+    @locked
+    def get_forest_names(self) -> tuple[str, ...]:
+        """Return the names of all forests, sorted."""
+        return tuple(sorted(self._registry.forests))
+
+    @locked
+    def get_forest_tree_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the trees of every forest, sorted."""
+        return {name: tuple(sorted(forest.trees)) for name, forest in sorted(self._registry.forests.items())}
+
+    # Allocation
+
+    def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on a tree.
+
+        Raises:
+            RequestError: there is no such tree or consumer, or the consumer does not name the tree or is allocated on
+                it.
+        """
+        registry = self._registry
+        try:
+            with self._lock:
+                managed = registry.tree(tree_name)
+                consumer = managed.request(registry.consumer(consumer_id))
+                managed.last_change = None
+                tree = managed.tree
+                outcome = tree.allocate(consumer) if registry.mode is Mode.NORMAL else tree.force(consumer)
+                return _response(consumer_id, outcome)
+        except BaseException:
+            self._lock.let_go()
+            raise
+
+    @locked
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on all trees of a forest that it names, or on none.
 
         Raises:
-            RequestError: forest or consumer are unknown, or the consumer is allocated on one of those trees.
+            RequestError: there is no such forest or consumer, or the consumer is allocated on one of those trees.
         """
-        with self._lock:
-            forest, info = self._forest_request(forest_name, consumer_id)
-            self._end_tries(forest)
-            answer, _ = forest.allocate(info) if self._mode is Mode.NORMAL else forest.force(info)
-            return respond(consumer_id, answer)
+        forest = self._registry.forest(forest_name)
+        info = self._request(forest, consumer_id)
+        outcome, _ = forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info)
+        return _response(consumer_id, outcome)
 
-    def _forest_request(self, forest_name: str, consumer: str | ConsumerInfo) -> tuple[Forest, ConsumerInfo]:
-        forest = self._forest(forest_name)
-        info = consumer if isinstance(consumer, ConsumerInfo) else self._info(consumer)
-        consumer_id = info.consumer_id
-        if consumer_id in forest.holders and forest.is_allocated(consumer_id):
-            raise RequestError(
-                "consumer_id", consumer_id, f"the consumer is allocated on forest {forest_name!r} already"
-            )
-        for managed, _ in forest.named_by(info):
-            if consumer_id in managed.tree.consumers:
-                reason = f"the consumer is allocated on tree {managed.name!r} already"
-                raise RequestError("consumer_id", consumer_id, reason)
-        return forest, info
+    def _request(self, forest: Forest, consumer_id: str) -> ConsumerInfo:
+        """Return a consumer that can be allocated on a forest, whose earlier changes can no longer be undone."""
+        info = self._registry.consumer(consumer_id)
+        forest.require_new(info)
+        forest.forget_changes()
+        return info
 
-    def _end_tries(self, forest: Forest) -> None:
-        for managed in forest.trees.values():
-            managed.attempt = None
+    @locked
+    def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer at its group regardless of quotas and mode: it is running already, say after a restart.
 
-    @unlocking
+        Raises:
+            RequestError: as for `allocate`.
+        """
+        return self._adopt(self._registry.tree(tree_name), consumer_id)
+
+    @locked
     def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a consumer at its groups whatever the quotas, in any mode: it runs already, say after a restart.
+        """Allocate a consumer at its groups regardless of quotas and mode: it is running already, say after a restart.
 
         Raises:
             RequestError: as for `allocate_forest`.
         """
-        with self._lock:
-            forest, info = self._forest_request(forest_name, consumer_id)
-            self._end_tries(forest)
-            answer, _ = forest.force(info)
-            return respond(consumer_id, answer)
+        return self._adopt(self._registry.forest(forest_name), consumer_id)
 
-    @unlocking
+    def _adopt(self, forest: Forest, consumer_id: str) -> AllocationResponse:
+        outcome, _ = forest.force(self._request(forest, consumer_id))
+        return _response(consumer_id, outcome)
+
+    @locked
+    def plan_allocate(
+        self,
+        tree_name: str,
+        consumer: str | ConsumerInfo,
+        *,
+        without: Iterable[str] = (),
+        preempting: bool = True,
+    ) -> AllocationPlan:
+        """Return the effect that `allocate` would have now, without changing anything.
+
+        Args:
+            tree_name: the tree.
+            consumer: the id of a consumer, or a consumer that need not be registered.
+            without: consumers to treat as deallocated.
+            preempting: whether the request may preempt others.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+        return self._plan(self._registry.tree(tree_name), consumer, without, preempting=preempting)
+
+    @locked
     def plan_allocate_forest(
         self,
         forest_name: str,
@@ -173,152 +339,201 @@ class QuotaManager(ChargingManager):
         without: Iterable[str] = (),
         preempting: bool = True,
     ) -> AllocationPlan:
-        """Return what `allocate_forest` would do now, without doing it.
-
-        Args:
-            forest_name: the forest.
-            consumer: the id of a consumer, or one that need not be known.
-            without: as if these had been deallocated before.
-            preempting: whether anybody may be preempted for it.
+        """Return the effect that `allocate_forest` would have now; the arguments are those of `plan_allocate`.
 
         Raises:
             RequestError: as for `allocate_forest`.
         """
-        with self._lock:
-            forest, info = self._forest_request(forest_name, consumer)
-            if self._mode is not Mode.NORMAL:
-                return forest_plan(forest, info, lambda: forest.put(info))
-            policy = None if preempting else nobody
-            return forest_plan(forest, info, lambda: forest.grant(info, without, policy))
+        return self._plan(self._registry.forest(forest_name), consumer, without, preempting=preempting)
 
-    @unlocking
+    def _plan(
+        self, forest: Forest, consumer: str | ConsumerInfo, without: Iterable[str], *, preempting: bool
+    ) -> AllocationPlan:
+        info = self._registry.consumer(consumer)
+        if self._registry.mode is not Mode.NORMAL:
+            return forest.plan_forced(info)
+        return forest.plan(info, without, None if preempting else no_victims)
+
+    def deallocate(self, tree_name: str, consumer_id: str) -> bool:
+        """Release a consumer on a tree. Return whether it was allocated there."""
+        try:
+            with self._lock:
+                managed = self._registry.find_tree(tree_name)
+                if managed is None or not is_name(consumer_id) or not managed.tree.deallocate(consumer_id):
+                    return False
+                managed.last_change = None
+                return True
+        except BaseException:
+            self._lock.let_go()
+            raise
+
+    @locked
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
-        """Give back what a consumer holds on the trees of a forest. Return whether it was allocated on the forest."""
-        with self._lock:
-            forest = found(self._forests, forest_name)
-            if forest is None or not forest.holds(consumer_id):
-                return False
-            self._end_tries(forest)
-            return forest.deallocate(consumer_id)
+        """Release a consumer on the trees of a forest. Return whether it was allocated on the forest."""
+        forest = self._registry.find_forest(forest_name)
+        if forest is None or not forest.holds(consumer_id):
+            return False
+        forest.forget_changes()
+        return forest.deallocate(consumer_id)
 
-    @unlocking
+    @locked
+    def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
+        """Return whether a consumer is allocated on a tree."""
+        return _is_allocated(self._registry.find_tree(tree_name), consumer_id)
+
+    @locked
     def is_allocated_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Return whether a consumer is allocated on a forest: on every tree of it that the consumer names."""
-        with self._lock:
-            forest = found(self._forests, forest_name)
-            return forest is not None and is_name(consumer_id) and forest.is_allocated(consumer_id)
+        return _is_allocated(self._registry.find_forest(forest_name), consumer_id)
 
-    @unlocking
+    # Try and undo
+
+    @locked
+    def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
+        """Allocate a consumer on a tree so that `undo_allocate` can undo it.
+
+        If the group of the consumer is no leaf of the tree, the request is rejected and there is nothing to undo.
+
+        Raises:
+            RequestError: as for `allocate`, or the mode is not normal.
+        """
+        managed, mode = self._registry.tree(tree_name), self._registry.mode
+        managed.require_new(self._registry.consumer(consumer_id))
+        if mode is not Mode.NORMAL:
+            raise RequestError("mode", str(mode), "a try is possible in normal mode only")
+        return self._try(managed, consumer_id)
+
+    @locked
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a consumer on a forest so that `undo_allocate_forest` can take it back.
+        """Allocate a consumer on a forest so that `undo_allocate_forest` can undo it.
 
-        If one of its groups is no leaf, nothing is tried, and nothing can be undone; the original answers so, too.
-        In maintenance mode the request is granted like any other, and cannot be taken back.
+        If one of its groups is no leaf, the request is rejected and there is nothing to undo, like in the original
+        manager. In maintenance mode the request is granted like any other, and cannot be undone.
 
         Raises:
             RequestError: as for `allocate_forest`.
         """
-        with self._lock:
-            forest, info = self._forest_request(forest_name, consumer_id)
-            self._end_tries(forest)
-            if self._mode is Mode.NORMAL:
-                answer, attempt = forest.allocate(info)
-                if not is_homeless(answer):
-                    attempt.note()
-            else:
-                answer, _ = forest.force(info)
-            return respond(consumer_id, answer)
+        return self._try(self._registry.forest(forest_name), consumer_id)
 
-    @unlocking
-    def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
-        """Take the last try on a forest back: everything is as it was before, order included.
+    def _try(self, forest: Forest, consumer_id: str) -> AllocationResponse:
+        info = self._request(forest, consumer_id)
+        if self._registry.mode is not Mode.NORMAL:
+            return _response(consumer_id, forest.force(info)[0])
+        outcome, change = forest.allocate(info)
+        if not is_group_rejection(outcome):
+            change.tried = consumer_id
+            change.set_last()
+        return _response(consumer_id, outcome)
+
+    @locked
+    def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
+        """Undo the last try on a tree: everything is as before, order included.
 
         Raises:
-            RequestError: forest or consumer are unknown, or the last change of a tree was not a try of the consumer.
+            RequestError: there is no such tree or consumer, or the last change of the tree was not a try of the
+                consumer.
         """
-        with self._lock:
-            forest = self._forest(forest_name)
-            self._info(consumer_id)
-            attempt = next((managed.attempt for managed in forest.trees.values()), None)
-            if (
-                attempt is None
-                or attempt.forest is not forest
-                or attempt.consumer_id != consumer_id
-                or not attempt.is_last
-            ):
-                raise RequestError(
-                    "consumer_id",
-                    consumer_id,
-                    f"the last change of forest {forest_name!r} was not a try of this consumer",
-                )
-            attempt.take_back()
+        self._undo(self._registry.tree(tree_name), consumer_id)
 
-    def trees_of(self, forest_name: str) -> tuple[str, ...] | None:
-        """Return the names of the trees of a forest, in the order in which they joined; None if there is no forest."""
-        forest = found(self._forests, forest_name)
-        return None if forest is None else tuple(forest.trees)
+    @locked
+    def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
+        """Undo the last try on a forest: everything is as before, order included.
 
-    @unlocking
-    def charge_forest(
-        self, forest_name: str, info: ConsumerInfo, before: Attempt | None, *, anywhere: bool = False
-    ) -> Attempt:
-        """Do as `charge`, on all trees of a forest that the consumer names."""
-        with self._lock:
-            if anywhere and forest_name not in self._forests:
-                return Attempt("", (), {}).noted_after(before)
-            forest, _ = self._forest_request(forest_name, info)
-            if self._mode is Mode.NORMAL:
-                answer, attempt = forest.allocate(info, policy=nobody)
-                if isinstance(answer, Rejection):
-                    attempt.take_back()
-            if self._mode is not Mode.NORMAL or isinstance(answer, Rejection):
-                answer, attempt = forest.force(info, anywhere=anywhere)
-            require_held(info, answer)
-            return attempt.noted_after(before)
+        Raises:
+            RequestError: there is no such forest or consumer, or the last change of a tree was not a try of the
+                consumer.
+        """
+        self._undo(self._registry.forest(forest_name), consumer_id)
 
-    @unlocking
-    def refund_forest(self, forest_name: str, consumer_id: str, before: Attempt | None) -> Attempt:
-        """Do as `refund`, on all trees of a forest."""
-        with self._lock:
-            forest = self._forests.get(forest_name)
-            attempt = Attempt("", (), {}) if forest is None else forest.give_back(consumer_id)
-            return attempt.noted_after(before)
+    def _undo(self, forest: Forest, consumer_id: str) -> None:
+        self._registry.consumer(consumer_id)
+        change = next((managed.last_change for managed in forest.trees.values()), None)
+        if change is None or change.forest is not forest or change.tried != consumer_id or not change.is_last:
+            last = f"the last change of {forest.kind} {forest.name!r}"
+            raise RequestError("consumer_id", consumer_id, f"{last} was not a try of this consumer")
+        change.undo()
 
-    @unlocking
-    def withdraw_forest(self, forest_name: str, infos: Collection[ConsumerInfo]) -> None:
-        """Do as `withdraw`, on all trees of a forest."""
-        with self._lock:
-            forest = self._forests.get(forest_name)
-            if forest is not None:
-                self._withdraw(forest.trees.values(), frozenset(infos))
-                for info in infos:
-                    if not any(info.consumer_id in managed.tree.consumers for managed in forest.trees.values()):
-                        forest.holders.pop(info.consumer_id, None)
+    # Updates
 
-    @unlocking
+    @locked
+    def get_tree_cache(self, tree_name: str) -> TreeCache:
+        """Return the cache in which a tree is edited.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        return self._registry.tree(tree_name).cache
+
+    @locked
+    def update_tree(self, tree_name: str) -> UpdateResponse:
+        """Apply the edits in the cache of a tree.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        return self._update([self._registry.tree(tree_name)])
+
+    @locked
     def update_forest(self, forest_name: str) -> UpdateResponse:
-        """Put the edits of the caches of a forest's trees in force.
+        """Apply the edits in the caches of the trees of a forest.
 
-        Who can be held on one of the trees no longer leaves all of them.
+        A consumer that one of the trees can no longer hold leaves all of them.
 
         Raises:
             RequestError: there is no such forest.
         """
-        with self._lock:
-            return self._update_forest(self._forest(forest_name))
+        return self._update([self._registry.forest(forest_name)])
 
-    def _update_forest(self, forest: Forest) -> UpdateResponse:
-        response = self._update(forest.trees.values())
-        for consumer_id in response.unallocated:
-            forest.deallocate(consumer_id)
-        return response
-
-    @unlocking
+    @locked
     def update_all(self) -> UpdateResponse:
-        """Put the edits of all caches in force."""
-        with self._lock:
-            single = [managed for managed in self._trees.values() if managed.forest is None]
-            done = [self._update(single), *(self._update_forest(forest) for forest in self._forests.values())]
-        unallocated = {consumer_id for response in done for consumer_id in response.unallocated}
-        trees = {name: tree for response in done for name, tree in response.trees.items()}
-        return UpdateResponse(tuple(sorted(unallocated)), trees)
+        """Apply the edits in all caches."""
+        alone = [managed for managed in self._registry.trees.values() if managed.forest is None]
+        return self._update([*alone, *self._registry.forests.values()])
+
+    def _update(self, forests: Iterable[Forest]) -> UpdateResponse:
+        unallocated: set[str] = set()
+        responses = {}
+        for forest in forests:
+            leaving: set[str] = set()
+            for managed in forest.trees.values():
+                cache = managed.cache
+                tree, responses[managed.name] = cache._build(self._registry.options)  # noqa: SLF001 - the lock is held
+                leaving.update(tree.take_over(managed.tree, cache._take_renames()))  # noqa: SLF001 - as above
+                managed.tree = tree
+                managed.last_change = None
+            for consumer_id in sorted(leaving):
+                forest.deallocate(consumer_id)
+            unallocated |= leaving
+        return UpdateResponse(tuple(sorted(unallocated)), responses)
+
+    # Queries
+
+    @locked
+    def view(self, tree_name: str) -> TreeView:
+        """Return the current state of a tree, with its nodes and consumers.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        return view_of(self._registry.tree(tree_name).tree)
+
+    @locked
+    def verify(self) -> None:
+        """Compare all counters and lists with the consumers.
+
+        Raises:
+            InvariantError: with a message for each violated invariant.
+        """
+        found = [message for managed in self._registry.trees.values() for message in violations(managed.tree)]
+        if found:
+            raise InvariantError(tuple(found))
+
+
+def _response(consumer_id: str, outcome: Outcome) -> AllocationResponse:
+    if isinstance(outcome, Rejection):
+        return AllocationResponse(consumer_id, (), outcome)
+    return AllocationResponse(consumer_id, outcome)
+
+
+def _is_allocated(forest: Forest | None, consumer_id: str) -> bool:
+    return forest is not None and is_name(consumer_id) and forest.is_allocated(consumer_id)

@@ -1,7 +1,7 @@
-"""Pictures of a tree: for terminals, and as text for Graphviz and Mermaid.
+"""Pictures of a tree: for a terminal, and as text for Graphviz and Mermaid.
 
-Each node shows what is allocated of its quota and, where consumers of its groups are held above it, what they borrow.
-Below it stand those whom it holds; a consumer that is held above its group is shown with its group.
+Each node shows its allocated amounts and its quota. If consumers of its groups borrow above it, it shows the borrowed
+amounts too. Its consumers follow, those that borrow with the name of their group.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["draw", "to_graphviz", "to_mermaid"]
 
 
 def draw(view: TreeView) -> str:
-    """Return a tree as lines for a terminal.
+    """Draw a tree for a terminal.
 
     >>> from ugm.quotatree import NodeSpec, TreeCache
     >>> cache = TreeCache("Company")
@@ -36,17 +36,17 @@ def _lines(view: TreeView) -> Iterator[str]:
     below: dict[str, list[NodeView]] = {}
     for node in view.nodes[1:]:
         below.setdefault(node.parent, []).append(node)
-    # Not a function that calls itself: a tree may be deeper than calls may be nested.
-    waiting = [(view.nodes[0], "", "")]
-    while waiting:
-        node, first, rest = waiting.pop()
+    # Without recursion: a tree may be deeper than the stack.
+    pending = [(view.nodes[0], "", "")]
+    while pending:
+        node, first, rest = pending.pop()
         yield first + printable(f"{node.name}{' (hard)' if node.hard and node.parent else ''}: {_amounts(node)}")
         children = below.get(node.name, [])
         bar = "│  " if children else "   "
         yield from (f"{rest}{bar}· {printable(_consumer(consumer))}" for consumer in node.consumers)
         for child in reversed(children):
             is_last = child is children[-1]
-            waiting.append((child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")))
+            pending.append((child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  ")))
 
 
 def _amounts(node: NodeView) -> str:
@@ -68,7 +68,7 @@ def _request(request: Resource) -> str:
 
 
 def to_graphviz(view: TreeView) -> str:
-    """Return a tree in the language of Graphviz: hard nodes have a thick frame, those above their quota a red one."""
+    """Draw a tree in the language of Graphviz: hard nodes have a thick frame, nodes over their quota a red one."""
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = [f"digraph {_quoted(view.name)} {{", "  node [shape=box];"]
     for node in view.nodes:
@@ -92,7 +92,7 @@ def _is_over(node: NodeView) -> bool:
 
 
 def to_mermaid(view: TreeView) -> str:
-    """Return a tree as a Mermaid flowchart: hard nodes have a double frame, those above their quota a red one."""
+    """Draw a tree as a Mermaid flowchart: hard nodes have a double frame, nodes over their quota a red one."""
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = ["flowchart TD"]
     for node in view.nodes:
@@ -105,5 +105,5 @@ def to_mermaid(view: TreeView) -> str:
 
 
 def _entities(text: str) -> str:
-    """Return a text in which nothing means anything to Mermaid."""
+    """Escape every character with a meaning in Mermaid."""
     return "".join(c if c.isalnum() or c in " .,:-_/" else f"#{ord(c)};" for c in printable(text))

@@ -1,35 +1,34 @@
-"""Why a tree rejected a request: where, what was missing, what kept it from borrowing, and why nobody could make room.
+"""The rejection of a request by a tree: the violated quotas, and the reason why preemption did not help.
 
-The numbers are noted as they were when the request was rejected; the text is written when somebody reads it.
+A rejection holds the numbers of the moment when the request was rejected. Its text is built when it is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ugm.decision import Violation
-from ugm.quotatree.consumer import Consumer
-from ugm.quotatree.packing import Amounts
+from ugm.quotatree._packed import Amounts
 from ugm.resources import format_amount
 
-__all__ = ["Reason", "Rejection", "Room", "SoftQuotaViolation", "is_homeless", "no_room"]
+__all__ = ["NodeQuota", "Reason", "Rejection", "SoftQuotaViolation", "is_group_rejection"]
 
 
 class SoftQuotaViolation(Violation):
-    """More than a soft quota: the request may be held above the node once there is room, so waiting can help."""
+    """A request above a soft quota. A node above may hold it later, so waiting can help."""
 
     __slots__ = ()
 
     @property
     def can_wait(self) -> bool:
-        """Whether waiting can help."""
+        """True: waiting can help."""
         return True
 
 
 class Reason(StrEnum):
-    """Why a request cannot be granted."""
+    """The kinds of rejection."""
 
     NO_ROOM = "no room"
     UNKNOWN_GROUP = "unknown group"
@@ -37,92 +36,93 @@ class Reason(StrEnum):
     NO_GROUP = "no group"
 
 
-class Room(NamedTuple):
-    """What was left at a node when a request was rejected."""
+class NodeQuota(NamedTuple):
+    """The quota of a node at the moment of a rejection."""
 
     node: str
-    #: Whether nothing is borrowed above it, the root apart.
+    #: Whether consumers below may not borrow above it. The root does not count as hard.
     is_hard: bool
-    #: By the position of the resource, as `left`.
+    #: By position of the resource.
     quota: tuple[int, ...]
-    left: tuple[int, ...]
+    #: The part of the quota that is not charged; negative if the node is over its quota.
+    free: tuple[int, ...]
 
 
-class Rejection(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rejection:
     """A request that a tree rejected."""
 
     tree_name: str
     consumer_id: str
     group: str
     reason: Reason
-    #: Every node from the group up to the last that was visited.
-    rooms: tuple[Room, ...] = ()
-    #: The nodes above those, up to the root.
-    above: tuple[Room, ...] = ()
+    #: Every node from the group up to the last visited node.
+    visited: tuple[NodeQuota, ...] = ()
+    #: The nodes above these, up to the root.
+    above: tuple[NodeQuota, ...] = ()
     resources: tuple[str, ...] = ()
     amounts: Amounts = ()
     priority: int = 0
-    #: What would still be missing at the last node, by the position of the resource, if all who may be preempted went;
-    #: None if the request may preempt nobody.
-    lacking: Amounts | None = None
+    #: The amounts, by position of the resource, that the last visited node would lack even without the preemptible
+    #: consumers; None if the request may not preempt at all.
+    missing: Amounts | None = None
 
     @property
     def violations(self) -> tuple[Violation, ...]:
-        """Every quota in the way, from the group upward.
+        """Every violated quota, from the group upward.
 
-        If waiting can never help only because of quotas above the last node that was visited, these follow.
+        Waiting may never help although it could at every visited node. The quotas above that prevent it follow then.
         """
         found = tuple(
             self._violation(level, at, amount)
-            for level, room in enumerate(self.rooms)
+            for level, node in enumerate(self.visited)
             for at, amount in self.amounts
-            if room.left[at] < amount
+            if node.free[at] < amount
         )
         if not all(violation.can_wait for violation in found):
             return found
         return found + tuple(
             self._violation(level, at, amount)
-            for level, room in enumerate(self.above, len(self.rooms))
+            for level, node in enumerate(self.above, len(self.visited))
             for at, amount in self.amounts
-            if room.quota[at] < amount and not self._may_borrow(level)
+            if node.quota[at] < amount and not self._may_borrow(level)
         )
 
     def _violation(self, level: int, at: int, amount: int) -> Violation:
-        room = (self.rooms + self.above)[level]
-        quota, used = room.quota[at], room.quota[at] - room.left[at]
+        node = (self.visited + self.above)[level]
+        quota, used = node.quota[at], node.quota[at] - node.free[at]
         kind = SoftQuotaViolation if amount > quota and self._may_borrow(level) else Violation
-        return kind("quota node", room.node, "", "", self.resources[at], quota, used, amount)
+        return kind("quota node", node.node, "", "", self.resources[at], quota, used, amount)
 
     def _may_borrow(self, level: int) -> bool:
-        """Return whether a request that a node can never hold may be held above it, if everybody else has left.
+        """Return whether a node above may hold a request that exceeds the quota of the node at a level.
 
-        It may not if the node or one that is visited before is hard, and nothing is above the root.
+        It may not if that node or one below it on the path is hard. There is no node above the root.
         """
-        path = self.rooms + self.above
-        return level + 1 < len(path) and not any(room.is_hard for room in path[: level + 1])
+        path = self.visited + self.above
+        return level + 1 < len(path) and not any(node.is_hard for node in path[: level + 1])
 
     @property
     def blocked_by(self) -> str:
-        """The hard node that kept the request from borrowing above; empty if none did."""
-        return next((room.node for room in self.rooms if room.is_hard), "")
+        """The hard node that kept the request from borrowing above it; empty if there is none."""
+        return next((node.node for node in self.visited if node.is_hard), "")
 
     @property
     def victims(self) -> str:
-        """Why preemption did not help, as a sentence; empty if the request was not looked into."""
+        """The reason why preemption did not help, as a sentence; empty if no search took place."""
         if self.reason is not Reason.NO_ROOM:
             return ""
-        if self.lacking is None:
-            return f"priority {self.priority} preempts nobody for room"
-        last = self.rooms[-1].node
-        if not self.lacking:
-            return f"with all who may be preempted gone, {last!r} has room, but not the way to it"
-        amounts = ", ".join(f"{format_amount(name, n)} {name}" for name, n in self._named(self.lacking))
-        return f"with all who may be preempted gone, {amounts} would still be missing at {last!r}"
+        if self.missing is None:
+            return f"a request of priority {self.priority} preempts no consumers"
+        last = self.visited[-1].node
+        if not self.missing:
+            return f"without all preemptible consumers it would fit {last!r}, but not every node on the path to it"
+        listed = ", ".join(
+            f"{format_amount(self.resources[at], amount)} {self.resources[at]}" for at, amount in self.missing
+        )
+        return f"without all preemptible consumers, {listed} would still be missing at {last!r}"
 
-    def _named(self, amounts: Sequence[tuple[int, int]]) -> list[tuple[str, int]]:
-        return [(self.resources[index], amount) for index, amount in amounts]
-
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the rejection for JSON."""
         return {
             "tree_name": self.tree_name,
@@ -144,29 +144,6 @@ class Rejection(NamedTuple):
         return "\n".join(lines)
 
 
-def is_homeless(answer: object) -> bool:
+def is_group_rejection(answer: object) -> bool:
     """Return whether an answer is the rejection of a consumer whose group is no leaf of the tree."""
     return isinstance(answer, Rejection) and answer.reason is not Reason.NO_ROOM
-
-
-def no_room(
-    tree_name: str, consumer: Consumer, resources: tuple[str, ...], reached: int, lacking: Amounts | None
-) -> Rejection:
-    """Return the rejection of a request whose search has given up."""
-    leaf = consumer.leaf
-    rooms = tuple(
-        Room(node.name, node.hard and node.parent is not None, node.quota, node.left())
-        for node in (leaf.path if leaf else ())
-    )
-    return Rejection(
-        tree_name,
-        consumer.id,
-        consumer.entry.group,
-        Reason.NO_ROOM,
-        rooms[: reached + 1],
-        rooms[reached + 1 :],
-        resources,
-        consumer.amounts,
-        consumer.rank.priority,
-        lacking,
-    )

@@ -1,8 +1,8 @@
-"""Who has to leave the tree when a request needs room: the two ways of choosing.
+"""Policies that choose the victims of a preemption: `first_found` and `fewest`.
 
-A choice is made among candidates that may be preempted, in the order in which the original goes through them: the
-highest node first, and at a node in the order of arrival. It must free what is missing at one node; all candidates are
-held at that node or below it, so each frees there all that it requests.
+A policy chooses among candidates that may be preempted, in the order of the original manager: the highest node first,
+and at a node by arrival. The victims have to free the missing amounts at one node. All candidates are held at that node
+or below it, so each of them frees there all that it holds.
 """
 
 from __future__ import annotations
@@ -12,63 +12,63 @@ from itertools import combinations
 from math import comb
 from typing import Final, Protocol
 
-from ugm.quotatree.consumer import Consumer
-from ugm.quotatree.packing import Amounts
+from ugm.quotatree._node import Consumer
+from ugm.quotatree._packed import Amounts
 
-__all__ = ["VictimPolicy", "fewest", "first_found", "nobody"]
+__all__ = ["VictimPolicy", "fewest", "first_found", "no_victims"]
 
-#: So many sets of victims of one size are compared; where there are more, they are put together one by one.
-_MOST_SETS: Final = 2_000
+#: The largest number of sets of one size that are compared. Where there are more, a set is built greedily.
+_MAX_SETS: Final = 2_000
 
 
 class VictimPolicy(Protocol):
-    """How victims are chosen: `first_found`, `fewest`, or a function of the embedding program."""
+    """A policy that chooses victims: `first_found`, `fewest`, or a function of the embedding program."""
 
-    def __call__(self, candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]) -> list[Consumer] | None:
-        """Return candidates without whom *amounts* fit into *room*, in the order they are to go; None if none do."""
+    def __call__(self, candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]) -> list[Consumer] | None:
+        """Return the victims after whose removal *amounts* fit *free*, in order of removal; None if none suffice."""
         ...
 
 
-def first_found(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]) -> list[Consumer] | None:
-    """Take one candidate after the other until the request fits, as the original does.
+def first_found(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]) -> list[Consumer] | None:
+    """Take one candidate after the other until the request fits, like the original manager.
 
-    Candidates that free nothing of what is missing are taken too.
+    Candidates that free none of the missing amounts are taken too.
     """
-    free = list(room)
+    left = list(free)
     chosen = []
     for candidate in candidates:
         chosen.append(candidate)
         for index, amount in candidate.amounts:
-            free[index] += amount
+            left[index] += amount
         for index, amount in amounts:
-            if free[index] < amount:
+            if left[index] < amount:
                 break
         else:
             return chosen
     return None
 
 
-def nobody(
+def no_victims(
     candidates: Iterable[Consumer],  # noqa: ARG001 - the signature of a policy
     amounts: Amounts,  # noqa: ARG001 - as above
-    room: Sequence[int],  # noqa: ARG001 - as above
+    free: Sequence[int],  # noqa: ARG001 - as above
 ) -> list[Consumer] | None:
-    """Take nobody: a request fits without anybody leaving, or is rejected."""
+    """Take no candidate: a request fits without preemption, or is rejected."""
     return None
 
 
-def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]) -> list[Consumer] | None:
-    """Take as few candidates as suffice; among as many, those of the lowest priorities; of these, who came last.
+def fewest(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]) -> list[Consumer] | None:
+    """Take as few candidates as possible. Prefer those of low priority, then those that arrived last.
 
-    Where there are very many candidates the largest are put together one by one, and then exchanged for others of lower
-    priority: with one resource missing they are as few as can be, with several nobody among them can be left out.
+    With very many candidates, the largest are added one by one and then exchanged for candidates of lower priority. If
+    one resource is missing, their number is still minimal. If several are missing, no victim can be left out.
     """
     listed = list(candidates)
-    missing = {index: amount - room[index] for index, amount in amounts if amount > room[index]}
+    missing = {index: amount - free[index] for index, amount in amounts if amount > free[index]}
     useful = [
         candidate for candidate in listed if any(missing.get(at, 0) and more > 0 for at, more in candidate.amounts)
     ]
-    # A stable sort of the reversed list: the lowest priority first, of these who came last.
+    # The lowest priority first, then the last arrival: a stable sort of the reversed list.
     order = sorted(  # noqa: C414 - the sort is stable, so the order before it matters
         reversed(useful if missing else listed), key=lambda candidate: candidate.rank.priority
     )
@@ -80,44 +80,44 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, room: Sequence[int]
 
 def _smallest(order: list[Consumer], missing: dict[int, int]) -> Sequence[Consumer] | None:
     for count in range(1, len(order) + 1):
-        if comb(len(order), count) > _MOST_SETS:
-            return _put_together(order, missing)
-        enough = [chosen for chosen in combinations(order, count) if _cover(chosen, missing)]
-        if enough:
-            # The first of several equal ones, which is made of those who came last.
-            return min(enough, key=lambda chosen: sorted((c.rank.priority for c in chosen), reverse=True))
+        if comb(len(order), count) > _MAX_SETS:
+            return _greedy(order, missing)
+        sufficient = [chosen for chosen in combinations(order, count) if _suffice(chosen, missing)]
+        if sufficient:
+            # The first of several equal sets, which has the last arrivals.
+            return min(sufficient, key=lambda chosen: sorted((c.rank.priority for c in chosen), reverse=True))
     return None
 
 
-def _put_together(order: list[Consumer], missing: dict[int, int]) -> list[Consumer] | None:
+def _greedy(order: list[Consumer], missing: dict[int, int]) -> list[Consumer] | None:
     chosen: list[Consumer] = []
     left = dict(missing)
     others = list(order)
     while any(amount > 0 for amount in left.values()):
         if not others:
             return None
-        most = max(others, key=lambda candidate: _share(candidate, left, missing))
-        others.remove(most)
-        chosen.append(most)
-        for index, amount in most.amounts:
+        largest = max(others, key=lambda candidate: _share(candidate, left, missing))
+        others.remove(largest)
+        chosen.append(largest)
+        for index, amount in largest.amounts:
             if index in left:
                 left[index] -= amount
     for candidate in sorted(chosen, key=lambda candidate: -candidate.rank.priority):
         rest = [other for other in chosen if other is not candidate]
         cheaper = [[other] for other in order if other.rank.priority < candidate.rank.priority and other not in chosen]
-        chosen = next(([*rest, *more] for more in ([], *cheaper) if _cover([*rest, *more], missing)), chosen)
+        chosen = next(([*rest, *more] for more in ([], *cheaper) if _suffice([*rest, *more], missing)), chosen)
     return chosen
 
 
 def _share(candidate: Consumer, left: dict[int, int], missing: dict[int, int]) -> int:
-    """Return how much of what is left to be found a candidate frees, in millionths of what was missing."""
+    """Return the share of the remaining amounts that a candidate frees, in millionths of the missing amounts."""
     found = (
         min(amount, left[at]) * 1_000_000 // missing[at] for at, amount in candidate.amounts if left.get(at, 0) > 0
     )
     return sum(found)
 
 
-def _cover(chosen: Iterable[Consumer], missing: dict[int, int]) -> bool:
+def _suffice(chosen: Iterable[Consumer], missing: dict[int, int]) -> bool:
     left = dict(missing)
     for candidate in chosen:
         for index, amount in candidate.amounts:

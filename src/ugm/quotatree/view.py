@@ -1,22 +1,25 @@
-"""A tree as it is at a moment: what a picture is drawn of, and what tests compare."""
+"""Views: the state of a tree at one moment, as values."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ugm.quotatree.node import TreeNode
-from ugm.quotatree.tree import QuotaTree
+from ugm.quotatree._node import TreeNode
+from ugm.quotatree._tree import QuotaTree
 from ugm.resources import Resource
 
 __all__ = ["ConsumerView", "NodeView", "TreeView", "view_of"]
 
 
-class ConsumerView(NamedTuple):
-    """A consumer as it is held."""
+@dataclass(frozen=True, slots=True)
+class ConsumerView:
+    """A consumer that a tree holds."""
 
     consumer_id: str
     group: str
-    #: Where it is held: its group, or a node above on whose quota it lives.
+    #: The node that holds it: its group, or a node above from which it borrows.
     node: str
     request: Resource
     priority: int
@@ -25,12 +28,17 @@ class ConsumerView(NamedTuple):
 
     @property
     def is_borrowing(self) -> bool:
-        """Whether it is held above its group."""
+        """True if a node above its group holds it."""
         return self.node != self.group
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the consumer for JSON."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
-class NodeView(NamedTuple):
-    """A node with its quota and what is charged to it."""
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with its quota and the amounts charged to it."""
 
     name: str
     #: Empty for the root.
@@ -39,12 +47,16 @@ class NodeView(NamedTuple):
     depth: int
     hard: bool
     quota: Resource
-    #: What is held at the node and below.
+    #: The amounts held at the node and below it.
     allocated: Resource
-    #: What consumers of groups in or below the node hold above it.
+    #: The amounts that consumers of groups in or below the node hold above it.
     borrowed: Resource
-    #: Who is held at this very node, in the order of arrival.
+    #: The consumers that this node holds, in order of arrival.
     consumers: tuple[ConsumerView, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the node for JSON."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
 
 
 class TreeView(NamedTuple):
@@ -56,19 +68,25 @@ class TreeView(NamedTuple):
 
     @property
     def consumers(self) -> dict[str, ConsumerView]:
-        """Everybody who is held, by id."""
+        """All consumers of the tree, by id."""
         return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
 
 
+def _plain(value: object) -> object:
+    if isinstance(value, Resource):
+        return dict(value.amounts)
+    return [consumer.to_dict() for consumer in value] if isinstance(value, tuple) else value
+
+
 def view_of(tree: QuotaTree) -> TreeView:
-    """Return a tree as it is now."""
+    """Return the current state of a tree."""
     nodes = tree.root.walk() if tree.root else ()
     borrowed = _borrowed(tree)
     return TreeView(tree.name, tree.resources, tuple(_node(tree, node, borrowed[node.name]) for node in nodes))
 
 
 def _node(tree: QuotaTree, node: TreeNode, borrowed: list[int]) -> NodeView:
-    def named(amounts: tuple[int, ...] | list[int]) -> Resource:
+    def named(amounts: Iterable[int]) -> Resource:
         return Resource(dict(zip(tree.resources, amounts, strict=True)))
 
     consumers = tuple(

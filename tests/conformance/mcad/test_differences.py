@@ -337,7 +337,7 @@ def test_node_without_a_name() -> None:
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_struct(document({"": ("R", 1), "R": ("nil", 1)}))
 
-    assert str(caught.value) == "<struct>:0:0: spec.nodes: a node has a name [node-name-missing]"
+    assert str(caught.value) == "<struct>:0:0: spec.nodes: expected the name of the node [node-name-missing]"
 
 
 def test_quantity_that_does_not_parse() -> None:
@@ -346,7 +346,7 @@ def test_quantity_that_does_not_parse() -> None:
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_string(text)
 
-    told = "<text>:1:92: spec.nodes.R.quota.cpu: '5Gi' is no whole number [quantity-invalid]"
+    told = "<text>:1:92: spec.nodes.R.quota.cpu: expected a whole number, found '5Gi' [quantity-invalid]"
     assert str(caught.value) == told
 
 

@@ -60,7 +60,7 @@ def spec(text: str) -> str:
 
 def test_trailing_comma_is_refused_with_its_place() -> None:
     """JSON has no comma behind the last entry."""
-    assert problems(TREE) == ["<text>:14:83: no JSON: a comma follows the last entry [json-syntax]"]
+    assert problems(TREE) == ["<text>:14:83: invalid JSON: a comma follows the last entry [json-syntax]"]
 
 
 def test_the_tree_of_the_documentation() -> None:
@@ -80,7 +80,7 @@ def test_the_slip_is_refused_with_its_place() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_consumer(CONSUMER)
 
-    assert str(caught.value) == "<text>:6:5: spec: unknown key 'trees:', meant is perhaps 'trees' [key-unknown]"
+    assert str(caught.value) == "<text>:6:5: spec: unknown key 'trees:', did you mean 'trees'? [key-unknown]"
 
 
 def test_the_consumer_of_the_documentation() -> None:
@@ -137,11 +137,11 @@ def test_all_problems_together() -> None:
         "<text>:1:10: kind: expected 'QuotaTree', found 'Tree' [kind-unknown]",
         "<text>:2:22: metadata.name: expected a text, found 5 [type-text]",
         "<text>:3:27: spec.resourceNames: expected a list, found 'cpu' [type-list]",
-        "<text>:4:16: spec.nodes.R.quota: a node has a quota, be it an empty one [node-quota-missing]",
+        "<text>:4:16: spec.nodes.R.quota: expected a quota, at least an empty one [node-quota-missing]",
         "<text>:5:15: spec.nodes.A.hard: expected a text, found True [type-text]",
         "<text>:5:38: spec.nodes.A.quota.cpu: expected a whole number in quotation marks, found 1 [type-text]",
-        "<text>:5:48: spec.nodes.A.quota.gpu: '1.5' is no whole number [quantity-invalid]",
-        "<text>:5:63: spec.nodes.A.quota.disk: more than a signed 64-bit integer holds [quantity-invalid]",
+        "<text>:5:48: spec.nodes.A.quota.gpu: expected a whole number, found '1.5' [quantity-invalid]",
+        "<text>:5:63: spec.nodes.A.quota.disk: expected a number that fits a signed 64-bit integer [quantity-invalid]",
         "<text>:6:6: spec.nodes.B: expected a mapping, found 3 [type-mapping]",
     ]
 
@@ -167,23 +167,23 @@ def test_consumer_without_an_id() -> None:
     with pytest.raises(ConfigError) as caught:
         parse_consumer('{"kind": "Consumer"}')
 
-    assert str(caught.value) == "<text>:1:1: spec.id: a consumer has an id [consumer-id-missing]"
+    assert str(caught.value) == "<text>:1:1: spec.id: expected the id of the consumer [consumer-id-missing]"
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "1:1: no JSON: a value is missing"),
-        ("{", "1:2: no JSON: a key in quotation marks is missing"),
-        ('{"a" 1}', "1:6: no JSON: a colon is missing behind a key"),
-        ('{"a": 1 "b": 2}', "1:9: no JSON: a comma or } is missing"),
-        ('{"a": [1,]}', "1:9: no JSON: a comma follows the last item"),
-        ('{"a": ,}', "1:7: no JSON: a value is missing"),
-        ('{"a": nope}', "1:7: no JSON: expecting value"),
-        ('{"a": NaN}', "1:7: no JSON: NaN is no number"),
-        ('{"a": "b', "1:7: no JSON: unterminated string starting at"),
-        ("{}\n x", "2:2: no JSON: the document ends here, and more follows"),
-        ('{"a": ' + "[" * 70, "1:71: no JSON: nested more than 64 deep"),
+        ("", "1:1: invalid JSON: expected a value"),
+        ("{", "1:2: invalid JSON: expected a key in quotation marks"),
+        ('{"a" 1}', "1:6: invalid JSON: expected a colon after the key"),
+        ('{"a": 1 "b": 2}', "1:9: invalid JSON: expected a comma or }"),
+        ('{"a": [1,]}', "1:9: invalid JSON: a comma follows the last entry"),
+        ('{"a": ,}', "1:7: invalid JSON: expected a value"),
+        ('{"a": nope}', "1:7: invalid JSON: expecting value"),
+        ('{"a": NaN}', "1:7: invalid JSON: NaN is not a number"),
+        ('{"a": "b', "1:7: invalid JSON: unterminated string starting at"),
+        ("{}\n x", "2:2: invalid JSON: expected the end of the document"),
+        ('{"a": ' + "[" * 70, "1:71: invalid JSON: nested more than 64 deep"),
     ],
 )
 def test_text_that_is_no_json(text: str, told: str) -> None:

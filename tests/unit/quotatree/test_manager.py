@@ -195,9 +195,9 @@ def test_views_are_values(scene: Scene) -> None:
 
 def test_damage_is_found(scene: Scene) -> None:
     """The self-check names every counter and list that does not follow from the consumers."""
-    tree = scene.manager._trees["T"].tree
+    tree = scene.manager._registry.trees["T"].tree
     node = tree.nodes["A"]
-    node.room += 1
+    node.free += 1
     (rank,) = node.totals
     node.totals[rank] += 6
     with pytest.raises(InvariantError) as caught:
@@ -205,7 +205,7 @@ def test_damage_is_found(scene: Scene) -> None:
 
     assert caught.value.findings == (
         "node 'A' of tree 'T' counts 0 cpu, but its consumers hold 1",
-        "node 'A' of tree 'T' counts 1 of Rank(0, 0, False) who give back (7,), but 1 give back (1,)",
+        f"node 'A' of tree 'T' counts 1 with (7,) of {rank}, but holds 1 with (1,)",
     )
 
 

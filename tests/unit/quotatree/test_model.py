@@ -314,7 +314,7 @@ def test_recharged_without_a_tree() -> None:
 def test_a_policy_that_raises_changes_nothing() -> None:
     """If the choice of victims fails, everybody is where they were, also those who were left out for the question."""
 
-    def broken(candidates: object, amounts: object, room: object) -> None:  # noqa: ARG001 - as of a policy
+    def broken(candidates: object, amounts: object, free: object) -> None:  # noqa: ARG001 - as of a policy
         raise ZeroDivisionError
 
     manager = QuotaManager(policy=broken)

@@ -6,7 +6,7 @@ import copy
 import pickle
 
 from support.quotatree_fixtures import PAIR, Scene
-from ugm.quotatree import Reason, Rejection, Room, VictimPolicy, fewest, first_found
+from ugm.quotatree import NodeQuota, Reason, Rejection, VictimPolicy, fewest, first_found
 
 
 def test_no_room_without_priority() -> None:
@@ -19,7 +19,7 @@ def test_no_room_without_priority() -> None:
         "'c' rejected in group 'A' of tree 'T': no room\n"
         "  quota node 'A': 2 cpu requested, 2 of 2 used, 2 too much\n"
         "  quota node 'R': 2 cpu requested, 4 of 4 used, 2 too much\n"
-        "  priority 0 preempts nobody for room"
+        "  a request of priority 0 preempts no consumers"
     )
 
 
@@ -33,7 +33,7 @@ def test_hard_node_blocks_borrowing() -> None:
         "  quota node 'L': 2 cpu requested, 0 of 1 used, 1 too much\n"
         "  quota node 'M': 2 cpu requested, 2 of 3 used, 1 too much\n"
         "  'M' is hard: nothing is borrowed above it\n"
-        "  with all who may be preempted gone, 1 cpu would still be missing at 'M'"
+        "  without all preemptible consumers, 1 cpu would still be missing at 'M'"
     )
 
 
@@ -69,14 +69,16 @@ def test_rejection_for_json() -> None:
     assert response.rejection is not None
     told = response.rejection.to_dict()
 
-    assert [violation["shortfall"] for violation in told.pop("violations")] == [1]
+    violations = told.pop("violations")
+    assert isinstance(violations, list)
+    assert [violation["shortfall"] for violation in violations] == [1]
     assert told == {
         "tree_name": "T",
         "consumer_id": "a",
         "group": "R",
         "reason": "no room",
         "blocked_by": "",
-        "victims": "priority 0 preempts nobody for room",
+        "victims": "a request of priority 0 preempts no consumers",
     }
 
 
@@ -130,6 +132,6 @@ def test_rejection_is_a_value() -> None:
     cache.rename_node("L", "M")
     scene.manager.update_tree("T")
 
-    assert rejection.rooms == (Room("L", is_hard=True, quota=(1,), left=(1,)),)
+    assert rejection.visited == (NodeQuota("L", is_hard=True, quota=(1,), free=(1,)),)
     assert pickle.loads(pickle.dumps(rejection)) == copy.deepcopy(rejection) == rejection  # noqa: S301 - our own bytes
     assert str(rejection) == told

@@ -59,7 +59,7 @@ OPERATIONS: Final[dict[str, Callable[[QuotaManager], object]]] = {
 def lines_for_each(operation: str, held: int) -> float:
     """Return the lines that run for each of fifty operations and each consumer that they move."""
     manager = crowded(held)
-    arrivals = manager._trees["T"].tree._arrivals
+    arrivals = manager._registry.trees["T"].tree._arrivals
     before = next(arrivals)
     lines = lines_run_by(partial(OPERATIONS[operation], manager))
     return lines / (50 + next(arrivals) - before - 1)
@@ -76,15 +76,15 @@ def test_growth(operation: str) -> None:
 def test_the_first_are_at_hand() -> None:
     """However many have left a node before them, nothing is to be passed by on the way to the first."""
     manager = crowded(400)
-    node = manager._trees["T"].tree.nodes["root"]
+    node = manager._registry.trees["T"].tree.nodes["root"]
     everybody = [consumer.id for consumer in node.consumers()]
-    assert [consumer.id for consumer in node.first_at_hand()] == everybody
+    assert [consumer.id for consumer in node.first_consumers()] == everybody
     assert isinstance(node._members, OrderedDict)
 
     for consumer_id in everybody[:-5]:
         manager.deallocate("T", consumer_id)
     left = list(node.consumers())
-    assert list(node.first_at_hand()) == left
+    assert list(node.first_consumers()) == left
     assert node._members.__sizeof__() <= 200 * (len(left) + 4)
     manager.verify()
 
@@ -142,7 +142,7 @@ def test_nobody_is_looked_at_in_vain_again_and_again(departure: Callable[[int], 
 def test_ranks_are_forgotten() -> None:
     """However many priorities have come and gone, those that are held are known, each once."""
     manager = lone(10**6)
-    tree = manager._trees["T"].tree
+    tree = manager._registry.trees["T"].tree
     for number in range(6000):
         ask(manager, f"c{number}", "a", 1, number)
         if number >= 100:

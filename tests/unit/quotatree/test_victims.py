@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest, fewest, first_found
-from ugm.quotatree.consumer import Consumer, Rank
-from ugm.quotatree.packing import Packing
+from ugm.quotatree._node import Consumer, Rank
+from ugm.quotatree._packed import Packing
 
 RESOURCES = ("cpu", "memory")
 

@@ -1,0 +1,370 @@
+"""Forests: trees that grant a request together or not at all. A single tree is a forest with one tree.
+
+**Granting.** A forest grants a request on every tree that the consumer names, or on none. The trees are asked in the
+order in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree
+is asked, so that the next tree has that room as well.
+
+**Undo.** A `Change` has an undo log for each tree. If one tree rejects the request, the logs restore all of them, order
+included. If an exception interrupts a change, the trees are rebuilt from their logs as they were before.
+
+**One tree.** `ManagedTree` is a forest whose only member is itself. It needs no record of its consumers, because its
+tree has one, and it plans by a search, because no other tree is affected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeVar, final
+
+from ugm.errors import RequestError
+from ugm.identity import is_name
+from ugm.quotatree._node import Consumer
+from ugm.quotatree._planning import logged_plan, searched_plan
+from ugm.quotatree._tree import Outcome, QuotaTree, UndoLog
+from ugm.quotatree.answers import AllocationPlan
+from ugm.quotatree.cache import TreeCache
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.victims import VictimPolicy
+
+__all__ = ["Change", "Forest", "ManagedTree"]
+
+T = TypeVar("T")
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Change:
+    """A change to the trees of a forest that can be undone."""
+
+    forest: Forest
+    #: A log for each tree.
+    logs: tuple[tuple[ManagedTree, UndoLog], ...]
+    #: The previous entries of `Forest.holders` that the change replaced.
+    holders: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    #: The consumer, if the change is a try.
+    tried: str = ""
+    #: Whether the previous change of the same quota model was the last one before this.
+    follows: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether none of the trees has changed since."""
+        return all(managed.last_change is self for managed, _ in self.logs)
+
+    def set_last(self) -> None:
+        """Register this as the last change of its trees."""
+        for managed, _ in self.logs:
+            managed.last_change = self
+
+    def run(self, action: Callable[[], T]) -> T:
+        """Make the change. If an exception interrupts it, nothing has changed.
+
+        The last step of the action may be `undo_trees`.
+        """
+        try:
+            for managed, log in self.logs:
+                managed.tree.log = log
+            result = action()
+            for managed, _ in self.logs:
+                managed.tree.log = None
+        except BaseException:
+            self._recover()
+            raise
+        return result
+
+    def undo_trees(self) -> None:
+        """Restore the trees, order included."""
+        for managed, log in self.logs:
+            managed.tree.undo(log)
+        self.logs = tuple((managed, UndoLog()) for managed, _ in self.logs)
+
+    def undo(self, previous: Change | None = None) -> None:
+        """Restore the trees and the forest; *previous*, if any, is the last change then.
+
+        Takes effect as a whole even if it is interrupted.
+        """
+        logs = self.logs
+        try:
+            for managed, log in logs:
+                managed.tree.undo(log)
+        except BaseException:
+            self._recover()
+            raise
+        self._restore_holders()
+        for managed, _ in logs:
+            if managed.last_change is self:
+                managed.last_change = previous
+
+    def _recover(self) -> None:
+        for managed, log in self.logs:
+            managed.tree.recover(log)
+        self._restore_holders()
+
+    def _restore_holders(self) -> None:
+        holders = self.forest.holders
+        for consumer_id, names in self.holders.items():
+            if names is None:
+                holders.pop(consumer_id, None)
+            else:
+                holders[consumer_id] = names
+
+
+class Forest:
+    """Trees that grant a request together or not at all."""
+
+    __slots__ = ("holders", "name", "trees")
+
+    #: The word for it in messages.
+    kind = "forest"
+
+    name: str
+    #: By name, in the order in which they joined.
+    trees: dict[str, ManagedTree]
+    #: For each consumer allocated on the forest the trees that it named.
+    holders: dict[str, tuple[str, ...]]
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.trees = {}
+        self.holders = {}
+
+    # Queries
+
+    def requests_of(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
+        """Return the trees that a consumer names, with its request in each."""
+        entries = info.on
+        return [(managed, entries[name]) for name, managed in self.trees.items() if name in entries]
+
+    def is_allocated(self, consumer_id: str) -> bool:
+        """Return whether every tree on which a consumer was allocated holds it; without a record, every tree."""
+        names = self.holders.get(consumer_id)
+        if names is None:
+            return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
+        return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
+
+    def holds(self, consumer_id: str) -> bool:
+        """Return whether a consumer has a record, or any of the trees holds it."""
+        return is_name(consumer_id) and (
+            consumer_id in self.holders or any(consumer_id in m.tree.consumers for m in self.trees.values())
+        )
+
+    def require_new(self, info: ConsumerInfo) -> None:
+        """Make sure that a consumer can be allocated.
+
+        Raises:
+            RequestError: the consumer is allocated on the forest, or on one of the trees that it names.
+        """
+        consumer_id, place = info.consumer_id, ""
+        if consumer_id in self.holders and self.is_allocated(consumer_id):
+            place = f"{self.kind} {self.name!r}"
+        else:
+            held = (m.name for m, _ in self.requests_of(info) if consumer_id in m.tree.consumers)
+            place = next((f"tree {name!r}" for name in held), "")
+        if place:
+            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on {place} already")
+
+    def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
+        """Return the effect of `allocate`, after some others have left: the request is granted and undone."""
+        return self._plan(info, lambda: self._grant(info, without, policy))
+
+    def plan_forced(self, info: ConsumerInfo) -> AllocationPlan:
+        """Return the effect of `force` without its changes."""
+        return self._plan(info, lambda: self._force(info, fallback=False))
+
+    def _plan(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> AllocationPlan:
+        self.require_new(info)
+        change = self.begin()
+
+        def action() -> AllocationPlan:
+            outcome = grant()
+            logs = {managed.name: (managed.tree, log) for managed, log in change.logs}
+            plan = logged_plan(info.consumer_id, outcome, logs)
+            change.undo_trees()
+            return plan
+
+        return change.run(action)
+
+    # Changes
+
+    def begin(self) -> Change:
+        """Return a change that has not been made yet."""
+        return Change(self, tuple((managed, UndoLog()) for managed in self.trees.values()))
+
+    def forget_changes(self) -> None:
+        """Allow no undo of earlier changes."""
+        for managed in self.trees.values():
+            managed.last_change = None
+
+    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> tuple[Outcome, Change]:
+        """Allocate a consumer on all trees that it names, or on none.
+
+        Args:
+            info: the consumer.
+            policy: chooses the victims instead of the policy of the trees.
+
+        Returns:
+            The preempted consumers or the rejection, and the change, which can be undone.
+        """
+        return self._all_or_none(info, lambda: self._grant(info, (), policy))
+
+    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[Outcome, Change]:
+        """Allocate a consumer at its groups regardless of the quotas, or on no tree.
+
+        Args:
+            info: the consumer.
+            fallback: whether a tree without its group holds it at the root. Otherwise the request is rejected.
+        """
+        return self._all_or_none(info, lambda: self._force(info, fallback=fallback))
+
+    def _grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> Outcome:
+        """Allocate a consumer after some others have left. A rejection leaves changes behind."""
+        without = tuple(without)
+        for managed in self.trees.values():
+            managed.release(without)
+        requests = [(managed, managed.tree.make_consumer(info, entry)) for managed, entry in self.requests_of(info)]
+        for managed, consumer in requests:
+            if consumer.leaf is None:
+                return managed.tree.reject_group(consumer)
+        preempted: dict[str, None] = {}
+        for managed, consumer in requests:
+            managed.release(preempted)
+            outcome = managed.tree.allocate(consumer, policy)
+            if isinstance(outcome, Rejection):
+                if managed.tree.options.requeue_rejected:
+                    _roll_back((tree for tree, _ in requests), info.consumer_id, preempted)
+                return outcome
+            preempted.update(dict.fromkeys(outcome))
+        for managed in self.trees.values():
+            managed.release(preempted)
+        return tuple(preempted)
+
+    def _force(self, info: ConsumerInfo, *, fallback: bool) -> Outcome:
+        """Allocate a consumer at its groups. A rejection leaves changes behind."""
+        for managed, entry in self.requests_of(info):
+            outcome = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
+            if isinstance(outcome, Rejection):
+                return outcome
+        return ()
+
+    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> tuple[Outcome, Change]:
+        """Grant a request on all trees. If it is rejected, undo everything."""
+        change = self.begin()
+
+        def action() -> Outcome:
+            outcome = grant()
+            if not isinstance(outcome, Rejection):
+                self._record(info, outcome, change)
+            elif all(managed.tree.options.requeue_rejected and log.is_undone for managed, log in change.logs):
+                for _, log in change.logs:
+                    log.forget_preemptions()
+            else:
+                change.undo_trees()
+            return outcome
+
+        return change.run(action), change
+
+    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: Change) -> None:
+        """Record that the forest holds a consumer and not its victims, and the previous records in the change."""
+        change.holders.update((name, self.holders.get(name)) for name in (info.consumer_id, *preempted))
+        self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.requests_of(info))
+        for victim in preempted:
+            self.holders.pop(victim, None)
+
+    def deallocate(self, consumer_id: str) -> bool:
+        """Release a consumer on all trees. Return whether it was allocated on the forest."""
+        was_allocated = self.is_allocated(consumer_id)
+        self.holders.pop(consumer_id, None)
+        for managed in self.trees.values():
+            managed.tree.deallocate(consumer_id)
+        return was_allocated
+
+    def refund(self, consumer_id: str) -> Change:
+        """Release a consumer on all trees, as a change that can be undone."""
+        change = self.begin()
+        change.holders[consumer_id] = self.holders.get(consumer_id)
+        change.run(lambda: self.deallocate(consumer_id))
+        return change
+
+
+@final
+class ManagedTree(Forest):
+    """A tree of a manager: a forest with one tree.
+
+    Args:
+        name: the name in the manager. The cache may give the tree another name.
+        tree: the tree in force.
+        cache: its next version.
+    """
+
+    __slots__ = ("cache", "forest", "last_change", "tree")
+
+    kind = "tree"
+
+    tree: QuotaTree
+    cache: Final[TreeCache]
+    #: The forest that it has joined.
+    forest: Forest | None
+    #: The last change, if it can be undone.
+    last_change: Change | None
+
+    def __init__(self, name: str, tree: QuotaTree, cache: TreeCache) -> None:
+        super().__init__(name)
+        self.trees[name] = self
+        self.tree = tree
+        self.cache = cache
+        self.forest = None
+        self.last_change = None
+
+    def release(self, consumer_ids: Iterable[str]) -> None:
+        """Deallocate some consumers."""
+        for consumer_id in consumer_ids:
+            self.tree.deallocate(consumer_id)
+
+    def request(self, info: ConsumerInfo) -> Consumer:
+        """Return a new consumer for the tree.
+
+        Raises:
+            RequestError: the consumer does not name the tree, or is allocated on it.
+        """
+        consumer_id, tree = info.consumer_id, self.tree
+        entry = info.entry(self.name)
+        if entry is None:
+            raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {self.name!r}")
+        if consumer_id in tree.consumers:
+            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on tree {self.name!r} already")
+        return tree.make_consumer(info, entry)
+
+    def require_new(self, info: ConsumerInfo) -> None:
+        """Make sure that a consumer can be allocated on the tree, as `request` does."""
+        self.request(info)
+
+    def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
+        """Return the effect of `allocate`, after some others have left: only their departure has to be undone."""
+        consumer, change = self.request(info), self.begin()
+
+        def action() -> AllocationPlan:
+            self.release(without)
+            plan = searched_plan(self.name, consumer.id, self.tree.find(consumer, policy))
+            change.undo_trees()
+            return plan
+
+        return change.run(action)
+
+    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: Change) -> None:
+        """Record nothing: the tree knows its consumers."""
+
+
+def _roll_back(trees: Iterable[ManagedTree], consumer_id: str, preempted: Iterable[str]) -> None:
+    """Release a consumer and allocate its victims again, like the original manager.
+
+    The result may differ from the state before. It is kept only if nothing but the order differs.
+    """
+    for managed in trees:
+        tree = managed.tree
+        touched = {} if tree.log is None else {consumer.id: consumer for consumer in tree.log.before}
+        tree.deallocate(consumer_id)
+        for victim in preempted:
+            if victim in touched and victim not in tree.consumers:
+                tree.allocate(touched[victim])

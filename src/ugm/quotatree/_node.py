@@ -1,0 +1,275 @@
+"""The nodes of a quota tree and the consumers that they hold.
+
+The amount charged to a node is the sum over the consumers at the node and at all nodes below. A consumer is charged to
+the node that holds it and to every node above, but not to the nodes between its group and the node that holds it.
+
+The consumers of a node are ordered by arrival. This order decides which of them is moved or preempted first. For each
+rank (priority, type, preemptible or not) a node keeps the sum of the amounts, so that a search knows that the consumers
+of some ranks cannot free enough before it looks at any of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Final, final
+
+from ugm.quotatree._packed import Amounts, Layouts, PackedQueue, Packing
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+
+__all__ = ["Consumer", "Rank", "TreeNode"]
+
+_by_arrival = attrgetter("sequence")
+
+#: Up to this many consumers of a node are filtered by rank; more are listed by rank.
+_FILTERED: Final = 64
+
+#: A dictionary that has grown takes less than 110 bytes for each entry. One that takes more than this has shrunk. It is
+#: copied then, so that its first entries are found without a search through gaps.
+_GAPPY: Final = 200
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Rank:
+    """The attributes of a consumer that decide whether it can be preempted.
+
+    Ranks are compared by identity: a tree has one object for all consumers of a rank.
+    """
+
+    priority: int
+    type: int
+    unpreemptable: bool
+
+
+@final
+@dataclass(slots=True, eq=False, init=False, repr=False)
+class Consumer:
+    """One consumer in one tree."""
+
+    info: ConsumerInfo
+    #: The entry for this tree. Its group follows renames in the tree.
+    entry: TreeRequest
+    rank: Rank
+    packing: Packing
+    #: The packed request, the signs of the requested resources, and the request without negative amounts.
+    amount: int
+    mask: int
+    freed: int
+    #: The group, if it is a leaf of the tree.
+    leaf: TreeNode | None
+    #: The node that holds it; None before it is allocated and after it is deallocated.
+    node: TreeNode | None
+    #: Its position in the order of arrival at the node.
+    sequence: int
+    #: The queue in which it waits to move down toward its group; None if its group holds it or is no leaf.
+    queue: PackedQueue[Consumer] | None
+    #: Its position in the queue.
+    slot: int
+
+    def __init__(
+        self, info: ConsumerInfo, entry: TreeRequest, packing: Packing, rank: Rank, leaf: TreeNode | None
+    ) -> None:
+        self.info = info
+        self.entry = entry
+        self.rank = rank
+        self.amount, self.mask, self.freed = packing.pack_request(entry.request.amounts)
+        self.packing = packing
+        self.leaf = leaf
+        self.node = None
+
+    @property
+    def id(self) -> str:
+        """The id, unique within a manager."""
+        return self.info.consumer_id
+
+    @property
+    def amounts(self) -> Amounts:
+        """The requested amounts, by position of the resource in the tree."""
+        return self.packing.unpack_request(self.amount, self.mask)
+
+
+@final
+@dataclass(slots=True, eq=False, init=False, repr=False)
+class TreeNode:
+    """A node with a quota.
+
+    Args:
+        name: unique in its tree.
+        parent: None for the root.
+        hard: whether requests may not continue to the parent. The root is hard by nature.
+        quota: by position of the resource.
+        layouts: of the tree.
+    """
+
+    name: str
+    parent: TreeNode | None
+    children: list[TreeNode]
+    hard: bool
+    quota: tuple[int, ...]
+    packing: Packing
+    #: The part of the quota that is not charged, packed. Negative after forced allocations or a lowered quota.
+    free: int
+    #: The node itself and every node above it, up to the root.
+    path: tuple[TreeNode, ...]
+    #: 0 for the root.
+    depth: int
+    #: By rank the packed sum of what its consumers can free, and of their number.
+    totals: dict[Rank, int]
+    #: The consumers that the parent holds and that belong to a leaf in or below this node: they may move down to it.
+    borrowers: PackedQueue[Consumer]
+    #: For each leaf below this node the queue of the consumers of that leaf that this node holds.
+    queue_by_leaf: dict[TreeNode | None, PackedQueue[Consumer]]
+    #: The consumers of this node by arrival. A dictionary has to skip the gaps of removed entries to find its first
+    #: one. An ordered dictionary has no gaps, but is slower to change, so a large one is made only when the first
+    #: consumers are needed.
+    _members: dict[Consumer, None]
+    #: The same by rank, while searches use it.
+    _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
+    #: The number of removals since the last such search.
+    _removals: int
+
+    def __init__(
+        self, name: str, parent: TreeNode | None, quota: tuple[int, ...], layouts: Layouts, *, hard: bool
+    ) -> None:
+        self.name = name
+        self.parent = parent
+        self.children = []
+        self.hard = hard
+        self.quota = quota
+        self.packing = layouts.packing
+        self.path = (self, *parent.path) if parent else (self,)
+        self.depth = len(self.path) - 1
+        self.borrowers = PackedQueue(layouts)
+        self.queue_by_leaf = {}
+        self.clear()
+        if parent:
+            parent.children.append(self)
+
+    def __repr__(self) -> str:
+        return f"<TreeNode {self.name!r}>"
+
+    def free_amounts(self) -> tuple[int, ...]:
+        """Return the part of the quota that is not charged, by position of the resource."""
+        return self.packing.unpack_free(self.free)
+
+    def allocated(self) -> tuple[int, ...]:
+        """Return the charged amounts, by position of the resource."""
+        return tuple(quota - free for quota, free in zip(self.quota, self.free_amounts(), strict=True))
+
+    def walk(self) -> Iterator[TreeNode]:
+        """Yield the node and all nodes below it, parents first, children by name."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += sorted(node.children, key=attrgetter("name"), reverse=True)
+
+    def consumers(self) -> Collection[Consumer]:
+        """Return the consumers of this node, in order of arrival."""
+        return self._members.keys()
+
+    def first_consumers(self) -> Iterable[Consumer]:
+        """Return the same, so that the first ones are found quickly even after many removals."""
+        members = self._members
+        if len(members) > _FILTERED:
+            if type(members) is dict:
+                members = self._members = OrderedDict.fromkeys(members)
+        elif members.__sizeof__() > _GAPPY * (len(members) + 4):
+            members = self._members = dict.fromkeys(members)
+        return members
+
+    def with_ranks(self, ranks: set[Rank]) -> Iterable[Consumer]:
+        """Return the consumers of some ranks, in order of arrival."""
+        if len(self._members) <= _FILTERED:
+            return (consumer for consumer in self.first_consumers() if consumer.rank in ranks)
+        ranked = self._ranked
+        if ranked is None:
+            ranked = self._ranked = {}
+            for consumer in self._members:
+                ranked.setdefault(consumer.rank, OrderedDict())[consumer] = None
+        self._removals = 0
+        return _merged(members for rank, members in ranked.items() if rank in ranks)
+
+    def violations(self) -> Iterator[str]:
+        """Yield a message for each violated invariant of the lists by rank."""
+        listed = [] if self._ranked is None else list(_merged(self._ranked.values()))
+        if listed and listed != list(self._members):
+            yield "has lists by rank that do not contain its consumers"
+
+    # Changes. The caller updates the free amounts.
+
+    def append(self, consumer: Consumer, sequence: int) -> None:
+        """Add a consumer behind all others, without charging it."""
+        consumer.node = self
+        consumer.sequence = sequence
+        self._members[consumer] = None
+        rank, totals = consumer.rank, self.totals
+        totals[rank] = totals.get(rank, 0) + consumer.freed
+        if self._ranked is not None:
+            self._ranked.setdefault(rank, OrderedDict())[consumer] = None
+        queue = consumer.queue = self.queue_by_leaf.get(consumer.leaf)
+        if queue is not None:
+            queue.append(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer, without refunding it."""
+        del self._members[consumer]
+        rank, totals = consumer.rank, self.totals
+        total = totals[rank] - consumer.freed
+        if total:
+            totals[rank] = total
+        else:
+            del totals[rank]
+        ranked = self._ranked
+        if ranked is not None:
+            self._remove_ranked(consumer, ranked)
+        queue = consumer.queue
+        if queue is not None:
+            queue.remove(consumer)
+
+    def _remove_ranked(self, consumer: Consumer, ranked: dict[Rank, OrderedDict[Consumer, None]]) -> None:
+        del ranked[consumer.rank][consumer]
+        if not ranked[consumer.rank]:
+            del ranked[consumer.rank]
+        self._removals += 1
+        if 4 * self._removals > len(self._members):
+            self._ranked = None
+
+    def clear(self) -> None:
+        """Reset all counters and lists, whatever their state: no consumers, nothing charged."""
+        self.free = self.packing.pack_free(self.quota)
+        self.totals = {}
+        self.borrowers.clear()
+        self._members = {}
+        self._ranked = None
+        self._removals = 0
+
+    def sort(self) -> None:
+        """Restore the order of arrival after a consumer has returned to an earlier place."""
+        self._members = dict.fromkeys(sorted(self._members, key=_by_arrival))
+        self._ranked = None
+        for child in self.children:
+            child.borrowers.sort()
+
+
+def _merged(lists: Iterable[Iterable[Consumer]]) -> Iterator[Consumer]:
+    """Merge lists by arrival, like `heapq.merge`, which takes longer until the first of many lists."""
+    heads = []
+    for others in map(iter, lists):
+        for first in others:
+            heads.append((first.sequence, first, others))
+            break
+    # The sequence numbers are unique, so the consumers are never compared.
+    heapq.heapify(heads)
+    while heads:
+        _, consumer, others = heads[0]
+        yield consumer
+        for following in others:
+            heapq.heapreplace(heads, (following.sequence, following, others))
+            break
+        else:
+            heapq.heappop(heads)

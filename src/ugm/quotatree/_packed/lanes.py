@@ -1,0 +1,191 @@
+"""Lanes: up to 64 requests in one long integer, so that all of them are compared with a free amount at once.
+
+The integer is a *block*, and each request is one *lane* of it. A lane holds the *key* of the request, with a field for
+each resource. If a block is subtracted from the key of a free amount, repeated in all lanes, the highest bit of a field
+stays set where the amount fits. For 64 requests this takes only a few times as long as for one.
+
+Fields are as wide as the requests in the block need. Free amounts have any size, so in a key they are clamped to the
+range of the field. Clamping keeps the order, and a request is never wider than its lane, so no request that fits is
+missed. If a free amount is below the range, a lane may report a request that does not fit; the caller compares each
+candidate exactly.
+
+A field of a key holds
+
+- the amount plus 2^bits, from 1 to 2^(bits + 1) - 1;
+- 0 if the resource is not requested, which fits any free amount;
+- 2^(bits + 2) - 1 in a vacant lane, which fits none.
+
+The bit above is set in the free amount and not in the requests, so that no field borrows from the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from ugm.quotatree._packed.amounts import FIELD, MASK, SIGN, Packing
+
+__all__ = ["LaneLayout", "Layouts"]
+
+#: The number of fields in a block, and the smallest number of lanes. For two resources, half and twice as many fields
+#: took up to 9 and 2 % longer.
+_FIELDS: Final = 128
+_LANES: Final = 8
+
+
+@final
+@dataclass(slots=True, eq=False, init=False)
+class LaneLayout:
+    """The positions of lanes and fields in a block, for requests of some width.
+
+    Args:
+        packing: of the tree.
+        bits: the width of the largest amount, without the sign; at most 64.
+    """
+
+    #: The number of lanes, a power of two.
+    count: int
+    #: The number of bits of a lane, and the position of each lane.
+    width: int
+    places: tuple[int, ...]
+    #: The key of a vacant lane, the same in each lane, and a block of vacant lanes.
+    vacant: int
+    vacants: tuple[int, ...]
+    vacant_block: int
+    #: A packed request with none of these bits has no negative and no too large amount: its fields only need shifts.
+    irregular: int
+    _packing: Packing
+    #: The first number that is too wide for a field.
+    _limit: int
+    #: The position of the highest bit of a field.
+    _sign: int
+    #: For each resource the position of its field in packed amounts and in a key.
+    _fields: tuple[tuple[int, int], ...]
+    #: The distances from the first field to the others.
+    _others: tuple[int, ...]
+    #: For each resource the shift from packed amounts to a key, and the mask after it.
+    _shifts: tuple[tuple[int, int], ...]
+    #: A 1 in each lane; the signs of the first field and of all fields in each lane.
+    _ones: int
+    _first_signs: int
+    _signs: int
+    #: Added to a regular free amount in all lanes.
+    _raised: int
+    #: The distance of the key of a regular, empty request from that of a vacant lane.
+    _regular_gap: int
+    #: For each halving of a block: the distance of the upper half, the mask of the lower half, and its signs.
+    _folds: tuple[tuple[int, int, int], ...]
+
+    def __init__(self, packing: Packing, bits: int) -> None:
+        self._packing = packing
+        limit = self._limit = 1 << bits
+        width = bits + 3
+        sign = self._sign = width - 1
+        resources = range(len(packing.resources))
+        count = self.count = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
+        self._fields = tuple((FIELD * at, width * at) for at in resources)
+        self._others = tuple(width * at for at in resources[1:])
+        # One more bit, so that the highest bit of the first field is never the highest bit of the lane.
+        self.width = width * len(resources) + 1
+        self.places = tuple(self.width * lane for lane in range(count))
+        self._ones = sum(1 << place for place in self.places)
+        self._first_signs = self._ones << sign
+        self._signs = sum(self._first_signs << in_key for _, in_key in self._fields)
+        self.vacant = sum(((1 << sign) - 1) << in_key for _, in_key in self._fields)
+        self.vacants = tuple(self.vacant << place for place in self.places)
+        self.vacant_block = self._ones * self.vacant
+        self._shifts = tuple((in_packed - in_key, (limit - 1) << in_key) for in_packed, in_key in self._fields)
+        self.irregular = sum((MASK + 1 - limit) << in_packed for in_packed, _ in self._fields)
+        raised = sum(limit << in_key for _, in_key in self._fields)
+        self._regular_gap = self.vacant - raised
+        self._raised = self._signs + self._ones * raised
+        halves = [self.width << power for power in reversed(range(count.bit_length() - 1))]
+        self._folds = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
+
+    def can_hold(self, amount: int) -> bool:
+        """Return whether a packed request is narrow enough for a lane."""
+        packing = self._packing
+        return all(abs(number) < self._limit for number in packing.unpack_free(amount + packing.signs))
+
+    def gap(self, amount: int, mask: int) -> int:
+        """Return the difference between the key of a vacant lane and the key of a request."""
+        if not amount & self.irregular and mask == self._packing.signs:
+            gap = self._regular_gap
+            for shift, bits in self._shifts:
+                gap -= amount >> shift & bits
+            return gap
+        key = self._key(amount + self._packing.signs)
+        for in_packed, in_key in self._fields:
+            if not mask & SIGN << in_packed:
+                key &= ~((2 * self._limit - 1) << in_key)
+        return self.vacant - key
+
+    def _key(self, free: int) -> int:
+        """Return the key of a free amount, or of a request to which the sign of every field was added."""
+        key, limit = 0, self._limit
+        for in_packed, in_key in self._fields:
+            number = (free >> in_packed & MASK) - (SIGN - limit)
+            key += max(1, min(number, 2 * limit - 1)) << in_key
+        return key
+
+    def spread(self, free: int) -> int:
+        """Return a free amount, repeated in all lanes and ready for `fitting`."""
+        if free & self.irregular != self._packing.signs:
+            return self._key(free) * self._ones + self._signs
+        key = 0
+        for shift, bits in self._shifts:
+            key += free >> shift & bits
+        return key * self._ones + self._raised
+
+    def fitting(self, spread: int, block: int) -> int:
+        """Return a mask of the lanes whose request may fit: the highest bit of the first field of each."""
+        fits = spread - block
+        fit = fits & self._first_signs
+        for other in self._others:
+            fit &= fits >> other
+            if not fit:
+                break
+        return fit
+
+    def key_at(self, block: int, lane: int) -> int:
+        """Return the key in a lane."""
+        return block >> self.places[lane] & self.vacant
+
+    def is_at_most(self, key: int, other: int) -> bool:
+        """Return whether a key is at most another one in every field."""
+        signs = self._signs & ((1 << self.width) - 1)
+        return (other | signs) - key & signs == signs
+
+    def minimum(self, block: int) -> int:
+        """Return the key that holds in each field the minimum of all lanes."""
+        sign = self._sign
+        for half, mask, signs in self._folds:
+            upper = block >> half
+            block &= mask
+            # The signs of the fields in which the lower half is not greater, then all bits of these fields.
+            lower_signs = (upper | signs) - block & signs
+            block = upper ^ (block ^ upper) & (lower_signs << 1) - (lower_signs >> sign)
+        return block
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Layouts:
+    """The lane layouts of one tree, one for each width in use."""
+
+    packing: Packing
+    #: By number of bits.
+    _layouts: dict[int, LaneLayout] = field(default_factory=dict)
+
+    def for_requests(self, amounts: Iterable[int]) -> LaneLayout:
+        """Return a layout that is wide enough for some packed requests."""
+        union = 0
+        for amount in amounts:
+            union |= amount
+        # Rounded up to four bits, so that a block seldom has to be widened. With 0 bits no negative amount would exist.
+        bits = min(64, max(1, self.packing.bits(union)) + 3 & ~3)
+        layout = self._layouts.get(bits)
+        if layout is None:
+            layout = self._layouts[bits] = LaneLayout(self.packing, bits)
+        return layout

@@ -1,0 +1,98 @@
+"""The interface of the packed queue: requests by arrival, searchable by what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Final, Generic, TypeVar, final
+
+from ugm.quotatree._packed.blocks import Blocks, QueuedRequest
+from ugm.quotatree._packed.lanes import Layouts
+
+__all__ = ["PackedQueue"]
+
+R = TypeVar("R", bound=QueuedRequest)
+
+#: A queue uses blocks from the first length on, until it is shorter than the second.
+_BLOCKS_FROM: Final = 32
+_BLOCKS_UNTIL: Final = 8
+
+
+@final
+class PackedQueue(Generic[R]):
+    """A queue of requests in order of arrival.
+
+    Args:
+        layouts: of the tree.
+    """
+
+    __slots__ = ("_blocks", "_few", "_layouts", "contents")
+
+    #: The requests; false if there are none. To be read only.
+    contents: Iterable[R]
+    _layouts: Layouts
+    #: The requests by arrival, unless they are in blocks.
+    _few: dict[R, None]
+    _blocks: Blocks[R] | None
+
+    def __init__(self, layouts: Layouts) -> None:
+        self._layouts = layouts
+        self.clear()
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self.contents)
+
+    def clear(self) -> None:
+        """Remove all requests."""
+        self._store({})
+
+    def _store(self, requests: dict[R, None]) -> None:
+        """Replace the contents."""
+        if len(requests) < _BLOCKS_FROM:
+            self._few = self.contents = requests
+            self._blocks = None
+        else:
+            self._few = {}
+            self._blocks = self.contents = Blocks(self._layouts, requests)
+
+    def append(self, request: R) -> None:
+        """Add a request behind all others."""
+        blocks = self._blocks
+        if blocks is not None:
+            blocks.append(request)
+            return
+        few = self._few
+        few[request] = None
+        if len(few) >= _BLOCKS_FROM:
+            self._store(few)
+
+    def remove(self, request: R) -> None:
+        """Remove a request."""
+        blocks = self._blocks
+        if blocks is None:
+            del self._few[request]
+        else:
+            blocks.remove(request)
+            if blocks.count < _BLOCKS_UNTIL:
+                self._store(dict.fromkeys(blocks))
+
+    def sort(self) -> None:
+        """Restore the order of arrival after a request has returned to an earlier place."""
+        self._store(dict.fromkeys(sorted(self, key=attrgetter("sequence"))))
+
+    def fitting(self, free: int) -> list[R]:
+        """Return the requests that fit a free amount, each after those before it were charged, in order."""
+        if self._blocks is not None:
+            return self._blocks.fitting(free)
+        found = []
+        for request in self._few:
+            mask = request.mask
+            if free - request.amount & mask == mask:
+                found.append(request)
+                free -= request.amount
+        return found
+
+    def violations(self) -> Iterator[str]:
+        """Yield a message for each violated invariant."""
+        if self._blocks is not None:
+            yield from self._blocks.violations()

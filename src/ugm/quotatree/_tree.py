@@ -1,0 +1,385 @@
+"""A quota tree with its consumers: allocate, force, deallocate and undo.
+
+A request that fits every node on its path is charged at once. Any other request starts a `Search`, which only reads.
+Its result is carried out step by step, in the order of the original manager, so that all lists end in the same order.
+A rejected request therefore changes nothing, unless the tree requeues like the original; then the order may change.
+
+An `UndoLog` records the place of every consumer that a change touches. `QuotaTree.undo` restores all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count, pairwise
+from typing import Final, final
+from weakref import WeakSet
+
+from ugm.quotatree._node import Consumer, Rank, TreeNode
+from ugm.quotatree._packed import Packing
+from ugm.quotatree._search import Search
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.rejection import NodeQuota, Reason, Rejection
+from ugm.quotatree.victims import VictimPolicy, first_found
+
+__all__ = ["Outcome", "QuotaTree", "TreeOptions", "UndoLog"]
+
+#: The result of an allocation: the ids of the preempted consumers, or a rejection.
+Outcome = tuple[str, ...] | Rejection
+
+#: The number of unused ranks that a tree keeps.
+_SPARE_RANKS: Final = 1024
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TreeOptions:
+    """The options of a manager for its trees.
+
+    Attributes:
+        policy: chooses the victims.
+        requeue_rejected: whether a rejected request moves consumers to the end of their lists if it had moved them in
+            its search, like the original manager.
+        check_unrequested: whether a resource that is not requested denies where a node is over its quota, like in the
+            original manager.
+    """
+
+    policy: VictimPolicy = first_found
+    requeue_rejected: bool = False
+    check_unrequested: bool = False
+
+
+@final
+@dataclass(slots=True, eq=False)
+class UndoLog:
+    """The previous places of the consumers of one tree that a change touched."""
+
+    #: For each consumer its first place: the node, if any, and its position in the order there.
+    before: dict[Consumer, tuple[TreeNode | None, int]] = field(default_factory=dict)
+    #: The pairs of victim and preemptor that were recorded.
+    preemptions: list[tuple[ConsumerInfo, ConsumerInfo]] = field(default_factory=list)
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether every consumer is back at its node, possibly at another position."""
+        return all(consumer.node is node for consumer, (node, _) in self.before.items())
+
+    def forget_preemptions(self) -> None:
+        """Remove the recorded preemptions from the victims."""
+        for victim, preemptor in self.preemptions:
+            if victim.preempted_by is not None:
+                victim.preempted_by.discard(preemptor)
+        self.preemptions.clear()
+
+
+@final
+@dataclass(slots=True, eq=False)
+class QuotaTree:
+    """A tree of nodes and its consumers.
+
+    Args:
+        name: the name of the tree.
+        resources: the counted resources, in order.
+        root: the top node; None for an empty tree, on which nothing can be allocated.
+        options: of the manager.
+    """
+
+    name: str
+    resources: tuple[str, ...]
+    root: TreeNode | None
+    options: TreeOptions = field(default_factory=TreeOptions)
+    nodes: Mapping[str, TreeNode] = field(init=False)
+    #: The allocated consumers, by id.
+    consumers: dict[str, Consumer] = field(default_factory=dict, init=False)
+    #: Records the current change; None if nothing has to be recorded.
+    log: UndoLog | None = field(default=None, init=False)
+    _leaves: Mapping[str, TreeNode] = field(init=False)
+    _packing: Packing = field(init=False)
+    #: By priority, type and preemptibility. Unused ranks are dropped from time to time. A consumer that returns with a
+    #: dropped rank is counted apart from later ones of an equal rank, which is harmless.
+    _ranks: dict[tuple[int, int, bool], Rank] = field(default_factory=dict, init=False)
+    #: The sequence numbers of arrivals.
+    _arrivals: Iterator[int] = field(default_factory=lambda: count(1), init=False)
+    _check_unrequested: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        root = self.root
+        self.nodes = {node.name: node for node in root.walk()} if root else {}
+        self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
+        for leaf in self._leaves.values():
+            for below, above in pairwise(leaf.path):
+                above.queue_by_leaf[leaf] = below.borrowers
+        self._packing = root.packing if root else Packing(self.resources)
+        self._check_unrequested = self.options.check_unrequested
+
+    def make_consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
+        """Return a new consumer for this tree, not yet allocated."""
+        attributes = entry[3:]
+        rank = self._ranks.get(attributes) or self._make_rank(attributes)
+        consumer = Consumer(info, entry, self._packing, rank, self._leaves.get(entry.group))
+        if self._check_unrequested:
+            consumer.mask = self._packing.signs
+        return consumer
+
+    def _make_rank(self, attributes: tuple[int, int, bool]) -> Rank:
+        if len(self._ranks) > _SPARE_RANKS + 2 * len(self.consumers):
+            held = {consumer.rank for consumer in self.consumers.values()}
+            self._ranks = {(rank.priority, rank.type, rank.unpreemptable): rank for rank in held}
+        rank = self._ranks[attributes] = Rank(*attributes)
+        return rank
+
+    def reject_group(self, consumer: Consumer) -> Rejection:
+        """Return the rejection of a consumer whose group is no leaf."""
+        group = consumer.entry.group
+        reason = Reason.NOT_A_LEAF if group in self.nodes else Reason.UNKNOWN_GROUP if group else Reason.NO_GROUP
+        return Rejection(self.name, consumer.id, group, reason)
+
+    def _reject(self, consumer: Consumer, search: Search) -> Rejection:
+        """Return the rejection of a request whose search has failed."""
+        path = tuple(
+            NodeQuota(node.name, node.hard and node.parent is not None, node.quota, node.free_amounts())
+            for node in search.path
+        )
+        return Rejection(
+            self.name,
+            consumer.id,
+            consumer.entry.group,
+            Reason.NO_ROOM,
+            path[: search.reached + 1],
+            path[search.reached + 1 :],
+            self.resources,
+            consumer.amounts,
+            consumer.rank.priority,
+            search.missing,
+        )
+
+    # Operations
+
+    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Search | Rejection:
+        """Return the changes that `allocate` would make, without making them."""
+        leaf = consumer.leaf
+        if leaf is None:
+            return self.reject_group(consumer)
+        search = Search(consumer, leaf.path, policy or self.options.policy)
+        return search if search.run() is not None else self._reject(consumer, search)
+
+    def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Outcome:
+        """Allocate a consumer under the quotas.
+
+        Args:
+            consumer: the consumer.
+            policy: chooses the victims instead of the policy of the tree.
+
+        Returns:
+            The preempted consumers, in order, or the rejection. A rejected request has changed nothing, unless the tree
+            requeues.
+        """
+        leaf = consumer.leaf
+        if leaf is None:
+            return self.reject_group(consumer)
+        amount, mask = consumer.amount, consumer.mask
+        path = leaf.path
+        for level, node in enumerate(path):  # noqa: B007 - the search continues from here
+            if node.free - amount & mask != mask:
+                break
+        else:
+            self.place(consumer, leaf)
+            return ()
+        options = self.options
+        search = Search(consumer, path, policy or options.policy)
+        home = search.run(level, thorough=options.requeue_rejected)
+        if home is not None:
+            return self._carry_out(consumer, search, home)
+        if options.requeue_rejected:
+            self._requeue(search.requeued_by_rejection())
+        return self._reject(consumer, search)
+
+    def force(self, consumer: Consumer, *, fallback: bool = False) -> Outcome:
+        """Allocate a consumer at its group, which may be any node, regardless of the quotas.
+
+        Args:
+            consumer: the consumer.
+            fallback: whether the root holds it if there is no such node. If there is no root, no node holds it.
+        """
+        node = self.nodes.get(consumer.entry.group)
+        if node is None:
+            if not fallback:
+                return self.reject_group(consumer)
+            node = self.root
+        if node is not None:
+            self.place(consumer, node)
+        return ()
+
+    def place(self, consumer: Consumer, node: TreeNode) -> None:
+        """Allocate a consumer at a node, regardless of the quotas."""
+        if self.log is not None:
+            self.log.before.setdefault(consumer, (None, 0))
+        amount = consumer.amount
+        for above in node.path:
+            above.free -= amount
+        node.append(consumer, next(self._arrivals))
+        self.consumers[consumer.info.consumer_id] = consumer
+
+    def deallocate(self, consumer_id: str) -> bool:
+        """Release a consumer and move others down where they fit now. Return whether it was allocated."""
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None or consumer.node is None:
+            return False
+        node = consumer.node
+        # First, because it logs the place of the consumer.
+        self._detach(consumer, node)
+        del self.consumers[consumer_id]
+        consumer.node = None
+        amount = consumer.amount
+        for above in node.path:
+            above.free += amount
+            if above.borrowers.contents:
+                self._move_down(above)
+        return True
+
+    def _move_down(self, node: TreeNode) -> None:
+        """Move the consumers that borrow above a node and fit it down, in order."""
+        parent = node.path[1]
+        for consumer in node.borrowers.fitting(node.free):
+            node.free -= consumer.amount
+            self._move(consumer, parent, node)
+
+    # Steps
+
+    def _detach(self, consumer: Consumer, node: TreeNode) -> None:
+        if self.log is not None:
+            self.log.before.setdefault(consumer, (node, consumer.sequence))
+        node.remove(consumer)
+
+    def _carry_out(self, consumer: Consumer, search: Search, home: TreeNode) -> tuple[str, ...]:
+        """Make the changes that a search has found, in its order."""
+        if search.requeued:
+            self._requeue(search.requeued)
+        preempted = list(search.victims)
+        for victim in preempted:
+            self._evict(victim)
+        for level, slid in search.slid.items():
+            node = search.path[level]
+            parent = node.parent
+            if parent is None:
+                for other in slid:
+                    self._evict(other)
+                preempted += slid
+            else:
+                for other in slid:
+                    node.free += other.amount
+                    self._move(other, node, parent)
+        self.place(consumer, home)
+        for victim in preempted:
+            self._record_preemption(victim.info, consumer.info)
+        return tuple(victim.id for victim in preempted) if preempted else ()
+
+    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
+        if self.log is not None:
+            self.log.before.setdefault(consumer, (source, consumer.sequence))
+        source.remove(consumer)
+        target.append(consumer, next(self._arrivals))
+
+    def _evict(self, consumer: Consumer) -> None:
+        if consumer.node is not None:
+            _charge(consumer, consumer.node, -1)
+            self._detach(consumer, consumer.node)
+            consumer.node = None
+        del self.consumers[consumer.id]
+
+    def _requeue(self, consumers: Iterable[Consumer]) -> None:
+        for consumer in consumers:
+            node = consumer.node
+            if node is not None:
+                self._move(consumer, node, node)
+
+    def _record_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
+        known = victim.preempted_by
+        if known is None:
+            known = victim.preempted_by = WeakSet()
+        if preemptor not in known:
+            known.add(preemptor)
+            if self.log is not None:
+                self.log.preemptions.append((victim, preemptor))
+
+    # Undo
+
+    def undo(self, log: UndoLog) -> None:
+        """Return every logged consumer to its previous place, order included.
+
+        Takes time in the number of consumers at the affected nodes.
+        """
+        touched: dict[TreeNode, None] = {}
+        for consumer in log.before:
+            if consumer.node is not None:
+                touched[consumer.node] = None
+                _charge(consumer, consumer.node, -1)
+                consumer.node.remove(consumer)
+                consumer.node = None
+            self.consumers.pop(consumer.id, None)
+        for consumer, (node, sequence) in log.before.items():
+            if node is not None:
+                touched[node] = None
+                _charge(consumer, node, 1)
+                node.append(consumer, sequence)
+                self.consumers[consumer.id] = consumer
+        for node in touched:
+            node.sort()
+        log.forget_preemptions()
+
+    def recover(self, log: UndoLog) -> None:
+        """Return every logged consumer to its previous place after an interrupted change, whatever its state.
+
+        Relies only on the log and, for consumers that are not in it, on their node and position. Can be repeated if it
+        is interrupted as well. Takes time in the number of nodes and consumers.
+        """
+        self.log = log
+        for consumer, (node, sequence) in sorted(log.before.items(), key=lambda item: item[1][0] is not None):
+            consumer.node, consumer.sequence = node, sequence
+            if node is not None:
+                self.consumers[consumer.id] = consumer
+            elif self.consumers.get(consumer.id) is consumer:
+                del self.consumers[consumer.id]
+        log.forget_preemptions()
+        self._rebuild()
+        self.log = None
+
+    def _rebuild(self) -> None:
+        """Recompute all counters and lists from the nodes of the consumers."""
+        for node in self.nodes.values():
+            node.clear()
+        for consumer in sorted(self.consumers.values(), key=lambda consumer: consumer.sequence):
+            if consumer.node is not None:
+                _charge(consumer, consumer.node, 1)
+                consumer.node.append(consumer, consumer.sequence)
+
+    def take_over(self, old: QuotaTree, renamed: Mapping[str, str]) -> tuple[str, ...]:
+        """Allocate the consumers of the previous version of this tree, regardless of the quotas.
+
+        A consumer follows the new name of its group. It stays at its node if that is still on the path from its group
+        to the root. Otherwise its group holds it, or the root if the group is gone. The order at each node is kept.
+
+        Args:
+            old: the previous version, which is not changed.
+            renamed: the new names of its nodes that have one.
+
+        Returns:
+            The ids of the consumers that are not allocated because this tree is empty, sorted.
+        """
+        root = self.root
+        if root is None:
+            return tuple(sorted(old.consumers))
+        for consumer in sorted(old.consumers.values(), key=lambda consumer: consumer.sequence):
+            group = renamed.get(consumer.entry.group, consumer.entry.group)
+            moved = self.make_consumer(consumer.info, consumer.entry._replace(group=group))
+            name = consumer.node.name if consumer.node else ""
+            node = self.nodes.get(renamed.get(name, name))
+            if moved.leaf is None or node not in moved.leaf.path:
+                node = self.nodes.get(group)
+            self.place(moved, node or root)
+        return ()
+
+
+def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
+    for above in node.path:
+        above.free -= times * consumer.amount

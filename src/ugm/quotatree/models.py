@@ -1,0 +1,387 @@
+"""A tree or a forest as a quota model of a partition.
+
+The models implement `ugm.EvictingModel` and use nothing else of a partition. An allocation is a consumer whose id is
+that of the allocation. A function of the embedding program determines its group in each tree.
+
+**Denials.** No quota is skipped silently. A claim is denied with a `ugm.model.SetupViolation` if the manager is in
+maintenance mode, which enforces nothing, if the tree or the leaf does not exist, or if the claim has no group. The
+setup may give such claims a default group or leave them unrestricted.
+
+**Evictions.** A claim that fits without an eviction passes the check, even if other consumers slide up for it. Only
+allocations of lower priority are proposed for eviction. Allocations that request again and again cannot form a cycle of
+priorities, so they do not evict each other for ever.
+
+**Undo.** A partition undoes its changes in reverse order if another model objects. Therefore a charge right after the
+refund of an equal claim restores the tree as it was, order included, and so does a refund right after its charge.
+
+**Interruptions.** Every call takes effect or changes nothing, even if an exception from outside interrupts it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Final, NamedTuple, TypeAlias, final
+
+from ugm.decision import Violation
+from ugm.errors import RequestError
+from ugm.identity import is_name
+from ugm.model import Claim, SetupViolation
+from ugm.quotatree._charging import Charging
+from ugm.quotatree._forest import Change
+from ugm.quotatree._registry import Mode
+from ugm.quotatree.answers import AllocationPlan
+from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.manager import QuotaManager
+
+__all__ = [
+    "ForestModel",
+    "InMaintenance",
+    "NoGroup",
+    "TreeModel",
+    "UnknownForest",
+    "UnknownNode",
+    "UnknownTree",
+]
+
+#: The group of an allocation by the name of the tree. None, or no entry, stands for no group.
+Groups: TypeAlias = Mapping[str, str | None]
+
+#: The number of changes that can be undone. Gangs are smaller.
+_MAX_CHANGES: Final = 1_000
+
+#: Stands for an allocation without an id, in a check.
+_NAMELESS: Final = "?"
+
+
+class InMaintenance(SetupViolation):
+    """The denial of a claim because the manager is in maintenance mode."""
+
+    __slots__ = ()
+    reason = "its manager is in maintenance mode, in which no quota is enforced"
+
+
+class UnknownTree(SetupViolation):
+    """The denial of a claim because the manager has no such tree."""
+
+    __slots__ = ()
+    reason = "there is no such tree"
+
+
+class UnknownForest(SetupViolation):
+    """The denial of a claim because the manager has no such forest."""
+
+    __slots__ = ()
+    reason = "there is no such forest"
+
+
+class UnknownNode(SetupViolation):
+    """The denial of a claim because its group is no leaf of the tree."""
+
+    __slots__ = ()
+    reason = "the tree has no such leaf"
+
+
+class NoGroup(SetupViolation):
+    """The denial of a claim because it has no group."""
+
+    __slots__ = ()
+    reason = "the request has no group in it"
+
+
+class _Step(NamedTuple):
+    """A charge or a refund that can be undone."""
+
+    claim: Claim
+    info: ConsumerInfo
+    change: Change
+    is_charge: bool
+
+
+class _Model(ABC):
+    """The common part of both models.
+
+    Args:
+        manager: of the tree or forest.
+        name: of the tree or forest.
+        groups_of: returns the group of an allocation in each tree.
+        unrestricted: whether claims without a group pass; otherwise they are denied.
+
+    Raises:
+        RequestError: an argument is of the wrong type, or the manager has no tree or forest of that name.
+    """
+
+    #: The word for the tree or forest in violations.
+    _kind: ClassVar[str]
+
+    def __init__(
+        self, manager: QuotaManager, name: str, groups_of: Callable[[Claim], Groups], *, unrestricted: bool
+    ) -> None:
+        if not isinstance(manager, QuotaManager):
+            raise RequestError("manager", manager, "expected a QuotaManager")
+        if type(unrestricted) is not bool:
+            raise RequestError("unrestricted", unrestricted, "expected True or False")
+        self._manager: Final = manager
+        self._name: Final = name
+        self._groups_of: Final = groups_of
+        self._unrestricted: Final = unrestricted
+        registry = manager._registry  # noqa: SLF001 - of this package
+        self._charging: Final = Charging(registry, name, is_tree=isinstance(self, TreeModel))
+        #: The consumers of all charged claims, with the priority of the claim, by the id of the allocation.
+        self._charged: Final[dict[str, tuple[ConsumerInfo, int]]] = {}
+        #: The last changes. The inverse call undoes one exactly, as long as nothing else has changed the tree.
+        self._steps: Final[deque[_Step]] = deque(maxlen=_MAX_CHANGES)
+        #: The consumer of the last charge, which may have been interrupted.
+        self._latest: ConsumerInfo | None = None
+        #: The ids of the claims that were charged before a reset and not since.
+        self._withdrawn: Final[set[str]] = set()
+        if self._unknown({}) is not None:
+            raise RequestError(f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}")
+
+    def reset(self) -> None:
+        """Release all claims. The trees and all other consumers remain.
+
+        The state that an interrupted call has left does not matter. A partition charges all claims again after a
+        reset. A claim whose group has left the tree meanwhile is then held at the root, as after an update of the tree.
+        """
+        infos = {info for info, _ in self._charged.values()} | {step.info for step in self._steps}
+        if self._latest is not None:
+            infos.add(self._latest)
+        self._withdrawn.update(info.consumer_id for info in infos)
+        self._charging.withdraw(infos)
+        self._charged.clear()
+        self._steps.clear()
+        self._latest = None
+
+    def check(self, claim: Claim) -> Iterable[Violation]:
+        """Return every violated quota; none if a claim fits without an eviction."""
+        if self._steps and claim == self._steps[-1].claim:
+            # A claim that is checked again after its refund is a new request, and not the undo of the refund.
+            self._steps.clear()
+        groups = self._groups(claim)
+        missing = self._missing(groups)
+        if missing is not None:
+            return (missing,)
+        info = self._info(claim, groups)
+        rejection = self._plan(info, preempting=False).rejection if info else None
+        if rejection is None:
+            return ()
+        return rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+
+    def evictions(self, claim: Claim) -> Iterable[str]:
+        """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
+        groups = self._groups(claim)
+        info = None if self._missing(groups) else self._info(claim, groups)
+        leaving: tuple[str, ...] = ()
+        while info is not None:
+            plan = self._plan(info, without=leaving)
+            if plan.rejection is not None or not all(self._is_below(claim.priority, v) for v in plan.preempted):
+                return ()
+            if not plan.preempted:
+                return leaving
+            # Without them, other consumers move down and may block a node that was free before: plan again.
+            leaving += plan.preempted
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Charge a claim, even if it does not fit, in any mode. A claim without a group is charged to no tree.
+
+        Raises:
+            RequestError: the claim is charged already, or its group is not in the tree.
+        """
+        last = self._steps[-1].info if self._steps else None
+        info: ConsumerInfo | None = None
+        try:
+            if self._undo(claim, is_charge=False):
+                return
+            info = self._latest = self._info(claim, self._groups(claim))
+            if info is not None:
+                fallback = claim.allocation_id in self._withdrawn
+                change = self._charging.charge(info, self._last, fallback=fallback)
+                self._charged[claim.allocation_id] = info, claim.priority
+                self._add_step(_Step(claim, info, change, is_charge=True))
+            self._withdrawn.discard(claim.allocation_id)
+        except BaseException:
+            self._repair(claim, info, last)
+            raise
+
+    def refund(self, claim: Claim) -> None:
+        """Release a charged claim. Other consumers move down where they fit then."""
+        held = self._charged.get(claim.allocation_id)
+        if held is None:
+            return
+        info, _ = held
+        try:
+            if not self._undo(claim, is_charge=True):
+                change = self._charging.refund(info.consumer_id, self._last)
+                del self._charged[claim.allocation_id]
+                self._add_step(_Step(claim, info, change, is_charge=False))
+        except BaseException:
+            self._repair(claim, info)
+            raise
+
+    # Claims
+
+    def _groups(self, claim: Claim) -> Groups:
+        return self._groups_of(claim) or {}
+
+    def _missing(self, groups: Groups) -> SetupViolation | None:
+        """Return the reason why the model cannot judge a claim; None if it can."""
+        lacks_group = not groups or None in groups.values()
+        if lacks_group and self._unrestricted and not any(groups.values()):
+            return None
+        unknown = self._unknown(groups)
+        if unknown is not None:
+            return unknown
+        if lacks_group and not self._unrestricted:
+            without = next((name for name, group in groups.items() if group is None), "")
+            return NoGroup.of("quota tree", without) if without else NoGroup.of(self._kind, self._name)
+        if self._manager.get_mode() is not Mode.NORMAL:
+            return InMaintenance.of(self._kind, self._name)
+        return None
+
+    @abstractmethod
+    def _unknown(self, groups: Groups) -> SetupViolation | None:
+        """Return a violation if the tree or forest, or a tree of some groups, does not exist."""
+
+    @abstractmethod
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan: ...
+
+    def _info(self, claim: Claim, groups: Groups) -> ConsumerInfo | None:
+        consumer_id = claim.allocation_id
+        if not consumer_id:
+            consumer_id = _NAMELESS
+            while consumer_id in self._charged:
+                consumer_id += _NAMELESS
+        entries = [
+            TreeRequest(tree_name, group, claim.usage, claim.priority, unpreemptable=not claim.preemptible)
+            for tree_name, group in groups.items()
+            if group is not None
+        ]
+        return ConsumerInfo(consumer_id, entries) if entries else None
+
+    def _is_below(self, priority: int, allocation_id: str) -> bool:
+        return allocation_id in self._charged and self._charged[allocation_id][1] < priority
+
+    # Undo
+
+    @property
+    def _last(self) -> Change | None:
+        return self._steps[-1].change if self._steps else None
+
+    def _add_step(self, step: _Step) -> None:
+        if not step.change.follows:
+            # Another caller has changed the tree, so the earlier steps can no longer be undone.
+            self._steps.clear()
+        self._steps.append(step)
+
+    def _undo(self, claim: Claim, *, is_charge: bool) -> bool:
+        """Undo the last step if it was a charge, or a refund, of an equal claim. Return whether it was undone."""
+        step = self._steps[-1] if self._steps else None
+        if step is None or step.is_charge is not is_charge or step.claim != claim:
+            return False
+        self._steps.pop()
+        if not self._charging.undo(step.change, self._last):
+            self._steps.clear()
+            return False
+        if is_charge:
+            del self._charged[claim.allocation_id]
+        else:
+            self._charged[claim.allocation_id] = step.info, claim.priority
+        return True
+
+    def _repair(self, claim: Claim, *infos: ConsumerInfo | None) -> None:
+        """After an interruption, record a claim as charged exactly if the trees hold its consumer, one of *infos*."""
+        for info in infos:
+            if info is not None and info.consumer_id == claim.allocation_id and self._charging.holds(info):
+                self._charged[claim.allocation_id] = info, claim.priority
+                return
+        known = self._charged.get(claim.allocation_id)
+        if known is not None and not self._charging.holds(known[0]):
+            del self._charged[claim.allocation_id]
+
+
+@final
+class TreeModel(_Model):
+    """A tree of a manager as a quota model.
+
+    Args:
+        manager: of the tree; in normal mode when requests are to be granted.
+        tree_name: the tree.
+        group_of: returns the leaf of an allocation, None for none.
+        default_group: the leaf of claims for which *group_of* returns None.
+        unrestricted: whether claims without a leaf pass; otherwise, and without a default, they are denied.
+
+    Raises:
+        RequestError: the manager has no such tree, or an argument is of the wrong type.
+    """
+
+    _kind = "quota tree"
+
+    def __init__(
+        self,
+        manager: QuotaManager,
+        tree_name: str,
+        group_of: Callable[[Claim], str | None],
+        *,
+        default_group: str | None = None,
+        unrestricted: bool = False,
+    ) -> None:
+        def groups_of(claim: Claim) -> Groups:
+            group = group_of(claim)
+            chosen = default_group if group is None else group
+            return {} if chosen is None else {tree_name: chosen}
+
+        if default_group is not None and not is_name(default_group):
+            raise RequestError("default_group", default_group, "expected a text of 1 to 256 characters, or None")
+        super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
+
+    def _unknown(self, groups: Groups) -> SetupViolation | None:  # noqa: ARG002 - all are of the one tree
+        return UnknownTree.of(self._kind, self._name) if self._charging.forest() is None else None
+
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
+        return self._manager.plan_allocate(self._name, info, without=without, preempting=preempting)
+
+
+@final
+class ForestModel(_Model):
+    """A forest of a manager as a quota model: every tree of it in which an allocation has a group must agree.
+
+    Args:
+        manager: of the forest; in normal mode when requests are to be granted.
+        forest_name: the forest.
+        groups_of: returns the leaf of an allocation by the name of the tree. A tree without an entry does not limit
+            the allocation. Entries for trees outside the forest are ignored. An entry for a tree that does not exist is
+            denied, and so is None in place of a leaf.
+        unrestricted: whether claims without an entry for a tree of the forest pass, and trees whose entry is None do
+            not limit; otherwise these claims are denied.
+
+    Raises:
+        RequestError: the manager has no such forest, or an argument is of the wrong type.
+    """
+
+    _kind = "quota forest"
+
+    def __init__(
+        self,
+        manager: QuotaManager,
+        forest_name: str,
+        groups_of: Callable[[Claim], Groups],
+        *,
+        unrestricted: bool = False,
+    ) -> None:
+        super().__init__(manager, forest_name, groups_of, unrestricted=unrestricted)
+
+    def _unknown(self, groups: Groups) -> SetupViolation | None:
+        forest = self._charging.forest()
+        if forest is None:
+            return UnknownForest.of(self._kind, self._name)
+        for name in groups:
+            if self._charging.registry.find_tree(name) is None:
+                return UnknownTree.of("quota tree", name)
+        outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
+        return NoGroup.of(self._kind, self._name) if outside else None
+
+    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
+        return self._manager.plan_allocate_forest(self._name, info, without=without, preempting=preempting)
