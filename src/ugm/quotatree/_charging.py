@@ -1,8 +1,8 @@
 """A tree or a forest as a quota model uses it: charges and refunds that can be undone exactly.
 
 A quota model must be able to undo a charge, and a refund as well, if another model objects. A deallocation is not the
-inverse of an allocation, because it moves other consumers down. Therefore every charge and every refund is a `Change`,
-which can be undone as long as it is the last change of its trees.
+inverse of an allocation, because it moves other consumers down. Therefore every charge and every refund is a
+`ForestChange`, which can be undone as long as it is the last change of its trees.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import final
 
 from ugm.errors import RequestError
 from ugm.operation_lock import OwnedLock
-from ugm.quotatree._forest import Change, Forest
+from ugm.quotatree._forest import Forest, ForestChange
 from ugm.quotatree._locking import locked
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._tree import UndoLog
@@ -32,7 +32,7 @@ class Charging:
 
     Args:
         registry: of the manager.
-        name: of a tree or forest. It is found anew for each operation, because it may be deleted or replaced.
+        name: of a tree or forest. Each operation looks it up, because it may be deleted or replaced.
         is_tree: whether the name is that of a tree.
     """
 
@@ -49,7 +49,7 @@ class Charging:
         return self.registry.find_tree(self.name) if self.is_tree else self.registry.find_forest(self.name)
 
     @locked
-    def charge(self, info: ConsumerInfo, previous: Change | None, *, fallback: bool) -> Change:
+    def charge(self, info: ConsumerInfo, previous: ForestChange | None, *, fallback: bool) -> ForestChange:
         """Allocate a consumer without preemption, or else at its groups regardless of the quotas.
 
         Args:
@@ -78,13 +78,13 @@ class Charging:
         return _registered(change, previous)
 
     @locked
-    def refund(self, consumer_id: str, previous: Change | None) -> Change:
+    def refund(self, consumer_id: str, previous: ForestChange | None) -> ForestChange:
         """Release a consumer, if it is allocated; *previous* as for `charge`."""
         forest = self.forest()
         return _registered(_no_change() if forest is None else forest.refund(consumer_id), previous)
 
     @locked
-    def undo(self, change: Change, previous: Change | None) -> bool:
+    def undo(self, change: ForestChange, previous: ForestChange | None) -> bool:
         """Undo a charge or a refund, order included, if it is the last change of its trees. Return whether it was.
 
         The *previous* change may be undone next.
@@ -103,7 +103,7 @@ class Charging:
 
     @locked
     def withdraw(self, infos: Collection[ConsumerInfo]) -> None:
-        """Release some consumers, whatever state an interrupted change has left.
+        """Release some consumers. An interrupted change may have left the trees in any state.
 
         The last arrival leaves first. Other consumers move down as in any deallocation.
         """
@@ -123,11 +123,11 @@ class Charging:
                 forest.holders.pop(info.consumer_id, None)
 
 
-def _no_change() -> Change:
-    return Change(Forest(""), ())
+def _no_change() -> ForestChange:
+    return ForestChange(Forest(""), ())
 
 
-def _registered(change: Change, previous: Change | None) -> Change:
+def _registered(change: ForestChange, previous: ForestChange | None) -> ForestChange:
     """Return a change after registering it as the last one of its trees."""
     change.follows = previous is not None and previous.is_last
     change.set_last()

@@ -4,8 +4,8 @@
 order in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree
 is asked, so that the next tree has that room as well.
 
-**Undo.** A `Change` has an undo log for each tree. If one tree rejects the request, the logs restore all of them, order
-included. If an exception interrupts a change, the trees are rebuilt from their logs as they were before.
+**Undo.** A `ForestChange` has an undo log for each tree. If one tree rejects the request, the logs restore all of them,
+order included. If an exception interrupts a change, the trees are rebuilt from their logs as they were before.
 
 **One tree.** `ManagedTree` is a forest whose only member is itself. It needs no record of its consumers, because its
 tree has one, and it plans by a search, because no other tree is affected.
@@ -28,14 +28,14 @@ from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["Change", "Forest", "ManagedTree"]
+__all__ = ["Forest", "ForestChange", "ManagedTree"]
 
 T = TypeVar("T")
 
 
 @final
 @dataclass(slots=True, eq=False)
-class Change:
+class ForestChange:
     """A change to the trees of a forest that can be undone."""
 
     forest: Forest
@@ -50,7 +50,7 @@ class Change:
 
     @property
     def is_last(self) -> bool:
-        """Whether none of the trees has changed since."""
+        """True if none of the trees has changed since."""
         return all(managed.last_change is self for managed, _ in self.logs)
 
     def set_last(self) -> None:
@@ -80,7 +80,7 @@ class Change:
             managed.tree.undo(log)
         self.logs = tuple((managed, UndoLog()) for managed, _ in self.logs)
 
-    def undo(self, previous: Change | None = None) -> None:
+    def undo(self, previous: ForestChange | None = None) -> None:
         """Restore the trees and the forest; *previous*, if any, is the last change then.
 
         Takes effect as a whole even if it is interrupted.
@@ -188,16 +188,16 @@ class Forest:
 
     # Changes
 
-    def begin(self) -> Change:
+    def begin(self) -> ForestChange:
         """Return a change that has not been made yet."""
-        return Change(self, tuple((managed, UndoLog()) for managed in self.trees.values()))
+        return ForestChange(self, tuple((managed, UndoLog()) for managed in self.trees.values()))
 
     def forget_changes(self) -> None:
         """Allow no undo of earlier changes."""
         for managed in self.trees.values():
             managed.last_change = None
 
-    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> tuple[Outcome, Change]:
+    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> tuple[Outcome, ForestChange]:
         """Allocate a consumer on all trees that it names, or on none.
 
         Args:
@@ -209,7 +209,7 @@ class Forest:
         """
         return self._all_or_none(info, lambda: self._grant(info, (), policy))
 
-    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[Outcome, Change]:
+    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[Outcome, ForestChange]:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
 
         Args:
@@ -248,7 +248,7 @@ class Forest:
                 return outcome
         return ()
 
-    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> tuple[Outcome, Change]:
+    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> tuple[Outcome, ForestChange]:
         """Grant a request on all trees. If it is rejected, undo everything."""
         change = self.begin()
 
@@ -265,7 +265,7 @@ class Forest:
 
         return change.run(action), change
 
-    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: Change) -> None:
+    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: ForestChange) -> None:
         """Record that the forest holds a consumer and not its victims, and the previous records in the change."""
         change.holders.update((name, self.holders.get(name)) for name in (info.consumer_id, *preempted))
         self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.requests_of(info))
@@ -280,7 +280,7 @@ class Forest:
             managed.tree.deallocate(consumer_id)
         return was_allocated
 
-    def refund(self, consumer_id: str) -> Change:
+    def refund(self, consumer_id: str) -> ForestChange:
         """Release a consumer on all trees, as a change that can be undone."""
         change = self.begin()
         change.holders[consumer_id] = self.holders.get(consumer_id)
@@ -307,7 +307,7 @@ class ManagedTree(Forest):
     #: The forest that it has joined.
     forest: Forest | None
     #: The last change, if it can be undone.
-    last_change: Change | None
+    last_change: ForestChange | None
 
     def __init__(self, name: str, tree: QuotaTree, cache: TreeCache) -> None:
         super().__init__(name)
@@ -352,7 +352,7 @@ class ManagedTree(Forest):
 
         return change.run(action)
 
-    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: Change) -> None:
+    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: ForestChange) -> None:
         """Record nothing: the tree knows its consumers."""
 
 

@@ -26,7 +26,7 @@ LockableT = TypeVar("LockableT", bound=_Lockable)
 
 
 def locked(method: Callable[Concatenate[LockableT, P], T]) -> Callable[Concatenate[LockableT, P], T]:
-    """Run a method under the lock of its object, which is free afterwards whatever interrupts the method.
+    """Run a method under the lock of its object. The lock is free afterwards, even if the method is interrupted.
 
     A locked method must not call another one: an exception in the inner call would release the lock of the outer call.
     Frequent methods contain these statements themselves.

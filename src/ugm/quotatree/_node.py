@@ -240,7 +240,7 @@ class TreeNode:
             self._ranked = None
 
     def clear(self) -> None:
-        """Reset all counters and lists, whatever their state: no consumers, nothing charged."""
+        """Reset all counters and lists from any state: no consumers, nothing charged."""
         self.free = self.packing.pack_free(self.quota)
         self.totals = {}
         self.borrowers.clear()

@@ -24,7 +24,7 @@ from ugm.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from ugm.config.places import Place
 
-__all__ = ["Entry", "Located", "from_struct", "from_text"]
+__all__ = ["KeyValue", "Located", "from_struct", "from_text"]
 
 #: The deepest nesting of a document.
 _MAX_DEPTH: Final = 64
@@ -44,7 +44,7 @@ class Located(NamedTuple):
     """A value and its place in the text. Line and column are 0 if there is no text."""
 
     #: A scalar, a list of values, or the entries of a mapping in a tuple.
-    value: Scalar | list[Located] | tuple[Entry, ...]
+    value: Scalar | list[Located] | tuple[KeyValue, ...]
     line: int = 0
     column: int = 0
     #: Whether a text may stand for a number or a truth value, as in YAML.
@@ -56,7 +56,7 @@ class Located(NamedTuple):
         return isinstance(self.value, tuple)
 
 
-class Entry(NamedTuple):
+class KeyValue(NamedTuple):
     """One entry of a mapping."""
 
     key: Located
@@ -91,7 +91,7 @@ def from_struct(value: object, depth: int = 0) -> Located:
     if depth > _MAX_DEPTH:
         raise ConfigError((Problem(_STRUCT, 0, 0, "", "nested-too-deep", f"nested more than {_MAX_DEPTH} deep"),))
     if isinstance(value, Mapping):
-        entries = (Entry(from_struct(key, depth + 1), from_struct(item, depth + 1)) for key, item in value.items())
+        entries = (KeyValue(from_struct(key, depth + 1), from_struct(item, depth + 1)) for key, item in value.items())
         return Located(tuple(entries))
     if isinstance(value, (list, tuple)):
         return Located([from_struct(item, depth + 1) for item in value])
@@ -107,7 +107,7 @@ def _from_yaml(value: object, place: Place) -> Located:
     line, column = line_and_column(mark_of(place))
     if isinstance(place, MappingPlace) and isinstance(value, dict):
         entries = (
-            Entry(Located(key, *line_and_column(place.keys[key])), _from_yaml(item, place.values[key]))
+            KeyValue(Located(key, *line_and_column(place.keys[key])), _from_yaml(item, place.values[key]))
             for key, item in value.items()
         )
         return Located(tuple(entries), line, column)
@@ -186,8 +186,8 @@ class _JsonParser:
             self.refuse(error.pos, reason)
         return cast("Scalar", value)
 
-    def entries(self, depth: int) -> list[Entry]:
-        entries: list[Entry] = []
+    def entries(self, depth: int) -> list[KeyValue]:
+        entries: list[KeyValue] = []
         while self.follows("}", first=not entries):
             if self.next() != '"':
                 self.refuse(self.at, "expected a key in quotation marks")
@@ -195,7 +195,7 @@ class _JsonParser:
             if self.next() != ":":
                 self.refuse(self.at, "expected a colon after the key")
             self.at += 1
-            entries.append(Entry(key, self.value(depth + 1)))
+            entries.append(KeyValue(key, self.value(depth + 1)))
         return entries
 
     def items(self, depth: int) -> list[Located]:

@@ -61,7 +61,7 @@ class UndoLog:
 
     @property
     def is_undone(self) -> bool:
-        """Whether every consumer is back at its node, possibly at another position."""
+        """True if every consumer is back at its node, possibly at another position."""
         return all(consumer.node is node for consumer, (node, _) in self.before.items())
 
     def forget_preemptions(self) -> None:
@@ -328,7 +328,7 @@ class QuotaTree:
         log.forget_preemptions()
 
     def recover(self, log: UndoLog) -> None:
-        """Return every logged consumer to its previous place after an interrupted change, whatever its state.
+        """Return every logged consumer to its previous place, from any state that an interrupted change has left.
 
         Relies only on the log and, for consumers that are not in it, on their node and position. Can be repeated if it
         is interrupted as well. Takes time in the number of nodes and consumers.

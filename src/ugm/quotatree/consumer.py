@@ -96,7 +96,7 @@ class ConsumerInfo:
         """Return the consumers that this one may not preempt: those that have preempted it, directly or indirectly.
 
         So the relation "has preempted" has no cycles. Therefore finitely many consumers that never leave by themselves
-        cause only finitely many preemptions, whatever the order of their requests. Take the consumers that preempt
+        cause only finitely many preemptions, in any order of requests. Take the consumers that preempt
         again and again: one of them is preempted by none of the others, so it stays allocated and requests no more.
         """
         found: set[ConsumerInfo] = set()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ugm.errors import ConfigError, Problem
 from ugm.identity import MAX_NAME
-from ugm.quotatree._reader import Entry, Located, from_struct, from_text
+from ugm.quotatree._reader import KeyValue, Located, from_struct, from_text
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.resources import Resource
 
@@ -255,7 +255,7 @@ class _Schema:
 
     # Values
 
-    def entries(self, item: Located, path: str) -> tuple[Entry, ...]:
+    def entries(self, item: Located, path: str) -> tuple[KeyValue, ...]:
         if item.value is None:
             return ()
         if not isinstance(item.value, tuple):

@@ -29,7 +29,7 @@ from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Claim, SetupViolation
 from ugm.quotatree._charging import Charging
-from ugm.quotatree._forest import Change
+from ugm.quotatree._forest import ForestChange
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
@@ -95,7 +95,7 @@ class _Step(NamedTuple):
 
     claim: Claim
     info: ConsumerInfo
-    change: Change
+    change: ForestChange
     is_charge: bool
 
 
@@ -267,7 +267,7 @@ class _Model(ABC):
     # Undo
 
     @property
-    def _last(self) -> Change | None:
+    def _last(self) -> ForestChange | None:
         return self._steps[-1].change if self._steps else None
 
     def _add_step(self, step: _Step) -> None:
