@@ -1,7 +1,7 @@
-"""The disk under a journal: rows are written, then noted as acknowledged; and when it is full, room is made.
+"""The table of changes: rows are committed, then their last number is stored in the ack marker.
 
-Space is kept in reserve while there is any, so that what gives back can be written when there is no more. Growth is
-refused from then on, before anything has changed, until the reserve can be kept again.
+The log also manages a full disk. It gives up the reserved space (see `ugm.journal.disk_reserve`) for the commit that
+did not fit. From then on operations that take quota are refused, until the space can be reserved again.
 """
 
 from __future__ import annotations
@@ -9,30 +9,41 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
+from itertools import chain
 from os import stat
-from typing import Final, final
+from typing import Final, TypeAlias, final
+from zlib import crc32
 
 from ugm.journal.ack_marker import AckMarker
 from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.errors import JournalError
+from ugm.journal.errors import FILE_MOVED, JournalError
 from ugm.journal.session import end_session
-from ugm.journal.store import ChangeRow, bound_log, is_disk_full, write_changes
-from ugm.journal.writer_lock import FILE_MOVED
+from ugm.journal.store import is_disk_full, limit_wal, transaction
 
-__all__ = ["ChangeLog"]
+__all__ = ["ChangeLog", "ChangeRow", "change_row"]
 
-_FULL: Final = "the disk is full, and only what gives back is accepted"
+#: A row of the table: number, instant in milliseconds since 1970, data, and checksum.
+ChangeRow: TypeAlias = tuple[int, int, bytes, int]
+
+#: The largest number of changes in one statement: every SQLite accepts 999 values, and a change has four.
+_ROWS_PER_STATEMENT: Final = 200
+
+
+def change_row(number: int, at: int, data: bytes) -> ChangeRow:
+    """Return the row of a change, with its checksum."""
+    return number, at, data, crc32(data, crc32(b"%d %d" % (number, at)))
 
 
 @final
 class ChangeLog:
-    """What a journal is written to; one thread at a time uses it.
+    """The writing side of a journal; one thread at a time uses it.
 
     Args:
-        path: the file, for errors.
-        connection: what it is written through.
-        witness: where it is noted what is acknowledged.
-        reserve: space for when the disk is full.
+        path: the journal.
+        connection: the connection through which it is written.
+        marker: the file with the number of the last acknowledged change.
+        reserve: the disk space that is released when the disk is full.
     """
 
     __slots__ = ("_expected", "_marker", "_path", "_reserve", "_wal", "connection")
@@ -47,13 +58,13 @@ class ChangeLog:
         self._expected: Final = self._inodes()
         self.connection = connection
         if not reserve.is_available:
-            # The disk may still be full: a log that has grown before that is known could not be moved to the file.
-            self._bound_log(is_full=True)
+            # The disk may still be full. A WAL that grows before this is known could not be moved to the file.
+            self._limit_wal(is_disk_full=True)
 
     def _inodes(self) -> tuple[int, int]:
-        """Return the inodes that the names of the journal and of its log lead to, 0 if one is missing.
+        """Return the inodes of the journal and of its WAL file; 0 for both if one is missing.
 
-        This is done before every commit, so it is written to be fast.
+        This function is called before every commit, so it has to be fast.
         """
         try:
             return stat(self._path).st_ino, stat(self._wal).st_ino  # noqa: PTH116 - three times as fast as a Path
@@ -62,49 +73,71 @@ class ChangeLog:
 
     @property
     def has_reserve(self) -> bool:
-        """Whether space is kept in reserve."""
+        """Return whether disk space is reserved for releases."""
         return self._reserve.is_available
 
     def restore_reserve(self) -> None:
-        """Keep space in reserve.
+        """Reserve disk space for releases again.
 
         Raises:
-            JournalError: there is not so much.
+            JournalError: the disk has too little space.
         """
         try:
             self._reserve.fill()
         except OSError as error:
-            raise JournalError(self._path, _FULL) from error
-        self._bound_log(is_full=False)
+            raise JournalError(self._path, "the disk is full; only releases are accepted") from error
+        self._limit_wal(is_disk_full=False)
 
     def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
-        """Write changes and return why that failed, if it did."""
+        """Write rows durably, and return the error if this fails."""
         if self._inodes() != self._expected:
-            # SQLite would write to files that nobody finds any more.
+            # SQLite would write to files that have lost their names.
             return JournalError(self._path, FILE_MOVED)
         try:
             try:
-                write_changes(self.connection, rows)
+                self._write(rows)
             except sqlite3.OperationalError as error:
                 if not is_disk_full(error):
                     raise
-                self._release_reserve()
-                write_changes(self.connection, rows)
+                self._reserve.release()
+                self._limit_wal(is_disk_full=True)
+                self._write(rows)
             self._marker.write(rows[-1][0])
         except (sqlite3.Error, OSError, MemoryError) as error:
-            reason = f"it cannot be written ({error}); what was asked for is in doubt until it can, ask again then"
+            reason = (
+                f"it cannot be written ({error}); the change is in doubt until it can be written; repeat the call then"
+            )
             return JournalError(self._path, reason)
         return None
 
-    def _release_reserve(self) -> None:
-        """Give up the reserve, and leave it to the file rather than to its log."""
-        self._reserve.release()
-        self._bound_log(is_full=True)
+    def _write(self, rows: Sequence[ChangeRow]) -> None:
+        """Insert rows, all of them or none. Rows that an interrupted commit has written already are replaced.
 
-    def _bound_log(self, *, is_full: bool) -> None:
+        One statement inserts many rows. SQLite releases the interpreter during a statement, and has to wait for it
+        between two statements. Next to a thread that computes all the time, a commit of 100 changes takes 7 ms this
+        way, and 36 ms with one statement for each change.
+        """
+        connection = self.connection
+        if connection.in_transaction:
+            # Left by an interrupted call.
+            connection.execute("ROLLBACK")
+        if len(rows) <= _ROWS_PER_STATEMENT:
+            connection.execute(_insert(len(rows)), tuple(chain.from_iterable(rows)))
+            return
+        with transaction(connection):
+            for first in range(0, len(rows), _ROWS_PER_STATEMENT):
+                part = rows[first : first + _ROWS_PER_STATEMENT]
+                connection.execute(_insert(len(part)), tuple(chain.from_iterable(part)))
+
+    def _limit_wal(self, *, is_disk_full: bool) -> None:
         with suppress(sqlite3.Error):
-            bound_log(self.connection, is_full=is_full)
+            limit_wal(self.connection, is_disk_full=is_disk_full)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """End the session and close the files."""
         end_session(self.connection, self._marker)
+
+
+@cache
+def _insert(count: int) -> str:
+    return "REPLACE INTO changes VALUES (?, ?, ?, ?)" + ", (?, ?, ?, ?)" * (count - 1)

@@ -1,7 +1,8 @@
-"""Answers that nobody waits for: an operation is called now, and its answer is given once its change is durable.
+"""Results that are delivered later: an operation runs now, and its result arrives when the change is durable.
 
-The thread that commits gives the answers of a whole batch. To a loop of asyncio it hands them over in one piece: every
-call from another thread wakes the loop, and 1,000 tasks get more than twice as much done with one call for all of them.
+The committing thread delivers the results of a whole batch. Results for an asyncio loop are handed over together:
+every call from another thread wakes the loop, and 1,000 tasks complete more than twice as many operations per second
+with one call for all of them.
 """
 
 from __future__ import annotations
@@ -24,31 +25,31 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class _Answer(Deferral, ABC, Generic[_T]):
-    """The answer of an operation, and who is told of it."""
+class _DeferredResult(Deferral, ABC, Generic[_T]):
+    """The result of one operation."""
 
-    __slots__ = ("_outlet", "error", "is_given", "result")
+    __slots__ = ("_outlet", "error", "is_delivered", "result")
 
     #: Missing if there is an error.
     result: _T
     error: Exception | None
-    is_given: bool
+    is_delivered: bool
 
     def __init__(self, outlet: JournalOutlet) -> None:
         super().__init__()
-        self.is_given = False
+        self.is_delivered = False
         self._outlet: Final = outlet
         self.error = None
 
     def run(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        """Call an operation without waiting for the disk, and have the answer given in time."""
+        """Call an operation without waiting for the disk, and arrange the delivery of its result."""
         outlet = self._outlet
         before = outlet.deferral
         try:
             outlet.deferral = self
             try:
                 self.result = operation(*args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - it is the answer
+            except Exception as error:  # noqa: BLE001 - it is delivered
                 self.error = error
             outlet.deferral = before
             outlet.writer.when_durable(self.written.change, self)
@@ -59,23 +60,23 @@ class _Answer(Deferral, ABC, Generic[_T]):
             raise
 
     def __call__(self, failure: JournalError | None) -> None:
-        """Give the answer, or say why it is in doubt; only the first time."""
-        if self.is_given:
+        """Deliver the result, or the failure of the commit; further calls do nothing."""
+        if self.is_delivered:
             return
         if failure is None:
             self._outlet.deliver(self)
-        # Each caller raises an error of its own, with its own traceback.
-        self.give(JournalError(*failure.args) if failure else self.error)
-        self.is_given = True
+        # Each caller raises its own error, with its own traceback.
+        self.deliver(JournalError(*failure.args) if failure else self.error)
+        self.is_delivered = True
 
     @abstractmethod
-    def give(self, error: Exception | None) -> None:
-        """Give the answer: the error, or the result."""
+    def deliver(self, error: Exception | None) -> None:
+        """Deliver the error, or the result if there is none."""
 
 
 @final
-class FutureResult(_Answer[_T]):
-    """An answer that is given to a future."""
+class FutureResult(_DeferredResult[_T]):
+    """A result that is delivered to a future."""
 
     __slots__ = ("future",)
 
@@ -84,8 +85,8 @@ class FutureResult(_Answer[_T]):
         self.future: Final[Future[_T]] = Future()
         self.future.set_running_or_notify_cancel()
 
-    def give(self, error: Exception | None) -> None:
-        """Give the answer to the future."""
+    def deliver(self, error: Exception | None) -> None:
+        """Complete the future."""
         if error is None:
             self.future.set_result(self.result)
         else:
@@ -93,8 +94,8 @@ class FutureResult(_Answer[_T]):
 
 
 @final
-class TaskResult(_Answer[_T]):
-    """An answer that a task waits for."""
+class TaskResult(_DeferredResult[_T]):
+    """A result that an asyncio task awaits."""
 
     __slots__ = ("_mailbox", "future")
 
@@ -103,13 +104,13 @@ class TaskResult(_Answer[_T]):
         self._mailbox: Final = mailbox
         self.future: Final[LoopFuture[_T]] = mailbox.loop.create_future()
 
-    def give(self, error: Exception | None) -> None:
-        """Have the loop give the answer."""
+    def deliver(self, error: Exception | None) -> None:
+        """Put the result into the mailbox of the loop."""
         self.error = error
         self._mailbox.put(self)
 
-    def arrive(self) -> None:
-        """Give the answer, in the thread of the loop; nobody may be waiting for it any more."""
+    def complete(self) -> None:
+        """Complete the future, in the thread of the loop; the task may have been cancelled."""
         if self.future.done():
             return
         if self.error is None:
@@ -120,30 +121,30 @@ class TaskResult(_Answer[_T]):
 
 @final
 class LoopMailbox:
-    """Answers on their way to a loop."""
+    """The results that are on their way to an asyncio loop."""
 
-    __slots__ = ("_answers", "_is_called", "loop")
+    __slots__ = ("_is_scheduled", "_results", "loop")
 
-    #: Invariant: if anything is in `_answers`, the loop has been called and has not come for it yet.
-    _is_called: bool
+    #: Invariant: if `_results` is not empty, the loop is going to call `_complete_all`.
+    _is_scheduled: bool
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self.loop: Final = loop
-        self._answers: Final[deque[TaskResult[Any]]] = deque()
-        self._is_called = False
+        self._results: Final[deque[TaskResult[Any]]] = deque()
+        self._is_scheduled = False
 
-    def put(self, answer: TaskResult[_T]) -> None:
-        """Take an answer, from any thread."""
-        self._answers.append(answer)
-        if not self._is_called:
-            self._is_called = True
-            # A loop that has been closed waits for nothing.
+    def put(self, result: TaskResult[_T]) -> None:
+        """Add a result, from any thread."""
+        self._results.append(result)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            # After the loop was closed, no task waits any more.
             with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._deliver)
+                self.loop.call_soon_threadsafe(self._complete_all)
 
-    def _deliver(self) -> None:
-        # First, so that whoever comes now calls again.
-        self._is_called = False
+    def _complete_all(self) -> None:
+        # The flag is cleared first, so that a result that arrives from now on schedules another call.
+        self._is_scheduled = False
         with suppress(IndexError):
             while True:
-                self._answers.popleft().arrive()
+                self._results.popleft().complete()

@@ -1,7 +1,4 @@
-"""What can be wrong with a journal: it cannot be written, it is damaged, or another process writes it.
-
-Everything else that goes wrong with a file is left as the `OSError` that it is.
-"""
+"""The errors of a journal. Other errors of the file system are raised as the `OSError` that they are."""
 
 from __future__ import annotations
 
@@ -9,7 +6,10 @@ from typing import Final
 
 from ugm.errors import UgmError
 
-__all__ = ["JournalDamagedError", "JournalError", "JournalHeldError"]
+__all__ = ["FILE_MOVED", "JournalDamagedError", "JournalError", "JournalHeldError"]
+
+#: The reason why a journal is refused whose path no longer leads to the file that was opened.
+FILE_MOVED: Final = "the file was moved, replaced or deleted while it was open; move it back, or open it again"
 
 
 class JournalError(UgmError):
@@ -17,7 +17,7 @@ class JournalError(UgmError):
 
     Attributes:
         path: the file.
-        reason: what is wrong, as the end of a sentence.
+        reason: the problem, as the end of a sentence.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -30,10 +30,10 @@ class JournalError(UgmError):
 
 
 class JournalDamagedError(JournalError):
-    """A journal does not say what was written into it. Nothing of it is used.
+    """The content of a journal differs from what was written. The journal is not used at all.
 
     Attributes:
-        readable: the last change up to which everything can be read; 0 for nothing.
+        readable: the number of the last change that can be read; 0 for none.
     """
 
     def __init__(self, path: str, reason: str, readable: int) -> None:
@@ -42,19 +42,19 @@ class JournalDamagedError(JournalError):
         self.readable: Final = readable
 
     def __str__(self) -> str:
-        told = f"changes up to number {self.readable} are readable" if self.readable else "nothing is readable"
-        return f"{super().__str__()}; {told}"
+        rest = f"changes up to number {self.readable} are readable" if self.readable else "nothing is readable"
+        return f"{super().__str__()}; {rest}"
 
 
 class JournalHeldError(JournalError):
-    """Another process, or another part of this one, has the journal open for writing.
+    """A journal is open for writing in another process, or in another partition of this process.
 
     Attributes:
-        holder: its process id; None if it has not said yet.
+        holder: the id of the process; None if it is not known yet.
     """
 
     def __init__(self, path: str, holder: int | None) -> None:
-        whose = "another process" if holder is None else f"process {holder}"
-        super().__init__(path, f"{whose} has it open for writing")
+        process = "another process" if holder is None else f"process {holder}"
+        super().__init__(path, f"{process} has it open for writing")
         self.args = (path, holder)
         self.holder: Final = holder

@@ -1,10 +1,11 @@
-"""Looking at a journal without opening it for writing: while a partition uses it, or to see what is wrong with it."""
+"""Functions that read a journal without opening it for writing, while a partition may use it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 from ugm.journal.compaction import Compaction, compact_file
 from ugm.journal.contents import open_contents, replay
@@ -15,35 +16,37 @@ from ugm.partition import event_dict
 from ugm.partition.audit import verify
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.state import PartitionState
+from ugm.resources import Resource
 
 __all__ = ["JournalSummary", "compact", "export", "inspect"]
 
 
-class JournalSummary(NamedTuple):
-    """What a journal holds."""
+@dataclass(frozen=True, slots=True)
+class JournalSummary:
+    """The size of a journal and of the partition in it."""
 
-    #: The last change, and its instant in milliseconds since 1970; 0 for none.
+    #: The number and the instant of the last change, in milliseconds since 1970; 0 for none.
     number: int
     at: int
-    #: The change behind which the changes begin that can be looked at one by one.
+    #: The number of the last change that was replaced by a compaction.
     compacted: int
     queues: int
     applications: int
     allocations: int
     nodes: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the summary for JSON, in the same words as its attributes."""
-        return self._asdict()
+    def to_dict(self) -> dict[str, int]:
+        """Return the summary for JSON, with the names of its attributes."""
+        return asdict(self)
 
 
 def inspect(path: str | PathLike[str]) -> JournalSummary:
-    """Read a journal to the end, rebuild what it keeps, verify that, and return what it is.
+    """Read a journal completely, rebuild and verify the partition in it, and return its size.
 
     Raises:
-        JournalDamagedError: it is damaged.
-        JournalError: it is no journal, or of another version.
-        InvariantError: the outcome does not add up; that is a bug in ugm.
+        JournalDamagedError: the journal is damaged.
+        JournalError: the file is not a journal, or is one of another version.
+        InvariantError: the rebuilt partition is inconsistent; that is a bug in ugm.
     """
     with open_contents(resolve_path(path)) as contents:
         state = PartitionState(CompiledConfig.of(None), user_limits_win=False)
@@ -57,47 +60,47 @@ def inspect(path: str | PathLike[str]) -> JournalSummary:
 
 
 def export(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yield everything that can be read, for JSON: the state that the changes begin with, and then every change.
+    """Yield the contents of a journal for JSON: the state before the first change, and then every change.
 
     Raises:
-        JournalDamagedError: it is damaged; what was yielded until then is good.
-        JournalError: it is no journal, or of another version.
+        JournalDamagedError: the journal is damaged; the items yielded before are right.
+        JournalError: the file is not a journal, or is one of another version.
     """
     with open_contents(resolve_path(path)) as contents:
         start = contents.start
-        yield {"number": start.number, "at": start.at, "nodes": _amounts(start.image.nodes)}
-        for told in start.image.applications:
-            submission = told.submission
+        yield {"number": start.number, "at": start.at, "nodes": _amounts(start.checkpoint.nodes)}
+        for application in start.checkpoint.applications:
+            submission = application.submission
             user = {"name": submission.user.name, "groups": list(submission.user.groups)}
             tags = dict(submission.tags)
-            yield {**told._asdict(), "submission": {**submission._asdict(), "user": user, "tags": tags}}
-        for allocation in start.image.allocations:
+            yield {**application._asdict(), "submission": {**submission._asdict(), "user": user, "tags": tags}}
+        for allocation in start.checkpoint.allocations:
             yield dict(allocation.to_dict())
         for number, at, events in contents.changes():
-            yield {"number": number, "at": at, "events": [_told(event_dict(event)) for event in events]}
+            yield {"number": number, "at": at, "events": [_plain(event_dict(event)) for event in events]}
 
 
-def _amounts(told: Any) -> dict[str, Any]:  # noqa: ANN401 - a mapping of resources
-    return {name: dict(amounts) for name, amounts in told.items()}
+def _amounts(resources: Mapping[str, Resource]) -> dict[str, dict[str, int]]:
+    return {name: dict(amounts) for name, amounts in resources.items()}
 
 
-def _told(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event with nothing in it but what JSON has."""
+def _plain(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event that JSON can represent."""
     return {name: dict(value) if hasattr(value, "amounts") else value for name, value in event.items()}
 
 
 def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Compaction:
-    """Compact a journal that no partition uses; as `Journal.compact`.
+    """Compact a journal that no partition uses; see `Journal.compact`.
 
     Raises:
-        JournalHeldError: a partition uses it; let that compact it.
-        JournalDamagedError: it is damaged, and has not changed.
-        JournalError: it cannot be written, and has not changed.
+        JournalHeldError: a partition uses the journal; that partition has to compact it.
+        JournalDamagedError: the journal is damaged, and has not changed.
+        JournalError: the journal cannot be written, and has not changed.
     """
-    place = resolve_path(path)
-    writer_lock = WriterLock.acquire(place)
+    resolved = resolve_path(path)
+    writer_lock = WriterLock.acquire(resolved)
     try:
-        migrate(place)
-        return compact_file(place, usage_since=usage_since)
+        migrate(resolved)
+        return compact_file(resolved, usage_since=usage_since)
     finally:
         writer_lock.release()

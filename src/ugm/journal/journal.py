@@ -1,4 +1,4 @@
-"""The journal of an open partition: what can be done with it beside the partition."""
+"""The journal of an open partition: its operations other than those of the partition."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.journal.compaction import Compaction, compacted
+from ugm.journal.compaction import Compaction, compact_connection
 from ugm.journal.errors import JournalError
-from ugm.journal.store import exists, open_reader
+from ugm.journal.store import has_content
+from ugm.journal.store_reader import open_reader
 from ugm.journal.usage import By, Period, UsageRow, usage
 from ugm.journal.writer import Writer
 from ugm.journal.writer_lock import WriterLock
@@ -22,7 +23,7 @@ __all__ = ["Journal"]
 class Journal:
     """The journal of a `JournaledPartition`.
 
-    Any number of threads may use it, while others use the partition.
+    Any number of threads may use it while others use the partition.
     """
 
     __slots__ = ("_is_released", "_lock", "_writer", "_writer_lock", "path")
@@ -44,21 +45,19 @@ class Journal:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more is written."""
+        """Return whether the journal was closed."""
         return self._writer.is_closed
 
     def close(self) -> None:
-        """Write what is under way, and let others open the file; once more is harmless.
+        """Write all pending changes and release the file; a second call does nothing.
 
-        Promises that are open are kept first. The partition can still be read; every change of it is refused. In a
-        process that was forked from the one which opened the journal, nothing happens.
+        All deferred results are delivered. The partition can still be read, but refuses every change. In a process that
+        was forked from the one that opened the journal, this method does nothing.
 
         Raises:
-            JournalError: something that was not acknowledged could not be written.
+            JournalError: a change that was not acknowledged could not be written.
         """
-        if self._writer.is_in_fork:
-            return
-        if self._is_released:
+        if self._is_released or self._writer.is_in_fork:
             return
         self._writer.require_not_writing()
         try:
@@ -68,7 +67,7 @@ class Journal:
             self._release()
             raise
         except BaseException:
-            # The next call goes on.
+            # The next call continues.
             self._writer.let_go()
             raise
         self._release()
@@ -78,17 +77,17 @@ class Journal:
         self._is_released = True
 
     def backup(self, path: str | Path) -> None:
-        """Write a copy of everything that is acknowledged now into a new file, while the partition is in use.
+        """Write a copy of all acknowledged changes to a new file, while the partition is in use.
 
         Raises:
-            RequestError: there is a file already.
+            RequestError: the file exists already.
             JournalError: the copy cannot be written.
         """
         target = Path(path)
         if target.exists():
-            raise RequestError("path", str(path), "there is a file already")
-        if exists(f"{target}-wal"):
-            # SQLite would read it as the log of the copy.
+            raise RequestError("path", str(path), "the file exists already")
+        if has_content(f"{target}-wal"):
+            # SQLite would read it as the WAL of the copy.
             raise RequestError("path", str(path), f"there is {target}-wal of another journal; move it away first")
         self._writer_lock.require_in_place()
         try:
@@ -99,22 +98,22 @@ class Journal:
             raise JournalError(self.path, f"the copy cannot be written: {error}") from error
 
     def compact(self, *, usage_since: int | None = None) -> Compaction:
-        """Put the state of the partition in the place of the changes that led to it.
+        """Replace the changes by the state of the partition that they led to.
 
-        Opening takes less time then. What is known of usage over time stays the same. Changes are held up until it is
-        done. Takes time and memory in the size of the file: all that is known of usage is put in order.
+        Opening the journal takes less time afterwards. Usage over time stays available. Changes of the partition wait
+        until the compaction is done. It takes time and memory in proportion to the file.
 
         Args:
-            usage_since: forget who used what before this instant, in milliseconds since 1970; None to forget nothing.
+            usage_since: delete usage before this instant, in milliseconds since 1970; None to delete none.
 
         Raises:
-            JournalError: something is in doubt, or there is no room; the file has not changed.
+            JournalError: a change is in doubt, or the disk is full; the file has not changed.
         """
-        made: list[Compaction] = []
+        results: list[Compaction] = []
 
         def work(connection: sqlite3.Connection) -> None:
             self._writer_lock.require_in_place()
-            made.append(compacted(self.path, connection, usage_since=usage_since))
+            results.append(compact_connection(self.path, connection, usage_since=usage_since))
 
         self._writer.require_not_writing()
         try:
@@ -122,7 +121,7 @@ class Journal:
         except BaseException:
             self._writer.let_go()
             raise
-        return made[0]
+        return results[0]
 
     def usage(
         self,
@@ -133,6 +132,6 @@ class Journal:
         period: Period | None = None,
         zone: str = "UTC",
     ) -> tuple[UsageRow, ...]:
-        """Return who used how much between two instants; as `ugm.journal.usage`, up to now."""
+        """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
         self._writer_lock.require_in_place()
         return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

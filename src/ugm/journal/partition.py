@@ -35,7 +35,7 @@ from ugm.journal.journal import Journal
 from ugm.journal.migration import migrate
 from ugm.journal.outlet import JournalOutlet
 from ugm.journal.session import begin_session
-from ugm.journal.store import connect, create, exists
+from ugm.journal.store import connect, create, has_content
 from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.journal.writer_lock import WriterLock
 from ugm.model import QuotaModel
@@ -190,7 +190,7 @@ def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple
     """Return the books that a journal keeps, and its last change with its instant."""
     state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
     known = read_ack_marker(path)
-    if exists(path):
+    if has_content(path):
         migrate(path)
         with open_contents(path) as contents:
             return state, replay(contents, state)
@@ -203,7 +203,7 @@ def _writer(
     path: str, writer_lock: WriterLock, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool
 ) -> Writer:
     try:
-        if not exists(path):
+        if not has_content(path):
             create(path)
             writer_lock.lock_file()
         elif not os.access(path, os.W_OK):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ugm.identity import UserGroup
 from ugm.partition.application import ApplicationState, GangStyle
@@ -40,7 +40,10 @@ from ugm.partition.settings import read_settings, settings_of, written_settings
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 
-__all__ = ["from_json", "read_events", "read_image", "to_json", "written_events", "written_image"]
+__all__ = ["Json", "from_json", "read_events", "read_image", "to_json", "written_events", "written_image"]
+
+#: A value of JSON: None, a bool, a number, a text, or a list or mapping of such values.
+Json: TypeAlias = Any
 
 _HELD: Final = AllocationState.HELD
 _STATES: Final = {state.value: state for state in AllocationState}
@@ -60,7 +63,7 @@ def to_json(value: object) -> bytes:
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
-def from_json(data: bytes) -> Any:  # noqa: ANN401 - whatever JSON has
+def from_json(data: bytes) -> Json:
     """Return the value of a text.
 
     Raises:
@@ -193,15 +196,15 @@ def read_events(data: bytes, before: CompiledConfig) -> tuple[Event, ...]:
 # The state of a partition
 
 
-def written_image(image: Checkpoint) -> Iterator[bytes]:
+def written_image(checkpoint: Checkpoint) -> Iterator[bytes]:
     """Yield the records of an image."""
-    nodes = {name: offers.amounts for name, offers in image.nodes.items()}
-    yield to_json(["partition", image.closed, nodes, _plain(image.total)])
-    for queue in image.queues:
+    nodes = {name: offers.amounts for name, offers in checkpoint.nodes.items()}
+    yield to_json(["partition", checkpoint.closed, nodes, _plain(checkpoint.total)])
+    for queue in checkpoint.queues:
         yield to_json(["queue", _spec(queue.spec), queue.has_left, _plain(queue.annotated)])
-    for (application_id, user, asked, tags), *rest in image.applications:
+    for (application_id, user, asked, tags), *rest in checkpoint.applications:
         yield to_json(["application", application_id, user.name, user.groups, asked, dict(tags), *rest])
-    allocations = iter(image.allocations)
+    allocations = iter(checkpoint.allocations)
     while together := list(map(_allocation, islice(allocations, _TOGETHER))):
         yield to_json(["allocations", *together])
 

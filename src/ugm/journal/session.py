@@ -1,16 +1,16 @@
-"""Sessions: from opening a journal for writing until it is closed, under one name.
+"""Sessions: the time from opening a journal for writing until it is closed, under one name.
 
-The problem: SQLite keeps the last changes in a log beside the file, and finds that log by name. If a file has two names
-(a hard link, a bind mount of the file) or is renamed while it is open, the log is found under one of them only. Read
-under the other name, the journal would lack its last changes, or show pages of different moments.
+The problem: SQLite keeps the last changes in a WAL file, and finds this file by name. If the journal has two names (a
+hard link, a bind mount) or is renamed while it is open, the WAL is found under one of them only. Read under the other
+name, the journal would lack its last changes, or show pages of different moments.
 
-The idea: the header of the file says whether it was closed. Each session has a random odd number. It is noted in the
-file `-witness` beside the name first, and then written to the header, before anything else is. When the journal is
-closed, everything is moved to the file first, and then the number in the header becomes even. So:
+The idea: the header of the file tells whether the journal was closed. Each session has a random odd number. The number
+is written to the ack marker of the name first, and then to the header, before anything else is written. When the
+journal is closed, the whole WAL is moved to the file first, and then the number in the header becomes even. So:
 
-- An even number: the file has everything, whatever its name. Journals from before there were sessions have 0.
-- An odd number: the last changes are beside the name whose `-witness` has the same number. Under any other name the
-  journal is refused.
+- An even number: the file is complete under every name. Journals from before there were sessions have 0.
+- An odd number: the last changes are in the WAL of the name whose ack marker has the same number. Under any other name
+  the journal is refused.
 
 The cost: three writes when a journal is opened and three when it is closed, none in between.
 """
@@ -26,11 +26,11 @@ from typing import Final
 from ugm.journal.ack_marker import AckMarker, read_ack_marker
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.file_use import open_file_use
-from ugm.journal.store import connect, is_disk_full, truncate_log
+from ugm.journal.store import connect, is_disk_full, truncate_wal
 
 __all__ = ["begin_session", "end_session", "open_for_maintenance"]
 
-#: The largest number that the header takes.
+#: The largest number that fits in the header.
 _LARGEST: Final = 2**31 - 1
 _RANDOM: Final = SystemRandom()
 
@@ -38,19 +38,19 @@ _RANDOM: Final = SystemRandom()
 def begin_session(
     path: str, connection: sqlite3.Connection, number: int, free_space: Callable[[], object]
 ) -> AckMarker:
-    """Begin to write a journal under a name, and return the note of what is acknowledged.
+    """Begin to write a journal under a name, and return its ack marker.
 
-    A session that was not ended is continued, so nothing has to be written on a full disk.
+    A session that was not ended is continued. Then the header does not change, which is important on a full disk.
 
     Args:
         path: the journal, which is locked.
-        connection: what it is written through.
-        number: the last change that it has.
-        free_space: called if the disk is full, before a second attempt.
+        connection: the connection through which it is written.
+        number: the last change of the journal.
+        free_space: a function that is called before a second attempt if the disk is full.
 
     Raises:
         JournalError: the file cannot be read.
-        OSError: the note cannot be written.
+        OSError: the ack marker cannot be written.
         sqlite3.Error: the journal cannot be written.
     """
     with open_file_use(path) as use:
@@ -59,26 +59,26 @@ def begin_session(
     try:
         marker = AckMarker(path, number, session)
     except OSError:
-        # First truncate a log that a failed compaction has left; see `ugm.journal.compaction`.
+        # A failed compaction may have left a large WAL; see `ugm.journal.compaction`.
         with suppress(sqlite3.Error):
-            truncate_log(connection)
+            truncate_wal(connection)
         free_space()
         marker = AckMarker(path, number, session)
     try:
         [known] = connection.execute("PRAGMA user_version").fetchone()
         if known != session:
-            _with_room(free_space, lambda: connection.execute(f"PRAGMA user_version = {session}"))
-        # If there is no room for that either, the log stays as it is until there is.
+            _with_retry(free_space, lambda: connection.execute(f"PRAGMA user_version = {session}"))
+        # If the disk has too little space for this as well, the WAL stays as it is for now.
         with suppress(sqlite3.OperationalError):
-            _with_room(free_space, lambda: truncate_log(connection))
+            _with_retry(free_space, lambda: truncate_wal(connection))
     except BaseException:
         marker.close()
         raise
     return marker
 
 
-def _with_room(free_space: Callable[[], object], work: Callable[[], object]) -> None:
-    """Do something, and once more with more room if the disk is full."""
+def _with_retry(free_space: Callable[[], object], work: Callable[[], object]) -> None:
+    """Call *work*, and call it again after *free_space* if the disk is full."""
     try:
         work()
     except sqlite3.OperationalError as error:
@@ -89,14 +89,14 @@ def _with_room(free_space: Callable[[], object], work: Callable[[], object]) -> 
 
 
 def end_session(connection: sqlite3.Connection, marker: AckMarker) -> None:
-    """Close a journal: the file alone has everything then, unless a reader or the disk prevents that.
+    """Close a journal. The file is complete then, unless a reader or a full disk prevents this.
 
-    Both are harmless. The session stays open then, and is continued when the journal is opened again.
+    Both are harmless: the session is not ended then, and is continued when the journal is opened again.
     """
     with suppress(sqlite3.Error):
-        # In this order: SQLite moves the header first, so what comes with it could still be missing.
-        if truncate_log(connection):
-            # The header may say so only when the log has gone, too.
+        # The WAL is moved before the header changes: SQLite writes the header first, so other pages could be missing.
+        if truncate_wal(connection):
+            # The header may change only when the WAL is gone as well.
             connection.execute("PRAGMA wal_autocheckpoint = 0").fetchall()
             connection.execute(f"PRAGMA user_version = {marker.session - 1}")
     connection.close()
@@ -105,16 +105,16 @@ def end_session(connection: sqlite3.Connection, marker: AckMarker) -> None:
 
 @contextmanager
 def open_for_maintenance(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a journal that is locked, for work on the whole of it.
+    """Open a locked journal, in a session, to work on the whole file.
 
     Raises:
         JournalError: the file cannot be read.
-        OSError: the note of what is acknowledged cannot be written.
+        OSError: the ack marker cannot be written.
         sqlite3.Error: the journal cannot be written.
     """
-    known = read_ack_marker(path)
+    mark = read_ack_marker(path)
     with closing(connect(path)) as connection:
-        marker = begin_session(path, connection, known.number if known else 0, DiskReserve(path).release)
+        marker = begin_session(path, connection, mark.number if mark else 0, DiskReserve(path).release)
         try:
             yield connection
         finally:

@@ -1,4 +1,4 @@
-"""Usage over time: who used how much of what between two instants, from a journal.
+"""Usage over time, computed from a journal.
 
 Amounts are resource-milliseconds: base units times milliseconds, whole numbers, exact. A thousandth of a core for one
 second is 1,000 of them.
@@ -10,36 +10,37 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ugm.errors import RequestError, number_text
 from ugm.journal.contents import open_contents
 from ugm.journal.file_use import resolve_path
+from ugm.journal.records import Json
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.journal.writer import Clock, milliseconds
 
 __all__ = ["By", "Period", "UsageRow", "format_seconds", "usage"]
 
-#: Whose usage is summed up.
+#: The subjects of the sums.
 By: TypeAlias = Literal["user", "group", "queue", "application"]
-#: How long each sum is.
+#: The calendar periods of the sums.
 Period: TypeAlias = Literal["day", "week", "month", "year"]
 
-_NAMES: Final[Mapping[By, Callable[[UsageInterval], str | None]]] = {
-    "user": lambda span: span.user,
-    "group": lambda span: span.group,
-    "queue": lambda span: span.queue_path,
-    "application": lambda span: span.application_id,
+_SUBJECTS: Final[Mapping[By, Callable[[UsageInterval], str | None]]] = {
+    "user": lambda interval: interval.user,
+    "group": lambda interval: interval.group,
+    "queue": lambda interval: interval.queue_path,
+    "application": lambda interval: interval.application_id,
 }
 
 
 class UsageRow(NamedTuple):
-    """What one user, group, queue or application used between two instants."""
+    """The usage of one user, group, queue or application between two instants."""
 
-    #: None for what is charged to no group.
+    #: None for usage that is charged to no group.
     name: str | None
-    #: In milliseconds since 1970; the end is no part of it.
+    #: In milliseconds since 1970; the end is not included.
     begin: int
     end: int
     #: Resource-milliseconds, by resource.
@@ -49,14 +50,14 @@ class UsageRow(NamedTuple):
         amounts = ", ".join(f"{name!r}: {number_text(amount)}" for name, amount in self.amounts.items())
         return f"UsageRow(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the line for JSON, with exact resource-seconds as texts."""
-        told = {name: format_seconds(amount) for name, amount in self.amounts.items()}
-        return {"name": self.name, "begin": self.begin, "end": self.end, "resource_seconds": told}
+    def to_dict(self) -> dict[str, Json]:
+        """Return the row for JSON, with exact resource-seconds as texts."""
+        amounts = {name: format_seconds(amount) for name, amount in self.amounts.items()}
+        return {"name": self.name, "begin": self.begin, "end": self.end, "resource_seconds": amounts}
 
 
 def format_seconds(milliseconds: int) -> str:
-    """Write milliseconds as seconds: exactly, but for numbers of hundreds of digits.
+    """Format milliseconds as seconds, exactly unless the number has hundreds of digits.
 
     >>> seconds(3_600_250), seconds(2000)
     ('3600.25', '2')
@@ -76,24 +77,24 @@ def usage(
     zone: str = "UTC",
     clock: Clock = milliseconds,
 ) -> tuple[UsageRow, ...]:
-    """Return who used how much between two instants; another process may be writing the journal.
+    """Return the usage between two instants from a journal, which another process may be writing.
 
-    Takes time in the size of the journal.
+    The function takes time in proportion to the journal.
 
     Args:
         path: the journal.
-        by: whose usage is summed up. A queue is the one that an application was placed in.
-        since: the first instant, in milliseconds since 1970; None for the first that is known.
-        until: the instant behind the last. What lies behind the present is left out: nobody has used it yet.
-        period: a sum for each day, week (from Monday), month or year of the calendar; None for one sum.
-        zone: whose calendar. Days of 23 or 25 hours count as what they are.
-        clock: what the time is, in milliseconds since 1970.
+        by: the subjects of the sums. The queue of an application is the one in which it was placed.
+        since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
+        until: the instant after the last one; the future is excluded.
+        period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.
+        zone: the time zone of the calendar. A day may have 23 or 25 hours.
+        clock: a function that returns the milliseconds since 1970.
 
     Returns:
-        By period, then by name; without what was not used.
+        Rows sorted by period, then by name; subjects and resources without usage are left out.
 
     Raises:
-        RequestError: an argument cannot be used, or it is no longer known who used what at the first instant.
+        RequestError: an argument is invalid, or usage at the first instant is no longer known.
         JournalError: the journal cannot be read.
     """
     if by not in get_args(By):
@@ -103,12 +104,12 @@ def usage(
     with open_contents(resolve_path(path)) as contents:
         known = contents.start.usage_since
         if since is not None and since < known:
-            raise RequestError("since", since, f"it is no longer known who used what before {known}")
-        found = list(usage_intervals(contents, now))
-    first = min((span.begin for span in found), default=known) if since is None else since
-    last = max([now, *(span.end for span in found)])
+            raise RequestError("since", since, f"usage before {known} is no longer known")
+        intervals = list(usage_intervals(contents, now))
+    first = min((interval.begin for interval in intervals), default=known) if since is None else since
+    last = max([now, *(interval.end for interval in intervals)])
     bounds = _bounds(first, last if until is None else min(until, last), period, calendar)
-    return _summed(found, _NAMES[by], bounds)
+    return _summed(intervals, _SUBJECTS[by], bounds)
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -119,7 +120,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _bounds(first: int, last: int, period: Period | None, zone: ZoneInfo) -> list[int]:
-    """Return where each sum begins, and where the last one ends."""
+    """Return the beginnings of all periods, and the end of the last one."""
     if period is not None and period not in get_args(Period):
         raise RequestError("period", period, f"expected one of {', '.join(get_args(Period))}")
     bounds = [first]
@@ -131,7 +132,7 @@ def _bounds(first: int, last: int, period: Period | None, zone: ZoneInfo) -> lis
 
 
 def _next(moment: datetime, period: Period) -> datetime:
-    """Return the beginning of the next period; the calendar knows how long a day is."""
+    """Return the beginning of the next period."""
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     if period == "day":
         return day + timedelta(days=1)
@@ -147,17 +148,17 @@ def _instant(moment: datetime) -> int:
 
 
 def _summed(
-    found: Sequence[UsageInterval], require_name: Callable[[UsageInterval], str | None], bounds: Sequence[int]
+    intervals: Sequence[UsageInterval], subject: Callable[[UsageInterval], str | None], bounds: Sequence[int]
 ) -> tuple[UsageRow, ...]:
     sums: dict[tuple[int, bool, str], dict[str, int]] = {}
-    for span in found:
-        name = require_name(span)
-        index = max(0, bisect_right(bounds, span.begin) - 1)
-        while index < len(bounds) - 1 and bounds[index] < span.end:
-            time = min(span.end, bounds[index + 1]) - max(span.begin, bounds[index])
+    for interval in intervals:
+        name = subject(interval)
+        index = max(0, bisect_right(bounds, interval.begin) - 1)
+        while index < len(bounds) - 1 and bounds[index] < interval.end:
+            time = min(interval.end, bounds[index + 1]) - max(interval.begin, bounds[index])
             if time > 0:
                 total = sums.setdefault((index, name is None, name or ""), {})
-                for resource, amount in span.usage.items():
+                for resource, amount in interval.usage.items():
                     total[resource] = total.get(resource, 0) + amount * time
             index += 1
     return tuple(

@@ -1,15 +1,16 @@
-"""Who used what from when to when: the history of usage as spans in which nothing changes.
+"""Usage over time as intervals: in each interval, an application used constant amounts.
 
-A span ends whenever its application is granted something, gives something back, or changes what it holds; so nothing is
-sampled, and sums over spans are exact. What is going counts until it is released, what is pending does not.
+An interval ends when an allocation of the application is granted, released or resized. Nothing is sampled, so sums over
+intervals are exact. A terminating allocation counts until it is released; a pending one does not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from ugm.journal.contents import JournalContents, JournalEntry
+from ugm.journal.records import Json
 from ugm.partition.checkpoint import Checkpoint
 from ugm.partition.events import Allocated, ApplicationEnded, ApplicationSubmitted, GroupAssigned, Released, Resized
 from ugm.partition.ledger_entry import AllocationState
@@ -19,21 +20,21 @@ __all__ = ["UsageInterval", "UsageMeter", "decode_intervals", "encode_intervals"
 
 
 class UsageInterval(NamedTuple):
-    """A time in which an application used the same."""
+    """A time in which an application used constant amounts."""
 
     application_id: str
     user: str
     queue_path: str
-    #: The group that it was charged to; None for none.
+    #: The group that the usage was charged to; None for none.
     group: str | None
-    #: In milliseconds since 1970; the end is behind the beginning, and is no part of it.
+    #: In milliseconds since 1970; the end is after the beginning, and not part of the interval.
     begin: int
     end: int
     usage: Mapping[str, int]
 
 
-class _Reading:
-    """What an application uses now, and since when."""
+class _CurrentUsage:
+    """The usage of an application since the end of its last interval."""
 
     __slots__ = ("group", "queue_path", "since", "usage", "user")
 
@@ -44,37 +45,54 @@ class _Reading:
         self.since = since
         self.usage: dict[str, int] = {}
 
+    def add(self, amounts: Resource, sign: int) -> None:
+        """Add amounts, or subtract them if *sign* is -1."""
+        usage = self.usage
+        for name, amount in amounts.amounts.items():
+            total = usage.get(name, 0) + sign * amount
+            if total:
+                usage[name] = total
+            else:
+                usage.pop(name, None)
+
 
 @final
 class UsageMeter:
-    """Turns changes into spans."""
+    """Turns changes into intervals.
 
-    __slots__ = ("_readings",)
+    Args:
+        image: the state before the first change.
+        at: its instant.
+    """
 
-    #: By application; one that is submitted again under its old id is another.
-    _readings: dict[str, _Reading]
+    __slots__ = ("_current",)
 
-    def __init__(self, image: Checkpoint, at: int) -> None:
-        self._readings = {
-            told.submission.application_id: _Reading(told.submission.user.name, told.queue_path, told.group or None, at)
-            for told in image.applications
+    #: By application id. An application that is submitted again under the id of an ended one replaces it.
+    _current: dict[str, _CurrentUsage]
+
+    def __init__(self, checkpoint: Checkpoint, at: int) -> None:
+        self._current = {
+            each.submission.application_id: _CurrentUsage(
+                each.submission.user.name, each.queue_path, each.group or None, at
+            )
+            for each in checkpoint.applications
         }
-        for allocation in image.allocations:
+        for allocation in checkpoint.allocations:
             if allocation.state is not AllocationState.PENDING:
-                _add(self._readings[allocation.application_id].usage, allocation.usage, 1)
+                self._current[allocation.application_id].add(allocation.usage, 1)
 
-    def follow(self, entry: JournalEntry) -> Iterator[UsageInterval]:
-        """Yield the spans that a change ends."""
+    def process(self, entry: JournalEntry) -> Iterator[UsageInterval]:
+        """Yield the intervals that a change ends."""
         at = entry.at
         for event in entry.events:
             match event:
                 case ApplicationSubmitted():
-                    told = event.group or None
-                    self._readings[event.application_id] = _Reading(event.user.name, event.queue_path, told, at)
+                    group = event.group or None
+                    self._current[event.application_id] = _CurrentUsage(event.user.name, event.queue_path, group, at)
                 case GroupAssigned():
-                    self._readings[event.application_id].group = event.group
+                    self._current[event.application_id].group = event.group
                 case ApplicationEnded():
-                    del self._readings[event.application_id]
+                    del self._current[event.application_id]
                 case Allocated(allocation):
                     yield from self._change(allocation.application_id, at, allocation.usage, 1)
                 case Released(allocation):
@@ -85,50 +103,45 @@ class UsageMeter:
 
     def _change(self, application_id: str, at: int, usage: Resource, sign: int) -> Iterator[UsageInterval]:
         yield from self._end(application_id, at)
-        _add(self._readings[application_id].usage, usage, sign)
+        self._current[application_id].add(usage, sign)
 
     def _end(self, application_id: str, at: int) -> Iterator[UsageInterval]:
-        told = self._readings[application_id]
-        since, told.since = told.since, at
-        if at > since and told.usage:
-            yield UsageInterval(application_id, told.user, told.queue_path, told.group, since, at, told.usage.copy())
+        current = self._current[application_id]
+        since, current.since = current.since, at
+        if at > since and current.usage:
+            usage = current.usage.copy()
+            yield UsageInterval(application_id, current.user, current.queue_path, current.group, since, at, usage)
 
     def finish(self, at: int) -> Iterator[UsageInterval]:
-        """Yield the spans that go on, up to an instant."""
-        for application_id in self._readings:
+        """Yield the intervals that have not ended, up to an instant."""
+        for application_id in self._current:
             yield from self._end(application_id, at)
 
 
-def _add(usage: dict[str, int], more: Resource, sign: int) -> None:
-    for name, amount in more.amounts.items():
-        total = usage.get(name, 0) + sign * amount
-        if total:
-            usage[name] = total
-        else:
-            usage.pop(name, None)
-
-
 def usage_intervals(contents: JournalContents, until: int | None) -> Iterator[UsageInterval]:
-    """Yield all spans of a journal; those that go on end at *until*, or with the last change."""
-    for told in contents.history():
-        yield from decode_intervals(told)
+    """Yield all intervals of a journal; the last ones end at *until*, or with the last change."""
+    for record in contents.history():
+        yield from decode_intervals(record)
     start = contents.start
-    meter, last = UsageMeter(start.image, start.at), start.at
+    meter, last = UsageMeter(start.checkpoint, start.at), start.at
     for entry in contents.changes():
-        yield from meter.follow(entry)
+        yield from meter.process(entry)
         last = entry.at
     yield from meter.finish(last if until is None else max(until, last))
 
 
-def decode_intervals(told: Any) -> Iterator[UsageInterval]:  # noqa: ANN401 - whatever JSON has
-    """Yield the spans of a row of the history, which may have none."""
-    word, *parts = told
-    if word == "used":
-        application_id, user, queue_path, group, times = parts
+# In the history, the intervals of one application are one record
+
+
+def encode_intervals(intervals: list[UsageInterval]) -> list[Json]:
+    """Return several intervals of one application as a record of the history."""
+    return ["used", *intervals[0][:4], [[each.begin, each.end, each.usage] for each in intervals]]
+
+
+def decode_intervals(record: Json) -> Iterator[UsageInterval]:
+    """Yield the intervals of a record of the history, which may have none."""
+    kind, *values = record
+    if kind == "used":
+        application_id, user, queue_path, group, times = values
         for begin, end, usage in times:
             yield UsageInterval(application_id, user, queue_path, group, begin, end, usage)
-
-
-def encode_intervals(together: list[UsageInterval]) -> list[Any]:
-    """Return several spans of one application for the history."""
-    return ["used", *together[0][:4], [[span.begin, span.end, span.usage] for span in together]]

@@ -1,11 +1,15 @@
-"""Writing: changes are noted in their order, and committed one by one or several together.
+"""The writer of a journal: changes are appended in their order, and committed one by one or in groups.
 
-A change is *noted* under the lock of the partition, which gives it its number and its instant. It is *durable* once the
-commit that holds it has reached the disk; only then is anybody told of it.
+The problem: a commit takes much longer than a change in memory, and may fail after the change was made.
 
-If a commit fails, what was noted stays noted, and is in doubt: nobody was told that it holds, and it is tried again,
-in its order, before anything further is done. Nothing can be built on what is in doubt, because every change is refused
-until it is written.
+The idea: a change is *appended* under the lock of the partition, which gives it its number and its instant. It is
+*durable* when the commit that contains it has reached the disk. Only then do its callers get their answer. Changes that
+are appended during a commit share the next one.
+
+Invariant: the appended changes that are not durable yet are kept in their order. If a commit fails, they stay there and
+are *in doubt*. They are committed before any further change is accepted, so no change builds on one in doubt.
+
+The cost: one commit for each change, or two commits per caller at worst if commits are shared.
 """
 
 from __future__ import annotations
@@ -20,9 +24,8 @@ from threading import Condition, Lock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
 from ugm.errors import ReentrantCallError, RequestError
-from ugm.journal.change_log import ChangeLog
+from ugm.journal.change_log import ChangeLog, ChangeRow, change_row
 from ugm.journal.errors import JournalError
-from ugm.journal.store import ChangeRow, change_row
 from ugm.operation_lock import OwnedLock
 
 __all__ = ["Clock", "DurabilityCallback", "Writer", "milliseconds"]
@@ -31,56 +34,57 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
 Clock = Callable[[], int]
-#: Is called once a change is durable, with None, or when it is in doubt, with the error. After an interruption it may
-#: be called once more, and has to ignore that.
+#: A function that is called with None when a change is durable, or with the error when it is in doubt. It must ignore a
+#: second call, which may happen after an interruption.
 DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
-#: The last millisecond of the year 9999, the last one that calendars know.
+#: The last millisecond of the year 9999, the last year that `datetime` supports.
 _LAST_INSTANT: Final = 253_402_300_799_999
-_CLOSED: Final = "it has been closed"
 
 
 def milliseconds() -> int:
-    """Return what the clock of the system says."""
+    """Return the time of the system clock."""
     return time.time_ns() // 1_000_000
 
 
 @final
-class _Wait:
-    """A thread that waits until it is told."""
+class _Waiter:
+    """A thread that waits until a change is durable or in doubt."""
 
-    __slots__ = ("_failure", "_told")
+    __slots__ = ("_failure", "_notified")
 
     def __init__(self) -> None:
         self._failure: JournalError | None = None
-        self._told: Final = Lock()
-        self._told.acquire()
+        self._notified: Final = Lock()
+        self._notified.acquire()
 
     def __call__(self, failure: JournalError | None) -> None:
         self._failure = failure
-        # Told twice if the first call was interrupted.
+        # It is released already if the first call was interrupted.
         with suppress(RuntimeError):
-            self._told.release()
+            self._notified.release()
 
-    def outcome(self) -> JournalError | None:
-        """Return what is told, as soon as it is."""
-        self._told.acquire()
+    def wait(self) -> JournalError | None:
+        """Wait for the call, and return its argument."""
+        self._notified.acquire()
         return self._failure
 
 
 @final
 class Writer:
-    """The end of a journal at which changes are written.
+    """The queue of changes in front of the `ChangeLog`.
 
     Args:
-        path: the file, for errors.
-        disk: what it is written to.
-        last: the last change that the journal has, and its instant.
-        clock: what the time is.
-        together: whether a thread commits what several callers have noted; otherwise the callers do.
+        path: the journal.
+        log: the log to which changes are committed.
+        last: the number and the instant of the last change in the journal.
+        clock: a function that returns the milliseconds since 1970.
+        together: whether a thread commits the changes of several callers; otherwise each caller commits its own.
     """
 
     __slots__ = (
+        "_appended",
+        "_callbacks",
         "_clock",
         "_due",
         "_durable",
@@ -89,34 +93,32 @@ class Writer:
         "_instant",
         "_is_idle",
         "_log",
-        "_noted",
         "_process",
-        "_refusal",
         "_thread",
-        "_waiting",
         "_work_to_do",
         "_writing",
         "at",
+        "is_closed",
         "number",
         "path",
     )
 
-    #: The last change that was noted, and its instant.
+    #: The number and the instant of the last appended change.
     number: int
     at: int
-    #: The instant of the change that is under way.
+    #: The instant of the change that is being made.
     _instant: int
-    #: Invariant: the changes behind `_durable`, up to `number`.
-    _noted: list[ChangeRow]
-    #: Who is told, and of which change.
-    _waiting: list[tuple[int, DurabilityCallback]]
+    #: Invariant: the changes after `_durable`, up to `number`.
+    _appended: list[ChangeRow]
+    #: The callbacks, with the numbers of their changes.
+    _callbacks: list[tuple[int, DurabilityCallback]]
     #: The callbacks that are due, with their argument.
     _due: list[tuple[DurabilityCallback, JournalError | None]]
-    #: Why the last commit failed; None if it did not.
+    #: The error of the last commit; None if it succeeded.
     _failure: JournalError | None
-    #: Why nothing more is taken, ever; None if it is.
-    _refusal: str | None
-    #: Whether the thread that commits sleeps until it is notified.
+    #: Whether the journal was closed, so that no more changes are accepted.
+    is_closed: bool
+    #: Whether the committing thread sleeps until it is notified.
     _is_idle: bool
 
     def __init__(
@@ -134,14 +136,14 @@ class Writer:
         self._process: Final = os.getpid()
         self.number, self.at = last
         self._instant, self._durable = self.at, self.number
-        self._noted = []
-        self._waiting = []
+        self._appended = []
+        self._callbacks = []
         self._due = []
-        self._failure = self._refusal = None
-        self._is_idle = False
-        #: Held by whoever uses the disk.
+        self._failure = None
+        self.is_closed = self._is_idle = False
+        #: Held by the thread that uses the log.
         self._writing: Final = OwnedLock()
-        #: Held for moments: what is noted, who waits, and how far it is durable, change together.
+        #: Held for moments: `_appended`, `_callbacks` and `_durable` change together.
         self._guard: Final = OwnedLock()
         self._work_to_do: Final = Condition(self._guard)
         self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if together else None
@@ -150,97 +152,96 @@ class Writer:
 
     @property
     def is_shared(self) -> bool:
-        """Whether several callers share a commit."""
+        """Return whether several callers share a commit."""
         return self._thread is not None
 
     @property
-    def is_closed(self) -> bool:
-        """Whether nothing more is taken."""
-        return self._refusal == _CLOSED
-
-    @property
     def is_in_fork(self) -> bool:
-        """Whether this is the copy that a forked process has: the file and the thread belong to the other one."""
+        """Return whether this is a copy in a forked process: the file and the thread belong to the parent."""
         return os.getpid() != self._process
 
-    # Gates, under the lock of the partition but for the first
+    # Conditions of a change; all but the first two are checked under the lock of the partition
 
     def require_owner(self) -> None:
-        """Make sure that this is the process that opened the journal.
+        """Check that this process opened the journal.
 
         Raises:
-            JournalError: it was forked from that.
+            JournalError: it was forked from the process that did.
         """
         if self.is_in_fork:
             raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_not_writing(self) -> None:
-        """Make sure that this thread is not in the middle of a call of the writer.
+        """Check that this thread is not inside a call of the writer, interrupted by a signal handler or finalizer.
 
-        Such a call would wait for the thread that commits, and that thread for a lock of the interrupted call.
+        A nested call would wait for the committing thread, and that thread for a lock of the interrupted call.
 
         Raises:
-            ReentrantCallError: it is.
+            ReentrantCallError: the thread is inside such a call.
         """
         if self._guard.is_owned() or self._writing.is_owned():
             raise ReentrantCallError
 
     def require_writable(self) -> None:
-        """Make sure that nothing is in doubt, and that a change can be noted.
+        """Check that no change is in doubt, and read the clock.
 
         Raises:
-            JournalError: something is, and cannot be written now either; or nothing more is taken.
-            RequestError: the clock tells no milliseconds.
+            JournalError: a change is in doubt, and cannot be written now either; or the journal is closed.
+            RequestError: the clock returned an unusable value.
         """
-        if self._refusal is not None:
-            raise JournalError(self.path, self._refusal)
+        self._require_open()
         if self._failure is not None:
             self.flush()
-        # Now, because a clock that fails must not do so when everything has changed.
+        # The clock is read first: if it fails, nothing has changed yet.
         self._instant = self.now()
 
     def require_space(self) -> None:
-        """Make sure that there is room for more, too.
+        """Check that disk space is reserved for releases, in addition to `require_writable`.
 
         Raises:
-            JournalError: there is not.
+            JournalError: the disk is full, or a reason of `require_writable`.
+            RequestError: the clock returned an unusable value.
         """
         self.require_writable()
         if not self._log.has_reserve:
             with self._writing:
                 self._log.restore_reserve()
 
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise JournalError(self.path, "it has been closed")
+
     def now(self) -> int:
-        """Return the instant; one that lies before what was noted last is held up until the clock has caught up.
+        """Return the time of the clock, or of the last change if that is later because the clock was set back.
 
         Raises:
-            RequestError: the clock tells no milliseconds.
+            RequestError: the clock returned an unusable value.
         """
-        told = self._clock()
-        if type(told) is not int or told > _LAST_INSTANT:
-            raise RequestError("clock", told, "expected whole milliseconds, before the year 10000")
-        return max(told, self.at)
+        now = self._clock()
+        if type(now) is not int or now > _LAST_INSTANT:
+            raise RequestError("clock", now, "expected whole milliseconds, before the year 10000")
+        return max(now, self.at)
 
-    # Noting, under the lock of the partition
+    # Appending, under the lock of the partition
 
     def append(self, data: bytes) -> None:
-        """Note what happened, at the instant when it was found that it may."""
+        """Append a change, with the instant that was read by `require_writable`."""
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
         with self._guard:
-            # From here on the change is going to be written.
-            self._noted.append(row)
+            # After this line the change is going to be written, whatever interrupts the call.
+            self._appended.append(row)
             self.number, self.at = number, at
             if self._is_idle:
                 self._work_to_do.notify()
 
     def has_appended(self, before: int) -> bool:
-        """Return whether a change was noted behind *before*, in a call that may have been interrupted."""
+        """Return whether a change after *before* was appended, in a call that may have been interrupted."""
         with self._guard:
-            last = self._noted[-1][0] if self._noted else self._durable
+            last = self._appended[-1][0] if self._appended else self._durable
             if last <= before:
                 return False
-            # The call may have been interrupted before it said so.
+            # The call may have been interrupted before it stored the number.
             self.number, self.at = last, max(self.at, self._instant)
             self._work_to_do.notify()
             return True
@@ -254,79 +255,81 @@ class Writer:
     # Committing
 
     def acknowledge(self, number: int) -> None:
-        """Return once a change is durable.
+        """Wait until a change is durable.
 
         Raises:
-            JournalError: it is in doubt.
+            JournalError: the change is in doubt.
         """
         if self._durable >= number:
             return
-        # Whoever is told by the thread that commits may ask for more; nobody else would commit that.
+        # A callback in the committing thread may make changes, which this thread has to commit itself.
         if self._thread in (None, current_thread()) and self._failure is None:
             self.flush()
             return
-        wait = _Wait()
-        self.when_durable(number, wait)
-        failure = wait.outcome()
+        waiter = _Waiter()
+        self.when_durable(number, waiter)
+        failure = waiter.wait()
         if failure is not None:
             raise JournalError(*failure.args)
 
-    def when_durable(self, number: int, tell: DurabilityCallback) -> None:
-        """Have somebody told once a change is durable, or that it is in doubt."""
+    def when_durable(self, number: int, callback: DurabilityCallback) -> None:
+        """Call a function when a change is durable or in doubt; at once if it is already."""
         if self._durable >= number:
-            tell(None)
+            callback(None)
             return
         with self._guard:
             failure = self._failure
             if failure is None and self._durable < number:
-                self._waiting.append((number, tell))
+                self._callbacks.append((number, callback))
                 return
-        tell(failure if self._durable < number else None)
+        callback(failure if self._durable < number else None)
 
     def flush(self) -> None:
-        """Commit all that is noted.
+        """Commit all appended changes.
 
-        An interruption leaves what is noted in the list, and the next call commits it, once more if need be.
+        An interruption leaves the changes in the list, and the next call commits them, a second time if necessary.
 
         Raises:
-            JournalError: that failed; everything that is noted is in doubt.
+            JournalError: the commit failed, and the changes are in doubt.
         """
         with self._writing:
-            batch = self._noted[:]
+            batch = self._appended[:]
             failure = self._log.commit(batch) if batch else None
             with self._guard:
                 if failure is None and batch:
                     self._durable = batch[-1][0]
-                    del self._noted[: len(batch)]
+                    del self._appended[: len(batch)]
                 self._failure = failure
-                self._sort_out_waiting(failure)
+                if self._callbacks:
+                    self._collect_due_callbacks(failure)
                 self._work_to_do.notify()
         self._notify()
         if failure is not None:
             raise failure
 
-    def _sort_out_waiting(self, failure: JournalError | None) -> None:
-        """Move the callbacks for changes that are durable now, or in doubt, to those that are due."""
-        self._due += [(tell, failure) for number, tell in self._waiting if failure or number <= self._durable]
-        self._waiting = [] if failure else [one for one in self._waiting if one[0] > self._durable]
+    def _collect_due_callbacks(self, failure: JournalError | None) -> None:
+        """Move the callbacks of changes that are durable now, or in doubt, to `_due`."""
+        durable, callbacks = self._durable, self._callbacks
+        self._due += [(callback, failure) for number, callback in callbacks if failure or number <= durable]
+        self._callbacks = [] if failure else [waiting for waiting in callbacks if waiting[0] > durable]
 
     def _notify(self) -> None:
-        """Call everybody on the list. A call that is interrupted is repeated by the next flush."""
+        """Call the callbacks that are due. The next `flush` repeats a call that was interrupted."""
         while self._due:
-            tell, failure = first = self._due[0]
+            callback, failure = first = self._due[0]
             try:
-                tell(failure)
+                callback(failure)
             except Exception:
                 _LOGGER.exception("a callback for a durable change failed")
             with suppress(ValueError):
                 self._due.remove(first)
 
     def _work(self) -> None:
-        """Commit what is noted, until the journal is closed; while one commit is on its way, the next gathers."""
+        """Commit appended changes until the journal is closed. During one commit, changes gather for the next."""
         while True:
             with self._guard:
                 self._is_idle = True
-                while not self.is_closed and (self._failure is not None or not self._noted):
+                while not self.is_closed and (self._failure is not None or not self._appended):
                     self._work_to_do.wait()
                 self._is_idle = False
                 if self.is_closed:
@@ -337,31 +340,30 @@ class Writer:
     # Other work on the file
 
     def run_exclusively(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Do something with the connection while nothing is committed; what was noted is durable before.
+        """Call a function with the connection while no change is committed; all changes are durable before.
 
         Raises:
-            JournalError: something is in doubt, or nothing more is taken.
+            JournalError: a change is in doubt, or the journal is closed.
         """
         self.require_owner()
         with self._writing:
-            if self._refusal is not None:
-                raise JournalError(self.path, self._refusal)
+            self._require_open()
             self.flush()
             work(self._log.connection)
 
     def stop(self) -> None:
-        """Take nothing more, under the lock of the partition."""
+        """Accept no more changes; called under the lock of the partition."""
         with self._guard:
-            self._refusal = _CLOSED
+            self.is_closed = True
             self._work_to_do.notify()
 
     def close(self) -> None:
-        """Write what is noted, and let go of everything; after `stop`, and once.
+        """Commit the appended changes and close the log; called once, after `stop`.
 
         Raises:
-            JournalError: something is in doubt, and could not be written now either.
+            JournalError: a change is in doubt, and cannot be written now either.
         """
-        # Whoever is told by the thread that commits may close; that thread ends by itself.
+        # A callback in the committing thread may close the journal; the thread ends by itself then.
         if self._thread is not None and self._thread is not current_thread():
             self._thread.join()
         try:

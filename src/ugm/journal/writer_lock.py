@@ -13,13 +13,10 @@ from typing import Final, Self, final
 
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.errors import FILE_MOVED, JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.file_use import FileUse, identity_of, require_usable
 
-__all__ = ["FILE_MOVED", "WriterLock"]
-
-#: The reason why a journal is refused whose path no longer leads to the file that was opened.
-FILE_MOVED: Final = "the file was moved, replaced or deleted while it was open; move it back, or open it again"
+__all__ = ["WriterLock"]
 
 
 @final

@@ -17,11 +17,11 @@ from support.journal_processes import writer
 from support.partition_fixtures import SUE, config
 from ugm import AllocationRequest, Resource
 from ugm.journal import JournaledPartition, JournalError, compact, inspect, open_partition
-from ugm.journal.store import open_reader
+from ugm.journal.store_reader import open_reader
 
 #: Allocations of which all can be released only with more space than there is: their names are long.
 _IDS: Final = [f"{number:0250}" for number in range(5700)]
-_FULL: Final = "the disk is full, and only what gives back is accepted"
+_FULL: Final = "the disk is full; only releases are accepted"
 
 
 @pytest.fixture(name="path")

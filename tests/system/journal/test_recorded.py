@@ -14,7 +14,8 @@ from support.recorded_journals import JOURNALS, NOW, described, usage_described
 from ugm import Resource, UserGroup
 from ugm.cli import commands
 from ugm.journal import compact, export, inspect, open_partition
-from ugm.journal.store import FORMAT, format_version
+from ugm.journal.store import FORMAT
+from ugm.journal.store_reader import read_format
 
 #: What each of them is called, with the folder: the version, and how it was left.
 NAMES = sorted(f"{folder.name}/{name}" for folder in JOURNALS.iterdir() for name in ("closed", "killed"))
@@ -43,7 +44,7 @@ def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
         assert partition.journal.number == meaning["number"]
     expect(path, meaning)
     expect(path, meaning)
-    assert format_version(str(path)) == FORMAT
+    assert read_format(str(path)) == FORMAT
 
 
 def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,7 +94,7 @@ def test_compact(file: Path) -> None:
     result = run("journal", "compact", file)
 
     assert (result.stdout, result.exit_code) == ("quota: 8 changes in 8 rows\n", 0)
-    assert inspect(file) == before._replace(compacted=8)
+    assert inspect(file) == replace(before, compacted=8)
 
 
 def test_compact_while_it_is_used(file: Path) -> None:

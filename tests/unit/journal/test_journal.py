@@ -32,8 +32,9 @@ from ugm.journal import (
     open_partition,
 )
 from ugm.journal.ack_marker import AckMarker
+from ugm.journal.change_log import change_row
 from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.store import change_row, row_checksum
+from ugm.journal.store import row_checksum
 from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
@@ -324,7 +325,7 @@ def test_what_cannot_be_written_is_in_doubt(path: Path, durability: Durability) 
         with at_most(2, partition):
             acknowledged = fill(partition)
             assert acknowledged > 0
-            with pytest.raises(JournalError, match="in doubt until it can, ask again then"):
+            with pytest.raises(JournalError, match="in doubt until it can be written; repeat the call then"):
                 partition.release("fill-0")
             assert partition.allocation("fill-0") is not None
         assert partition.allocate(f"fill-{acknowledged}", "app", Resource())
@@ -419,7 +420,7 @@ def expect_refusal_of_growth(partition: JournaledPartition) -> None:
     with pytest.raises(JournalError) as caught:
         partition.allocate("more", "app", Resource())
     assert state_of(partition) == before
-    assert caught.value.reason == "the disk is full, and only what gives back is accepted"
+    assert caught.value.reason == "the disk is full; only releases are accepted"
 
 
 def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,7 +490,7 @@ def test_backup(path: Path) -> None:
         partition.journal.backup(copy)
         state = state_of(partition)
         partition.allocate("b", "app", memory(1))
-        with pytest.raises(RequestError, match="there is a file already"):
+        with pytest.raises(RequestError, match="the file exists already"):
             partition.journal.backup(copy)
     with open_partition(copy) as again:
         assert state_of(again) == state
