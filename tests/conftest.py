@@ -1,11 +1,15 @@
-"""How hypothesis works in these tests: profiles by the environment variable ``HYPOTHESIS_PROFILE``.
+"""What all tests share, and how hypothesis works in them: profiles by the environment variable ``HYPOTHESIS_PROFILE``.
 
 ``dev`` (the default) draws anew each time, ``ci`` draws the same each time, ``deep`` draws much more.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,3 +26,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the examples in the README, the documentation and the docstrings, too."""
     config.pluginmanager.register(documents)
+
+
+@pytest.fixture
+def quick_folder(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder in memory, if this system has a place for it: a journal does not wait for a disk there."""
+    place = Path("/dev/shm")  # noqa: S108 - the folder has a name of its own
+    if not place.is_dir():
+        yield tmp_path
+        return
+    with TemporaryDirectory(dir=place) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def _frozen_heap() -> Iterator[None]:
+    """Let the garbage collector pass over what exists before the test, so that its many scenes cost less."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()

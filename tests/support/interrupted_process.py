@@ -80,6 +80,15 @@ class Worker:
         self.options = (held, held)
 
 
+def _keep_pairs() -> None:
+    """Let CPython keep memory for pairs: without it, CPython crashes when a program iterates over ``dict.items()``.
+
+    `support.without_pairs` shows the crash in a program that does not use ugm.
+    """
+    pairs = [(number, number) for number in range(2_000)]
+    del pairs
+
+
 def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterator[bool]:
     """Let so many allocations of memory in a row fail; yield whether the operation has failed.
 
@@ -90,6 +99,7 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
     for start in count(0, step):
         scene.build()
         failed, partition = False, scene.partition
+        _keep_pairs()
         try:
             hooks.set_nomemory(start, start + many)
             operation(partition)

@@ -14,7 +14,6 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import pytest
@@ -27,7 +26,7 @@ from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
-from ugm.partition.events import Event
+from ugm.partition.events import Configured, Event
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 Operation = Callable[[Partition], object]
@@ -163,9 +162,11 @@ class Scene:
 class Followed(Scene):
     """A partition with two subscribers."""
 
+    uses = _USES
+
     def __init__(self) -> None:
         #: Lists of events, and what a partition shows that has repeated them.
-        self._replayed: list[tuple[list[Event], object]] = []
+        self._replayed: list[tuple[list[object], object]] = []
 
     def build(self) -> None:
         """Make the partition."""
@@ -185,14 +186,31 @@ class Followed(Scene):
             assert all(event == known[number] for number, event in told)
             assert self._after(list(known.values())) == shown(self.partition)
 
+    def require_unchanged(self) -> None:
+        """Make sure that subscribers learn of the next changes, and of nothing that did not happen."""
+        known = len(dict(self.told[0]))
+        self.partition.ask("probe", "one", memory(1))
+        self.partition.release("probe")
+        for told in self.told:
+            assert [number for number, _ in told[-2:]] == [known + 1, known + 2]
+            assert len(dict(told)) == known + 2
+
     def _after(self, events: list[Event]) -> object:
+        told = [_comparable(event) for event in events]
         for replayed, state in self._replayed:
-            if replayed == events:
+            if replayed == told:
                 return state
         twin = Partition(CONFIG)
         _replay(twin, events)
-        self._replayed.append((events, shown(twin)))
+        self._replayed.append((told, shown(twin)))
+        # The operation has happened or has not, after some uses of the scene.
+        assert len(self._replayed) < 3 * _USES
         return self._replayed[-1][1]
+
+
+def _comparable(event: Event) -> object:
+    """Return an event, with configurations as values."""
+    return (event.before.config, event.after.config) if isinstance(event, Configured) else event
 
 
 def _replay(partition: Partition, events: list[Event]) -> None:
@@ -287,17 +305,6 @@ SCENES: Final[dict[str, Callable[[Path], Scene]]] = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder in memory, where there is one: a journal waits for no disk there."""
-    memory_folder = Path("/dev/shm")  # noqa: S108 - of a name of its own in it
-    if not memory_folder.is_dir():
-        yield tmp_path
-        return
-    with TemporaryDirectory(dir=memory_folder) as name:
-        yield Path(name)
-
-
 @contextmanager
 def prepared(scene: Scene, operation: Operation) -> Iterator[Callable[[], object]]:
     """Yield an operation on a scene that has just been made."""
@@ -356,9 +363,9 @@ def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> in
 
 @pytest.mark.parametrize("kind", SCENES)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_interrupted_at_some_points(name: str, kind: str, folder: Path) -> None:
+def test_interrupted_at_some_points(name: str, kind: str, quick_folder: Path) -> None:
     """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
-    scene, operation = SCENES[kind](folder), OPERATIONS[name]
+    scene, operation = SCENES[kind](quick_folder), OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 100
@@ -367,10 +374,11 @@ def test_interrupted_at_some_points(name: str, kind: str, folder: Path) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize("kind", SCENES)
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_interrupted_at_every_point(name: str, kind: str, folder: Path) -> None:
+def test_interrupted_at_every_point(name: str, kind: str, quick_folder: Path) -> None:
     """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
-    scene, operation = SCENES[kind](folder), OPERATIONS[name]
+    scene, operation = SCENES[kind](quick_folder), OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
     assert interrupt(scene, operation, points) == len(points) > 100

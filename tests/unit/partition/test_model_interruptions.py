@@ -272,6 +272,7 @@ def test_interrupted_at_some_points(
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize(("make", "prepare", "call"), list(cases()))
 def test_interrupted_at_every_point(
     make: Callable[[], Scene], prepare: Callable[[Scene], object], call: Callable[[Scene], object]

@@ -407,6 +407,7 @@ def test_interrupted_at_some_points(kind: str, name: str) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_interrupted_at_every_point(kind: str, name: str) -> None:
     """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
@@ -451,6 +452,7 @@ def test_some_interrupted_recoveries(kind: str, name: str) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_many_interrupted_recoveries(kind: str, name: str) -> None:
     """A recovery that is interrupted anywhere is made good by the next one."""
