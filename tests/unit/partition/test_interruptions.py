@@ -26,7 +26,7 @@ from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
-from ugm.partition.events import Configured, Event
+from ugm.partition.events import AllocationRequested, ConfigurationChanged, Denied, Event, RequestWithdrawn
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
 Operation = Callable[[Partition], object]
@@ -173,6 +173,7 @@ class Followed(Scene):
         self.told: list[list[tuple[int, Event]]] = [[], []]
         self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told])
         fill(self.partition)
+        self._seen = len(self.told[0])
 
     def _follow(self, told: list[tuple[int, Event]]) -> Callable[[int, tuple[Event, ...]], None]:
         return lambda first, events: told.extend(enumerate(events, first))
@@ -188,12 +189,16 @@ class Followed(Scene):
 
     def require_unchanged(self) -> None:
         """Make sure that subscribers learn of the next changes, and of nothing that did not happen."""
-        known = len(dict(self.told[0]))
-        self.partition.ask("probe", "one", memory(1))
+        self.partition.request("probe", "one", memory(1))
         self.partition.release("probe")
         for told in self.told:
-            assert [number for number, _ in told[-2:]] == [known + 1, known + 2]
-            assert len(dict(told)) == known + 2
+            known = dict(told)
+            assert list(known) == list(range(1, len(known) + 1))
+            assert all(event == known[number] for number, event in told)
+            *others, requested, withdrawn = list(known.values())[self._seen :]
+            assert all(isinstance(event, Denied) for event in others)
+            assert (type(requested), type(withdrawn)) == (AllocationRequested, RequestWithdrawn)
+        self._seen = len(known)
 
     def _after(self, events: list[Event]) -> object:
         told = [_comparable(event) for event in events]
@@ -210,7 +215,7 @@ class Followed(Scene):
 
 def _comparable(event: Event) -> object:
     """Return an event, with configurations as values."""
-    return (event.before.config, event.after.config) if isinstance(event, Configured) else event
+    return (event.before.config, event.after.config) if isinstance(event, ConfigurationChanged) else event
 
 
 def _replay(partition: Partition, events: list[Event]) -> None:
