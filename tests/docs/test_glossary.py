@@ -1,0 +1,144 @@
+"""The terms of the glossary are those of the code, and retired words are in neither names nor pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import ugm
+from support.places import DOCS, ROOT
+
+SOURCE: Final = ROOT / "src" / "ugm"
+GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
+REFERENCE: Final = "\n".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+
+#: Packages whose public classes are described.
+PACKAGES: Final = (
+    "ugm",
+    "ugm.config",
+    "ugm.elastic",
+    "ugm.journal",
+    "ugm.kubernetes",
+    "ugm.partition",
+    "ugm.queues",
+    "ugm.quotatree",
+    "ugm.server",
+    "ugm.simulation",
+    "ugm.testing",
+    "ugm.tracking",
+)
+
+#: Words of names that the standard terms have replaced.
+RETIRED: Final = frozenset(
+    (
+        *("anew", "asked", "beside", "books", "gate", "gates", "going", "operated", "pace", "paced", "settle"),
+        *("somebody", "standing", "standings", "strike", "survey", "tell", "tells", "told", "upkeep", "usual"),
+    )
+)
+
+
+#: Parts of the package that are not checked yet.
+EXEMPT: Final = frozenset(
+    (
+        *("cli", "config", "decision.py", "elastic", "hierarchy.py", "journal", "operation_lock.py", "partition"),
+        *("queues", "shared", "simulation", "testing", "tracking"),
+    )
+)
+#: Classes that are not described yet.
+UNDESCRIBED: Final = frozenset(("QueueSpecs", "QueueTree", "Tenant"))
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """Return the rows of the glossary: term, meaning and code."""
+    found = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]*)\|$", GLOSSARY, re.MULTILINE)
+    return [(term, meaning, code) for term, meaning, code in found if term != "term"]
+
+
+def modules() -> list[Path]:
+    """Return all modules except those that keep their names for now."""
+    return sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in EXEMPT)
+
+
+def words(name: str) -> set[str]:
+    """Split a name at its underscores and capitals, in lower case."""
+    return {part.lower() for part in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
+
+
+def defined(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a module defines: classes, functions, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+
+
+def classes() -> dict[str, set[str]]:
+    """Return the classes of all modules with the names of their members."""
+    return {
+        node.name: {
+            child.name
+            for child in node.body
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        }
+        for path in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+
+
+def public(package: str) -> Iterator[str]:
+    """Yield the public classes of a package."""
+    module = import_module(package)
+    yield from (name for name in module.__all__ if isclass(getattr(module, name)))
+
+
+def test_terms_are_sorted_and_unique() -> None:
+    """The glossary is sorted, and each term has one row."""
+    terms = [term.strip().lower() for term, _, _ in rows()]
+
+    assert len(terms) > 50
+    assert terms == sorted(set(terms))
+
+
+def test_code_of_the_glossary_exists() -> None:
+    """Every name in the last column is a class of ugm, one of its members, or a name of a package."""
+    known = classes()
+    missing = []
+    for name in re.findall("`([^`]+)`", " ".join(code for _, _, code in rows())):
+        owner, _, member = name.rpartition(".")
+        if name.startswith("ugm."):
+            exists = hasattr(import_module(owner), member)
+        elif owner:
+            exists = hasattr(getattr(ugm, owner, None), member) or member in known.get(owner, ())
+        else:
+            exists = name in known or hasattr(ugm, name)
+        missing += [] if exists else [name]
+
+    assert missing == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_classes_are_described(package: str) -> None:
+    """Every public class of a package is in the reference or in the glossary."""
+    missing = [name for name in public(package) if not re.search(rf"\b{name}\b", REFERENCE)]
+
+    assert set(missing) <= UNDESCRIBED
+
+
+def test_names_have_no_retired_words() -> None:
+    """No module, class, function, argument, variable or attribute has a retired word in its name."""
+    found = []
+    for path in modules():
+        names = {path.stem, *defined(ast.parse(path.read_text(encoding="utf-8")))}
+        found += [f"{path.relative_to(SOURCE)}: {name}" for name in sorted(names) if words(name) & RETIRED]
+
+    assert found == []
