@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ugm.errors import value_text
-from ugm.hierarchy import UNLIMITED, Node, OwnerT, RequestVector, is_named
+from ugm.hierarchy import UNLIMITED, Node, RequestVector, is_named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, format_amount
 
@@ -132,32 +132,30 @@ class Decision(NamedTuple):
 ALLOWED: Final = Decision()
 
 
-def exceeded(
-    chain: Iterable[Node[OwnerT]], vector: RequestVector, starting: Sequence[Node[OwnerT]] = ()
-) -> tuple[Violation, ...]:
-    """Return every limit of *chain* that *vector* more, and one more application below *starting*, would exceed.
+def exceeded(chain: Iterable[Node], vector: RequestVector, starting: Sequence[Node] = ()) -> tuple[Violation, ...]:
+    """Return every limit of *chain* that *vector*, and one more application below *starting*, would exceed.
 
-    A resource of which nothing is asked is never named, not even when it is over its limit. Only a queue also denies a
-    request that names such a resource with an amount of 0.
+    A resource that is not requested is never reported, even if it is over its limit. Only a queue also denies a request
+    that names such a resource with an amount of 0.
 
     Source: Apache YuniKorn, as recorded; its queues compare every resource that a request names.
     """
-    least_vcore, least_memory, vcore, memory, others, _ = vector
-    names_vcore, names_memory = is_named(least_vcore), is_named(least_memory)
+    required_vcore, required_memory, vcore, memory, extended, _ = vector
+    names_vcore, names_memory = is_named(required_vcore), is_named(required_memory)
     found = []
     for node in chain:
         limit, is_queue = node.limit, node.owner.kind is _QUEUE
-        # What leaves enough is passed over at once; the rest of each condition says whose limit it is, and whether.
+        # The first comparison skips nearly every node. The rest of each condition decides whether the limit applies.
         if node.free_vcore < vcore and (vcore or (names_vcore and is_queue)) and limit.vcore < UNLIMITED:
             found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
         if node.free_memory < memory and (memory or (names_memory and is_queue)) and limit.memory < UNLIMITED:
             found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
-        for position, amount in others:
+        for position, amount in extended:
             free = node.free_extended[position]
             if free < amount and (amount or is_queue):
-                most = limit.extended(node.layout)[position]
-                if most < UNLIMITED:
-                    found.append(_violation(node, node.layout.names[position], most, free, amount))
+                maximum = limit.extended(node.layout)[position]
+                if maximum < UNLIMITED:
+                    found.append(_violation(node, node.layout.names[position], maximum, free, amount))
         if limit.closed:
             found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.uncounted(vector)]
         if node.running >= limit.max_running and node in starting:
@@ -165,8 +163,8 @@ def exceeded(
     return tuple(found)
 
 
-def over(node: Node[OwnerT]) -> Iterator[Violation]:
-    """Yield what is exceeded at a node already, with nothing requested."""
+def over(node: Node) -> Iterator[Violation]:
+    """Yield every limit of a node that is exceeded already, with nothing requested."""
     for name in node.limited_resources():
         if node.free(name) < 0:
             yield _violation(node, name, node.limit.maximum(name), node.free(name), 0)
@@ -174,13 +172,13 @@ def over(node: Node[OwnerT]) -> Iterator[Violation]:
         yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
 
 
-def _violation(node: Node[OwnerT], resource: str | None, limit: int, free: int, requested: int) -> Violation:
+def _violation(node: Node, resource: str | None, limit: int, free: int, requested: int) -> Violation:
     owner, used = node.owner, limit - free
     return Violation(owner.kind, owner.name, node.queue_path, limit_name(node), resource, limit, used, requested)
 
 
-def limit_name(node: Node[OwnerT]) -> str:
-    """Return the name that a limit was set for: that of its owner, or the wildcard; none for a queue."""
+def limit_name(node: Node) -> str:
+    """Return the name that a limit was set for: its owner or the wildcard; empty for a queue."""
     if node.limit.wildcard:
         return WILDCARD
     return "" if node.owner.kind is _QUEUE else node.owner.name

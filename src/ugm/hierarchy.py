@@ -1,24 +1,24 @@
 """The kernel: a quota is a node in a tree, and a request charges chains of nodes, all of them or none.
 
-A *node* is one limit at one place of a hierarchy, with what it still leaves. A *chain* is the nodes that one request
-must fit, leaf to root; the chains of a user, of a group and of any other quota are simply joined into one. A request is
-*checked* against every node of its chain first, reading only, and *charged* to them only when all agree.
+A *node* is one limit at one place of a hierarchy, with the amounts that are still free. A *chain* is the list of nodes
+that one request must fit, leaf to root. The chains of a user, a group, a queue and any other quota are joined into one.
+A request is first *checked* against every node of its chain, which only reads. It is *charged* only if all nodes agree.
 
-A node counts what is free, not what is used: a check is then one comparison. Where it does not limit a resource, the
-count starts from `UNLIMITED`, a number that no sane request reaches; what the node has used is exact either way.
+A node stores free amounts instead of used amounts, so a check is one comparison. The free amount of an unlimited
+resource starts at `UNLIMITED`, which no realistic request reaches. The used amount is exact in both cases.
 
-``vcore`` and ``memory``, which nearly every request asks for, are counted in attributes of a node. Against a list of
-columns that makes a charge a third faster and a node 60 bytes smaller. All other resources that some limit names are
-counted in a list; the `Layout` says where.
+Nearly every request names ``vcore`` and ``memory``. Their free amounts are attributes of the node, which makes a charge
+a third faster and a node 60 bytes smaller than a list would. All other resources that some limit names are *extended
+resources*. Their free amounts are in a list, in the order of the `Layout`.
 
-This module knows no users, queues or configurations. It has no lock and never fails half-way: callers validate first,
-under the lock of their engine.
+This module does not depend on users, queues or configurations. It takes no lock, and its functions cannot fail halfway:
+callers validate all arguments first, under the lock of their engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar, final
+from typing import Final, Protocol, TypeAlias, final
 
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
@@ -30,7 +30,6 @@ __all__ = [
     "Limit",
     "Node",
     "Owner",
-    "OwnerT",
     "RequestVector",
     "charge",
     "fits",
@@ -41,51 +40,57 @@ __all__ = [
     "try_charge",
 ]
 
-#: Where a count starts if it is not limited. A request beyond it is not lost: a failed check is always gone over again,
-#: limit by limit, before anybody is denied.
+#: The initial free amount of a resource that is not limited. A larger request fails the check, and is then compared
+#: with each limit one by one, so that it is not denied without a limit.
 UNLIMITED: Final = 1 << 128
 
-#: What to compare a count with if nothing is asked of it: no count is as low, but for usage that no sane request makes,
-#: and then the check is gone over again, too.
-_NOTHING: Final = -(1 << 256)
+#: The required amount of a resource that is not requested: below any free amount in practice. A node that is
+#: overcommitted by even more fails the check, and is then compared limit by limit like a request beyond `UNLIMITED`.
+_NOT_REQUESTED: Final = -(1 << 256)
 
-#: The least ``vcore`` that a node must leave if what is asked is not to be had at all: more than any node ever has.
+#: The required amount of ``vcore`` of a request that can never fit: above any free amount.
 _NEVER: Final = 1 << 256
 
 #: The same for a request that does not name ``vcore``.
 _NEVER_NOT_NAMED: Final = _NEVER + 1
 
-#: What is counted in attributes of a node.
+#: The resources whose free amounts are attributes of a node.
 _IN_ATTRIBUTES: Final = (VCORE, MEMORY)
 
-#: What is free of no resources; shared, and never changed.
-_NO_OTHERS: Final[list[int]] = []
+#: The extended amounts of a node without extended resources. Shared, and never changed.
+_NO_EXTENDED: Final[list[int]] = []
 
-#: What a request asks: the least ``vcore`` and ``memory`` that a node must leave; how much of either is taken; of other
-#: resources that are counted, (position, amount); and of all other resources, counted or not, (name, amount). A request
-#: that names a resource and asks 0 of it has a least, or an amount, of 0, because queues tell that from not naming it.
-RequestVector = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
+#: A request, compiled for one layout:
+#:
+#: 0, 1. the free ``vcore`` and ``memory`` that each node must have;
+#: 2, 3. the requested ``vcore`` and ``memory``;
+#: 4. the requested extended resources as (position in the layout, amount);
+#: 5. all other requested resources, counted or not, as (name, amount).
+#:
+#: A resource that is named with an amount of 0 requires a free amount of 0. A resource that is not named requires
+#: nothing. Queues distinguish the two.
+RequestVector: TypeAlias = tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[tuple[str, int], ...]]
 
 
 @final
 class Layout:
-    """Which resources are counted besides ``vcore`` and ``memory``: one layout for all nodes of one chain.
+    """The extended resources that the nodes of a chain count, and their positions.
 
-    Only resources that some limit names are counted. An engine keeps its layout for as long as the names stay the same,
-    because every `Resource` remembers its row in the layout that asked last.
+    Only resources that some limit names are counted. An engine keeps its layout as long as these names stay the same,
+    because every `Resource` caches its vector for the last layout that compiled it.
 
     Args:
         names: the resources that some limit names.
-        closed: whether no other resources are to be had: a request for one fits no node. A chain of nodes under a
-            closed layout has one whose limit is closed, so that the denial can be told.
+        closed: whether all other resources are unavailable, so that no node fits a request for one. One node of every
+            chain must then have a closed limit, so that the denial has a reason.
 
-    >>> Layout(["memory", "nvidia.com/gpu"]).row(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
+    >>> Layout(["memory", "nvidia.com/gpu"]).vector(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
     (0, 5, ((0, 1),), (('nvidia.com/gpu', 1), ('pods', 1)))
     """
 
     __slots__ = ("closed", "names", "positions")
 
-    #: Sorted, without the two.
+    #: Sorted, without ``vcore`` and ``memory``.
     names: tuple[str, ...]
     positions: Mapping[str, int]
     closed: bool
@@ -96,52 +101,52 @@ class Layout:
         self.positions = {name: position for position, name in enumerate(self.names)}
 
     def with_names(self, names: Iterable[str]) -> Layout:
-        """Return a layout that counts *names*, too: this one if it counts them already."""
+        """Return a layout that also counts *names*; this one if it counts them already."""
         layout = Layout((*self.names, *names), closed=self.closed)
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:
-        """Return what *usage* asks, worked out once for each vector.
+        """Compile *usage* for this layout and cache the result in it.
 
         Raises:
             RequestError: an amount is negative.
         """
-        for name, amount in usage.amounts.items():
+        amounts = usage.amounts
+        for name, amount in amounts.items():
             if amount < 0:
                 raise RequestError("usage", usage, f"the amount of {name} is negative")
-        amounts = usage.amounts
         extended = tuple([(name, amount) for name, amount in amounts.items() if name not in _IN_ATTRIBUTES])
         counted = tuple([(self.positions[name], amount) for name, amount in extended if name in self.positions])
         vcore, memory = amounts.get(VCORE, 0), amounts.get(MEMORY, 0)
-        # No node leaves `_NEVER`, so that more need not be asked of any; what is taken stays exact.
-        least_vcore = min(vcore, _NEVER) if VCORE in amounts else _NOTHING
-        least_memory = min(memory, _NEVER) if MEMORY in amounts else _NOTHING
-        asked = tuple([(name, amount) for name, amount in extended if amount])
-        if self.closed and any(name not in self.positions for name, _ in asked):
-            least_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
-        vector = (least_vcore, least_memory, vcore, memory, counted, asked)
+        # No node has `_NEVER` free, so a larger requirement makes no difference. The requested amount stays exact.
+        required_vcore = min(vcore, _NEVER) if VCORE in amounts else _NOT_REQUESTED
+        required_memory = min(memory, _NEVER) if MEMORY in amounts else _NOT_REQUESTED
+        requested = tuple([(name, amount) for name, amount in extended if amount])
+        if self.closed and any(name not in self.positions for name, _ in requested):
+            required_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
+        vector = (required_vcore, required_memory, vcore, memory, counted, requested)
         usage.compiled = (self, vector)
         return vector
 
     def uncounted(self, vector: RequestVector) -> Iterator[tuple[str, int]]:
-        """Yield what *vector* asks of resources that are not counted."""
+        """Yield the requested resources that this layout does not count."""
         return ((name, amount) for name, amount in vector[5] if name not in self.positions)
 
 
 @final
 class Limit:
-    """The most that a node allows: of some resources, of running applications, or of both.
+    """The maximum that a node allows: of some resources, of running applications, or of both.
 
     Attributes:
-        resources: a missing name is unlimited, a 0 allows none.
-        applications: how many may run; 0 is no limit.
-        wildcard: whether the limit holds for everybody whom no other limit names.
-        closed: whether a resource that is not named is not to be had, instead of unlimited.
-        place: where it was set, for people: the queue path and the position among its limits.
+        resources: a missing resource is unlimited, and 0 allows none.
+        applications: the number of applications that may run; 0 for no limit.
+        wildcard: whether the limit is set for ``*``, the users or groups without a limit of their own.
+        closed: whether a resource that is not named is unavailable instead of unlimited.
+        place: the location in the configuration, for messages: the queue path and the position among its limits.
     """
 
     __slots__ = (
-        "_others",
+        "_extended",
         "_unnamed",
         "applications",
         "closed",
@@ -166,67 +171,69 @@ class Limit:
         self.applications: Final = applications
         self.wildcard: Final = wildcard
         self.place: Final = place
-        #: How many may run, as a number in any case.
+        #: The same as `applications`, with `UNLIMITED` for no limit.
         self.max_running: Final = applications or UNLIMITED
         self.closed: Final = closed
         self._unnamed: Final = 0 if closed else UNLIMITED
-        #: Where the counts of a node start.
+        #: The initial free amounts of a node.
         self.vcore: Final = self.maximum(VCORE)
         self.memory: Final = self.maximum(MEMORY)
-        self._others: tuple[Layout | None, tuple[int, ...]] = (None, ())
+        self._extended: tuple[Layout | None, tuple[int, ...]] = (None, ())
 
     def maximum(self, name: str) -> int:
-        """Return the most of a resource that is allowed, `UNLIMITED` for no limit."""
+        """Return the maximum of a resource, `UNLIMITED` for no limit."""
         return self.resources.amounts.get(name, self._unnamed)
 
     def extended(self, layout: Layout) -> tuple[int, ...]:
-        """Return where the counts of all other resources start, in the order of the layout."""
-        known, extended = self._others
-        if known is not layout:
+        """Return the initial free amounts of all extended resources, in the order of the layout."""
+        cached, extended = self._extended
+        if cached is not layout:
             extended = tuple([self.maximum(name) for name in layout.names])
-            self._others = (layout, extended)
+            self._extended = (layout, extended)
         return extended
 
 
 class Owner(Protocol):
-    """Whose quota a node is part of."""
+    """The user, group or queue that a node belongs to."""
 
     @property
     def kind(self) -> TrackingType:
-        """What the owner is."""
+        """The kind of the owner."""
         ...
 
     @property
     def name(self) -> str:
-        """Which one it is."""
+        """The name of the user or group, or the path of the queue."""
+        ...
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """Queue path to node. A node is listed while at least one application runs below it."""
         ...
 
 
-OwnerT = TypeVar("OwnerT", bound=Owner)
-
-
 @final
-class Node(Generic[OwnerT]):
-    """One limit at one place, and what it still leaves.
+class Node:
+    """One limit at one place, with the amounts that are free.
 
-    Invariant: the limit less what is free is the sum of what is charged below the node. An amount that is free is below
-    zero by as much as a limit was set, or an existing allocation counted, beyond what is allowed.
+    Invariant: the limit minus the free amount is the sum of all charges. A free amount is negative if the limit was
+    lowered below the usage, or if an existing allocation was charged without a check.
     """
 
     __slots__ = ("free_extended", "free_memory", "free_vcore", "layout", "limit", "owner", "queue_path", "running")
 
-    owner: OwnerT
+    owner: Owner
     queue_path: str
     limit: Limit
-    #: How many applications run below.
+    #: The number of applications that run below.
     running: int
     free_vcore: int
     free_memory: int
-    #: What is free of all other resources, in the order of the layout; one empty list for all nodes if there are none.
+    #: In the order of the layout. All nodes share one empty list if there are no extended resources.
     free_extended: list[int]
     layout: Layout
 
-    def __init__(self, owner: OwnerT, queue_path: str, limit: Limit, layout: Layout) -> None:
+    def __init__(self, owner: Owner, queue_path: str, limit: Limit, layout: Layout) -> None:
         self.owner = owner
         self.queue_path = queue_path
         self.limit = limit
@@ -234,51 +241,51 @@ class Node(Generic[OwnerT]):
         self.running = 0
         self.free_vcore = limit.vcore
         self.free_memory = limit.memory
-        self.free_extended = list(limit.extended(layout)) if layout.names else _NO_OTHERS
+        self.free_extended = list(limit.extended(layout)) if layout.names else _NO_EXTENDED
 
     def limited_resources(self) -> Iterable[str]:
-        """Return the resources that the node limits, of those that are counted."""
+        """Return the counted resources that the node limits."""
         return (*_IN_ATTRIBUTES, *self.layout.names) if self.limit.closed else self.limit.resources
 
     def free(self, name: str) -> int:
-        """Return what is free of a resource that is counted."""
+        """Return the free amount of a counted resource."""
         if name == VCORE:
             return self.free_vcore
         return self.free_memory if name == MEMORY else self.free_extended[self.layout.positions[name]]
 
     def used(self) -> dict[str, int]:
-        """Return what is charged of every resource that is counted."""
+        """Return the charged amount of every counted resource."""
         limit, extended = self.limit, self.limit.extended(self.layout)
         used = {VCORE: limit.vcore - self.free_vcore, MEMORY: limit.memory - self.free_memory}
-        for name, most, free in zip(self.layout.names, extended, self.free_extended, strict=True):
-            used[name] = most - free
+        for name, maximum, free in zip(self.layout.names, extended, self.free_extended, strict=True):
+            used[name] = maximum - free
         return used
 
     def replace_limit(self, limit: Limit) -> None:
-        """Put another limit in force; what is charged stays."""
+        """Replace the limit; the charged amounts stay."""
         old, self.limit = self.limit, limit
         self.free_vcore += limit.vcore - old.vcore
         self.free_memory += limit.memory - old.memory
         if self.free_extended:
             changes = zip(limit.extended(self.layout), old.extended(self.layout), self.free_extended, strict=True)
-            self.free_extended = [free + most - before for most, before, free in changes]
+            self.free_extended = [free + new - before for new, before, free in changes]
 
 
-def is_named(least: int) -> bool:
-    """Return whether a request names ``vcore`` or ``memory``, of which it asks a node to leave *least*."""
-    return least not in (_NOTHING, _NEVER_NOT_NAMED)
+def is_named(required: int) -> bool:
+    """Return whether a request names ``vcore`` or ``memory``, given the free amount that it requires."""
+    return required not in (_NOT_REQUESTED, _NEVER_NOT_NAMED)
 
 
-# What follows is the hot path of every engine: the whole rule of checking and charging, and nothing else.
+# The hot path of every engine: the whole rule of checking and charging, and nothing else.
 
-Chain = Iterable[Node[Any]]
+Chain: TypeAlias = Iterable[Node]
 
 
 def fits(chain: Chain, vector: RequestVector) -> bool:
-    """Return whether every node of *chain* leaves what *vector* asks; changes nothing."""
-    least_vcore, least_memory, _, _, extended, _ = vector
+    """Return whether *vector* fits every node of *chain*. Changes nothing."""
+    required_vcore, required_memory, _, _, extended, _ = vector
     for node in chain:
-        if node.free_vcore < least_vcore or node.free_memory < least_memory:
+        if node.free_vcore < required_vcore or node.free_memory < required_memory:
             return False
     for position, amount in extended:
         for node in chain:
@@ -288,7 +295,7 @@ def fits(chain: Chain, vector: RequestVector) -> bool:
 
 
 def fits_one_more(chain: Chain) -> bool:
-    """Return whether one more application may run below every node of *chain*; changes nothing."""
+    """Return whether every node of *chain* allows one more running application. Changes nothing."""
     for node in chain:  # noqa: SIM110 - a loop takes half the time of a generator
         if node.running >= node.limit.max_running:
             return False
@@ -296,17 +303,17 @@ def fits_one_more(chain: Chain) -> bool:
 
 
 def headroom(chain: Chain) -> Resource | None:
-    """Return the least that any node of *chain* leaves, for each limited resource; None where nothing limits any."""
-    room: dict[str, int] = {}
+    """Return the smallest free amount in *chain* of each limited resource; None if no resource is limited."""
+    smallest: dict[str, int] = {}
     for node in chain:
         for name in node.limit.resources:
             free = node.free(name)
-            room[name] = min(free, room.get(name, free))
-    return Resource(room) if room else None
+            smallest[name] = min(free, smallest.get(name, free))
+    return Resource(smallest) if smallest else None
 
 
 def charge(chain: Chain, vector: RequestVector) -> None:
-    """Take *vector* from every node of *chain*, whether or not it fits."""
+    """Charge *vector* to every node of *chain*, whether or not it fits."""
     _, _, vcore, memory, extended, _ = vector
     for node in chain:
         node.free_vcore -= vcore
@@ -317,7 +324,7 @@ def charge(chain: Chain, vector: RequestVector) -> None:
 
 
 def refund(chain: Chain, vector: RequestVector) -> None:
-    """Give *vector* back to every node of *chain*: the exact inverse of `charge`."""
+    """Return *vector* to every node of *chain*: the exact inverse of `charge`."""
     _, _, vcore, memory, extended, _ = vector
     for node in chain:
         node.free_vcore += vcore
@@ -328,20 +335,20 @@ def refund(chain: Chain, vector: RequestVector) -> None:
 
 
 def try_charge(checked: Chain, charged: Chain, vector: RequestVector) -> bool:
-    """Charge *vector* to all of *charged* if all of *checked* leave it, else change nothing.
+    """Charge *vector* to all of *charged* if it fits all of *checked*; otherwise change nothing.
 
-    The two chains are the same but where somebody is counted without being held to it.
+    The two chains differ only for users whose usage counts for a group without being limited by it.
     """
-    least_vcore, least_memory, vcore, memory, extended, _ = vector
+    required_vcore, required_memory, vcore, memory, extended, _ = vector
     if extended or checked is not charged:
         if not fits(checked, vector):
             return False
         charge(charged, vector)
         return True
-    # One walk instead of two takes a fifth less time. It is walked back if a node on the way does not leave enough.
+    # One walk instead of two takes a fifth less time. If a node does not fit, the nodes before it are refunded.
     for node in charged:
         free_vcore, free_memory = node.free_vcore, node.free_memory
-        if free_vcore < least_vcore or free_memory < least_memory:
+        if free_vcore < required_vcore or free_memory < required_memory:
             break
         node.free_vcore = free_vcore - vcore
         node.free_memory = free_memory - memory

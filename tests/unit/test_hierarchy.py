@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given
@@ -16,20 +16,21 @@ from ugm.testing import resources
 NAMES = ("memory", "vcore", "gpu", "pods")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Team:
-    """Somebody whose quota is counted."""
+    """An owner of nodes."""
 
     kind: TrackingType = TrackingType.GROUP
     name: str = "dev"
+    nodes: dict[str, Node] = field(default_factory=dict)
 
 
-def node(limit: Resource, layout: Layout, applications: int = 0) -> Node[Team]:
+def node(limit: Resource, layout: Layout, applications: int = 0) -> Node:
     """Return a node of which nothing is used."""
     return Node(Team(), "root", Limit(limit, applications), layout)
 
 
-def used(subject: Node[Team]) -> dict[str, int]:
+def used(subject: Node) -> dict[str, int]:
     """Return what is used of each resource that is counted, without zeros."""
     return {name: amount for name, amount in subject.used().items() if amount}
 

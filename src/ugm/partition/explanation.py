@@ -133,7 +133,7 @@ def _charged(state: PartitionState, violation: Violation) -> Mapping[str, Holdin
     if violation.kind == TrackingType.QUEUE:
         return index.holdings
     if violation.kind == TrackingType.USER and violation.name in index.users:
-        return index.users[violation.name].queue.holdings
+        return index.users[violation.name].holdings
     if violation.kind == TrackingType.GROUP and violation.name in index.groups:
-        return index.groups[violation.name].queue.holdings
+        return index.groups[violation.name].holdings
     return {}

@@ -1,8 +1,8 @@
 """Several allocations as one: all of them are granted, or none.
 
-Users, groups and queues see them as the requests of a `ugm.tracking.batch.Demand`: each is held to the limits as if
-those before it had been granted, and a denial sums up what all of them ask of a limit. Other quota models are asked one
-by one, each after those before it have been charged.
+Users, groups and queues charge them as a `ugm.tracking.batch.BatchCharge`: each request is checked as if those before
+it had been granted, and a denial reports the total of all requests for a limit. Other quota models are asked one by
+one, each after those before it have been charged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ugm.partition.ledger_entry import AllocationRequest, AllocationState, Ledge
 from ugm.partition.model_set import ModelSet, charging
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
-from ugm.tracking.batch import Demand
+from ugm.tracking.batch import BatchCharge
 
 __all__ = ["allocate_all", "asks_of"]
 
@@ -75,9 +75,9 @@ def _wanted(admission: Admission, requests: Sequence[AllocationRequest]) -> dict
 
 def _together(
     state: PartitionState, admission: Admission, wanted: Mapping[str, LedgerEntry]
-) -> tuple[Demand, list[tuple[Application, tuple[Any, ...]]]]:
+) -> tuple[BatchCharge, list[tuple[Application, tuple[Any, ...]]]]:
     """Charge everything to users, groups and queues; return that, and what the applications were that started."""
-    demand = Demand(state.holding_index)
+    demand = BatchCharge(state.holding_index)
     started = []
     for entry in wanted.values():
         application = entry.application

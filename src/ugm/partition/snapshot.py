@@ -25,7 +25,7 @@ from ugm.partition.survey import LimitUtilization
 from ugm.queues import QueueSpec, QueueState, Quota
 from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
-from ugm.tracking.holding import held
+from ugm.tracking.holding import amounts_by_name
 from ugm.tracking.limits import LimitBook
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
@@ -124,7 +124,7 @@ class PartitionSnapshot:
     @cached_property
     def _lines(self) -> list[UsageLine]:
         return [
-            UsageLine(application_id, path, owner.name, group and group.name, held(amounts))
+            UsageLine(application_id, path, owner.name, group and group.name, amounts_by_name(amounts))
             for application_id, path, owner, group, amounts in self._pace(zip(*self._raw_holdings, strict=True))
         ]
 
@@ -327,7 +327,7 @@ def copy_of_user(state: PartitionState, name: str) -> tuple[TrackerCopy, LimitBo
     )
     if tracker is None and not waiting:
         return None
-    copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker.queue)
+    copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker)
     return copy._replace(queue_paths=waiting), state.in_force.limits.users
 
 

@@ -39,7 +39,7 @@ from ugm.queues.tree import Structure
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex
-from ugm.tracking.limits import LimitsInForce
+from ugm.tracking.limits_in_force import LimitsInForce
 
 __all__ = ["PartitionState"]
 
@@ -99,7 +99,7 @@ class PartitionState:
         self.tell = tell
         self.is_whole = is_whole
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
-        self.in_force.swap(compiled.limits, compiled.specs.names)
+        self.in_force.replace_limits(compiled.limits, compiled.specs.names)
         self.holding_index: Final = HoldingIndex(self.in_force)
         self.cluster: Final = Cluster()
         self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
@@ -127,9 +127,9 @@ class PartitionState:
         if tree.cluster is not None:
             # Somebody may use what is counted, though no node has it and no limit names it any more.
             layout = self.in_force.epoch.layout
-            kept = self.in_force.kept(self._needed_names) if self.is_whole else layout.names
+            kept = self.in_force.names_to_keep(self._needed_names) if self.is_whole else layout.names
             names = (*names, *tree.cluster, *kept)
-        self.in_force.swap(compiled.limits, names, closed=tree.cluster is not None)
+        self.in_force.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
 
     def _restore_configuration(self, compiled: CompiledConfig, structure: Structure) -> None:
@@ -168,7 +168,7 @@ class PartitionState:
     def count(self, names: Sequence[str], *, closed: bool | None = None) -> None:
         """Make room in every counter for more resources, and drop unused ones if they are the larger part."""
         in_use = self._needed_names if self.is_whole else None
-        if self.in_force.count(names, closed=closed, in_use=in_use):
+        if self.in_force.count_resources(names, closed=closed, in_use=in_use):
             self.tree.connect(self.in_force.epoch.layout)
 
     def _needed_names(self) -> set[str]:
@@ -364,7 +364,7 @@ class PartitionState:
         self.tree.list_applications(self.applications)
         names = (*self.compiled.specs.names, *self.tree.names_beside(self.compiled.specs), *self._names_in_use())
         closed = self.cluster.total is not None
-        self.in_force.replace(self.compiled.limits, names, closed=closed)
+        self.in_force.reset_limits(self.compiled.limits, names, closed=closed)
         self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)
         for application in self._running:
             self._run_again(application)
@@ -390,7 +390,7 @@ class PartitionState:
 
     def over(self) -> Iterator[Violation]:
         """Yield every limit that is exceeded: of users, groups and queues, each by name, leaf to root."""
-        for tracker in self.holding_index.trackers():
+        for tracker in self.holding_index.trees():
             for node in tracker.counters():
                 yield from over(node)
         counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]

@@ -30,9 +30,7 @@ from ugm.partition.state import PartitionState
 from ugm.queues import Placement, QueueState, queue_state
 from ugm.resources import Resource, as_float, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
-from ugm.tracking.holding import Holding, QuotaNode
-from ugm.tracking.named_tracker import NamedTracker
-from ugm.tracking.queue_tracker import QueueTracker
+from ugm.tracking.holding import Holding, HoldingTree
 from ugm.tracking.snapshot import TrackerCopy
 
 __all__ = ["NAMELESS", "LimitUtilization", "Survey", "effective", "is_limiting"]
@@ -122,33 +120,33 @@ class Survey:
         return None if copy is None else copy.group_usage()
 
     @exclusive
-    def _copy(self, trackers: Mapping[str, NamedTracker], name: str) -> TrackerCopy | None:
+    def _copy(self, trackers: Mapping[str, HoldingTree], name: str) -> TrackerCopy | None:
         tracker = trackers.get(require_name("name", name))
-        return None if tracker is None else TrackerCopy.of(tracker.queue)
+        return None if tracker is None else TrackerCopy.of(tracker)
 
     @exclusive
     def user_utilization(self, name: str) -> LimitUtilization | None:
         """Return how close a user is to a limit; None if nothing runs for the user."""
         tracker = self._state.holding_index.users.get(require_name("name", name))
-        return None if tracker is None else _standing(tracker.queue)
+        return None if tracker is None else _standing(tracker)
 
     @exclusive
     def group_utilization(self, name: str) -> LimitUtilization | None:
         """Return how close a group is to a limit; None if nothing is charged to it."""
         tracker = self._state.holding_index.groups.get(require_name("name", name))
-        return None if tracker is None else _standing(tracker.queue)
+        return None if tracker is None else _standing(tracker)
 
     @exclusive
     def user_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a user is used: the share of `user_utilization`, and quicker."""
         tracker = self._state.holding_index.users.get(require_name("name", name))
-        return None if tracker is None else _share(tracker.queue)
+        return None if tracker is None else _share(tracker)
 
     @exclusive
     def group_share(self, name: str) -> float | None:
         """Return how much of the nearest limit of a group is used: the share of `group_utilization`, and quicker."""
         tracker = self._state.holding_index.groups.get(require_name("name", name))
-        return None if tracker is None else _share(tracker.queue)
+        return None if tracker is None else _share(tracker)
 
     @exclusive
     def queue_alone(self, queue_path: str) -> QueueState | None:
@@ -288,21 +286,21 @@ def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:
 class _Quotas(NamedTuple):
     """The limits of a queue that may not exist."""
 
-    chain: tuple[Node[Any], ...]
+    chain: tuple[Node, ...]
 
 
-def effective(nodes: Sequence[QuotaNode]) -> tuple[EffectiveLimit, ...]:
+def effective(nodes: Sequence[Node]) -> tuple[EffectiveLimit, ...]:
     """Return the limits of some counters, without those that are there for a guarantee alone."""
     return tuple(EffectiveLimit.of(node) for node in nodes if is_limiting(node))
 
 
-def is_limiting(node: Node[Any]) -> bool:
+def is_limiting(node: Node) -> bool:
     """Return whether a counter limits anything."""
     limit = node.limit
     return bool(limit.resources or limit.applications or limit.closed)
 
 
-def _standing(tracker: QueueTracker) -> LimitUtilization:
+def _standing(tracker: HoldingTree) -> LimitUtilization:
     used, most, node, resource = _nearest(tracker)
     limit = None if node is None else EffectiveLimit.of(node)
     return LimitUtilization(
@@ -310,15 +308,15 @@ def _standing(tracker: QueueTracker) -> LimitUtilization:
     )
 
 
-def _share(tracker: QueueTracker) -> float:
+def _share(tracker: HoldingTree) -> float:
     used, most, _, _ = _nearest(tracker)
     return as_float(Fraction(used, most))
 
 
-def _nearest(tracker: QueueTracker) -> tuple[int, int, QuotaNode | None, str]:
+def _nearest(tracker: HoldingTree) -> tuple[int, int, Node | None, str]:
     """Return what is used of the nearest limit, the limit, its counter and its resource, empty for applications."""
     tracker.refresh()
-    found: tuple[int, int, QuotaNode | None, str] = (0, 1, None, "")
+    found: tuple[int, int, Node | None, str] = (0, 1, None, "")
     for node in tracker.nodes.values():
         limits = node.limit
         for name, limit in limits.resources.amounts.items():
@@ -329,8 +327,8 @@ def _nearest(tracker: QueueTracker) -> tuple[int, int, QuotaNode | None, str]:
 
 
 def _nearer(
-    found: tuple[int, int, QuotaNode | None, str], used: int, limit: int, node: QuotaNode, name: str
-) -> tuple[int, int, QuotaNode | None, str]:
+    found: tuple[int, int, Node | None, str], used: int, limit: int, node: Node, name: str
+) -> tuple[int, int, Node | None, str]:
     # A limit of nothing counts as used up. Compared as products: exact, and quicker than fractions.
     used, most = (used, limit) if limit else (1 + used, 1)
     return (used, most, node, name) if found[2] is None or used * found[1] > found[0] * most else found

@@ -24,7 +24,7 @@ from ugm.queues import QueueState, queue_state
 from ugm.resources import Resource
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 from ugm.tracking.holding import Holding
-from ugm.tracking.view import copies_of
+from ugm.tracking.snapshot import copies_of
 
 __all__ = ["PartitionView"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Protocol, final
+from typing import ClassVar, Protocol, final
 
 from ugm.hierarchy import Layout, Limit, Node, charge
 from ugm.identity import TrackingType, UserGroup
@@ -66,13 +66,13 @@ class Queue:
     #: All applications that were submitted to it and have not ended, running or not.
     applications: dict[str, Tenant]
     #: Its counter.
-    node: Node[Queue] | None
+    node: Node | None
     #: The counters of the queue and of those above it, leaf to root. Invariant: exactly those that have one.
-    chain: tuple[Node[Any], ...]
+    chain: tuple[Node, ...]
     #: Those counters of the whole tree below which something runs.
-    nodes: dict[str, Node[Any]]
+    nodes: dict[str, Node]
 
-    def __init__(self, spec: QueueSpec, parent: Queue | None, nodes: dict[str, Node[Any]], *, managed: bool) -> None:
+    def __init__(self, spec: QueueSpec, parent: Queue | None, nodes: dict[str, Node], *, managed: bool) -> None:
         self.queue_path = spec.queue_path
         self.parent = parent
         self.children = {}
@@ -182,7 +182,7 @@ class Queue:
         applications = self.quota.max_applications
         return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
 
-    def _counted(self, node: Node[Queue]) -> Node[Queue]:
+    def _counted(self, node: Node) -> Node:
         """Charge to a new counter all that runs below."""
         for held in self.running():
             charge([node], node.layout.vector(Resource(held)))

@@ -16,7 +16,7 @@ Source: Apache YuniKorn, resource quota management.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from ugm.hierarchy import Layout, Node, headroom
 from ugm.identity import ROOT, UserGroup, ancestors
@@ -59,7 +59,7 @@ class QueueTree:
     #: By canonical path; always with a root.
     queues: dict[str, Queue]
     #: The counters below which something runs.
-    nodes: dict[str, Node[Any]]
+    nodes: dict[str, Node]
     cluster: Resource | None
     specs: QueueSpecs
     _layout: Layout
@@ -219,7 +219,7 @@ class QueueTree:
         """
         return headroom(node for node in self.queues[queue_path].chain if cluster or node.queue_path != ROOT)
 
-    def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Node[Any], ...]:
+    def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Node, ...]:
         """Return the counters that a new application in a queue would be charged to, leaf to root; changes nothing.
 
         A queue that does not exist gets what the template above it says, as in `create`. A queue that the configuration

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
@@ -60,7 +60,7 @@ def recount(database: Database, state: PartitionState) -> None:
     database.run(database.text(_INSERT), [json.dumps(rows)])
 
 
-def _chain(state: PartitionState, user: str, path: str, group: str | None) -> Iterator[Node[Any]]:
+def _chain(state: PartitionState, user: str, path: str, group: str | None) -> Iterator[Node]:
     holding = state.holding_index.detached_in_group(path, "", UserGroup(user), group)
     holding.quotas = state.tree.queues[path]
     yield from filter(is_limiting, holding.chain())

@@ -18,9 +18,6 @@ from ugm.partition.state import PartitionState
 from ugm.partition.survey import is_limiting
 from ugm.queues import Submission
 from ugm.resources import Resource
-from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.holding import QuotaNode
-from ugm.tracking.user_tracker import UserTracker
 
 __all__ = ["EVERYTHING", "FACTS", "Held", "Place", "Slice", "place_of", "stage_of", "written_submission"]
 
@@ -91,7 +88,7 @@ class Slice:
         self._state: Final = state
         self.applications: Final[dict[str, Held]] = {}
         self.entries: Final[dict[str, tuple[LedgerEntry, int]]] = {}
-        self.chains: Final[dict[str, tuple[list[QuotaNode], list[QuotaNode]]]] = {}
+        self.chains: Final[dict[str, tuple[list[Node], list[Node]]]] = {}
 
     def load(self, applications: Iterable[list[Any]], lines: Iterable[list[Any]], *, everything: bool = False) -> None:
         """List applications and allocations, which are *everything* that there is or a part of it."""
@@ -141,9 +138,9 @@ class Slice:
         state, application = self._state, held.application
         holding = state.open(application)
         if alone:
-            state.holding_index.users.setdefault(holding.owner.name, UserTracker.of(holding.owner))
+            state.holding_index.users.setdefault(holding.owner.name, holding.owner)
             if holding.group is not None:
-                state.holding_index.groups.setdefault(holding.group.name, GroupTracker.of(holding.group))
+                state.holding_index.groups.setdefault(holding.group.name, holding.group)
         if held.stage & 1:
             total = sum((entry.usage for entry in application.entries().values()), Resource())
             holding = state.open(application)
@@ -179,12 +176,12 @@ class Slice:
         state.holding_index.groups.clear()
 
 
-def place_of(node: Node[Any]) -> Place:
+def place_of(node: Node) -> Place:
     """Return where a node counts."""
     return str(node.owner.kind), node.owner.name, node.queue_path
 
 
-def _set(node: Node[Any], used: Used) -> None:
+def _set(node: Node, used: Used) -> None:
     vcore, memory, others, node.running = used
     limit = node.limit
     node.free_vcore, node.free_memory = limit.vcore - vcore, limit.memory - memory

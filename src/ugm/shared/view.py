@@ -134,7 +134,7 @@ def _shown(state: PartitionState, allocation_id: str) -> Allocation | None:
 
 def _verify(state: PartitionState, counters: list[Any]) -> None:
     PartitionView(state, ModelSet((), OperationLock())).verify()
-    nodes: list[Node[Any]] = [node for tracker in state.holding_index.trackers() for node in tracker.counters()]
+    nodes: list[Node] = [node for tracker in state.holding_index.trees() for node in tracker.counters()]
     nodes += [queue.node for queue in state.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}
     found = {
@@ -151,6 +151,6 @@ def _verify(state: PartitionState, counters: list[Any]) -> None:
         raise InvariantError(tuple(findings))
 
 
-def _used(node: Node[Any]) -> tuple[int, ...]:
+def _used(node: Node) -> tuple[int, ...]:
     used = node.used()
     return (used[VCORE], used[MEMORY], *(used[name] for name in node.layout.names), node.running)

@@ -1,12 +1,11 @@
-"""Users and groups: what they use in which queues, held to the limits of a configuration."""
+"""Users and groups: their usage by queue, and the limits of a configuration that apply to them."""
 
-from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.limits import LimitEntry, Limits, LimitsInForce, PartitionLimits, QueueLimits
+from ugm.tracking.limits import LimitEntry, Limits, PartitionLimits, QueueLimits
+from ugm.tracking.limits_in_force import LimitsInForce
 from ugm.tracking.manager import Manager
-from ugm.tracking.queue_tracker import QueueTracker
 from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
 from ugm.tracking.tracker import EffectiveLimit, Request, Tracker
-from ugm.tracking.user_tracker import UserTracker
+from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
 __all__ = [
     "EffectiveLimit",

@@ -1,8 +1,8 @@
-"""The limits of a configuration, compiled for looking up, and which of them are in force.
+"""The limits of a configuration, compiled for fast lookup.
 
-A configuration is compiled once, without any lock, into two `LimitBook` objects: what each queue sets for users and
-what it sets for groups. Trackers ask a book for the chain of a queue path and find, level by level, the limit of the
-one name that they count. What is compiled never changes; `LimitsInForce` says which of it holds now.
+A configuration is compiled once, without a lock, into two `LimitBook` objects: the limits of users and the limits of
+groups. A tracker looks up the levels from its queue to the root and finds, at each level, the limit for its one name.
+Compiled limits never change. `ugm.tracking.limits_in_force` defines which of them are in force.
 
 Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard
 interpretation".
@@ -15,51 +15,56 @@ from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from ugm.arguments import require_count
 from ugm.errors import RequestError
-from ugm.hierarchy import Layout, Limit
-from ugm.identity import ROOT, WILDCARD, ancestors, canonical_path
-from ugm.operation_lock import OperationLock
+from ugm.hierarchy import Limit
+from ugm.identity import ROOT, WILDCARD, ancestors
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["Epoch", "Level", "LimitBook", "LimitEntry", "Limits", "LimitsInForce", "PartitionLimits", "QueueLimits"]
+__all__ = [
+    "Level",
+    "LimitBook",
+    "LimitEntry",
+    "Limits",
+    "PartitionLimits",
+    "PathCache",
+    "QueueLimits",
+    "checked_limit",
+]
 
 T = TypeVar("T")
 
 #: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.
-_REMEMBERED: Final = 1 << 14
+_MAX_CACHED: Final = 1 << 14
 
-#: Length of the longest path whose result is kept, so that the size of a cache in bytes is bounded, too.
-_LONGEST: Final = 256
-
-#: Number of unused resource names that a layout always keeps.
-_SPARE: Final = 16
+#: Length of the longest path whose result is cached, which bounds the size of a cache in bytes.
+_MAX_CACHED_LENGTH: Final = 256
 
 
 class LimitEntry(Protocol):
-    """One entry in the limits of a queue, as a configuration has it."""
+    """One entry in the limits of a queue, as configured."""
 
     @property
     def users(self) -> Sequence[str]:
-        """Whom it limits, each alone; the last may be the wildcard."""
+        """The users that it limits, each separately; the last may be the wildcard."""
         ...
 
     @property
     def groups(self) -> Sequence[str]:
-        """Which groups it limits, each as a whole; the last may be the wildcard."""
+        """The groups that it limits, each as a whole; the last may be the wildcard."""
         ...
 
     @property
     def max_resources(self) -> Resource | None:
-        """The most that each may use; None for no limit."""
+        """The maximum that each may use; None for no limit."""
         ...
 
     @property
     def max_applications(self) -> int:
-        """How many applications of each may run; 0 for no limit."""
+        """The number of applications that each may run; 0 for no limit."""
         ...
 
 
 class QueueLimits(Protocol):
-    """A queue of a configuration: its limits and the queues below it."""
+    """A queue of a configuration: its limits and its child queues."""
 
     @property
     def name(self) -> str:
@@ -68,37 +73,37 @@ class QueueLimits(Protocol):
 
     @property
     def limits(self) -> Sequence[LimitEntry]:
-        """What it sets, in the order that chooses between the groups of a user."""
+        """Its limits, in the order that decides between the groups of a user."""
         ...
 
     @property
     def queues(self) -> Sequence[QueueLimits]:
-        """The queues directly below."""
+        """The child queues."""
         ...
 
 
 class PartitionLimits(Protocol):
-    """A partition of a configuration: the root of its queues."""
+    """A partition of a configuration: its root queue."""
 
     @property
     def root(self) -> QueueLimits:
-        """The queue above all others."""
+        """The root queue."""
         ...
 
 
 class Level(NamedTuple):
-    """What one queue sets for users, or for groups."""
+    """The limits that one queue sets for users, or for groups."""
 
     #: The canonical path of the queue.
     queue_path: str
-    #: In the order of the configuration, which decides between the groups of a user. Has the group wildcard, too.
+    #: In the order of the configuration, which decides between the groups of a user. Includes the group wildcard.
     named: Mapping[str, Limit]
-    #: The user wildcard: it holds for each user alone. Wildcard usage of groups is one tracker with a name of its own.
+    #: The user wildcard, which limits each user separately. The group wildcard instead has one tracker for all groups.
     fallback: Limit | None
 
 
-class _PathCache(dict[str, T]):
-    """A bounded cache of the results of a function of a queue path. A hit costs one dictionary lookup."""
+class PathCache(dict[str, T]):
+    """A bounded cache for a function of a queue path. A hit costs one dictionary lookup."""
 
     __slots__ = ("_function",)
 
@@ -108,8 +113,8 @@ class _PathCache(dict[str, T]):
 
     def __missing__(self, path: str) -> T:
         result = self._function(path)
-        if len(path) <= _LONGEST:
-            if len(self) >= _REMEMBERED:
+        if len(path) <= _MAX_CACHED_LENGTH:
+            if len(self) >= _MAX_CACHED:
                 self.clear()
             self[path] = result
         return result
@@ -117,10 +122,10 @@ class _PathCache(dict[str, T]):
 
 @final
 class LimitBook:
-    """What every queue sets for users, or for groups.
+    """The limits that all queues set for users, or for groups.
 
     Args:
-        levels: canonical queue path to what is set there; queues that set nothing are left out.
+        levels: canonical queue path to its limits; queues without limits are missing.
     """
 
     __slots__ = ("_orders", "levels", "levels_on", "orders_on")
@@ -128,10 +133,10 @@ class LimitBook:
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
         self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
-        #: A queue path to what is set from there to the root, leaf to root; queues that set nothing are left out.
-        self.levels_on: Final = _PathCache(self._levels_on).__getitem__
-        #: The same with the positions of the names, up to the first wildcard: nothing above it is ever reached.
-        self.orders_on: Final = _PathCache(self._orders_on).__getitem__
+        #: A queue path to the levels from there to the root, leaf to root; queues without limits are missing.
+        self.levels_on: Final = PathCache(self._levels_on).__getitem__
+        #: The same with the position of each name, up to the first wildcard, which matches every group.
+        self.orders_on: Final = PathCache(self._orders_on).__getitem__
 
     def _levels_on(self, queue_path: str) -> tuple[Level, ...]:
         return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
@@ -147,9 +152,9 @@ class LimitBook:
     def select(self, queue_path: str, groups: Sequence[str]) -> str | None:
         """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
 
-        From the leaf upward, at each queue: the first named group of the configuration that the user is a member of,
-        else the wildcard if there is one, else one queue up. The cost depends on the number of the user's groups, not
-        on the number of limits.
+        The search goes from the leaf to the root. At each queue, the first configured group that the user is a member
+        of is chosen, or else the wildcard if there is one. The cost depends on the number of the user's groups, not on
+        the number of limits.
 
         Source: Apache YuniKorn, user based resource usage tracking, "Group limitations".
         """
@@ -174,26 +179,26 @@ class Limits:
     __slots__ = ("groups", "names", "revision", "users")
 
     def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
-        #: Stands for this configuration where a reference to all of it would keep it in memory.
+        #: Identifies this configuration without keeping all of it in memory.
         self.revision: Final = object()
         self.users: Final = LimitBook(users)
         self.groups: Final = LimitBook(groups)
-        all_holdings = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
-        #: Every resource that some limit names.
-        self.names: Final = frozenset(name for limit in all_holdings for name in limit.resources)
+        limits = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
+        #: All resources that some limit names.
+        self.names: Final = frozenset(name for limit in limits for name in limit.resources)
 
     @classmethod
     def compile(cls, partition: PartitionLimits | None) -> Self:
-        """Read the limits out of a configuration.
+        """Compile the limits of a configuration; None for no limits.
 
         Raises:
-            RequestError: this is no partition, or an entry is no limit: an amount is out of range, or all of them are
-                0. Configurations from `ugm.load_config` have no such entry; the peers take all zeros for no limit.
+            RequestError: *partition* is not a partition, or an entry is not a valid limit: an amount is out of range,
+                or all amounts are 0. `ugm.load_config` accepts no such entry. YuniKorn treats all zeros as no limit.
         """
         users: dict[str, Level] = {}
         groups: dict[str, Level] = {}
         if partition is not None and not hasattr(partition, "root"):
-            # The name will do: a whole configuration is no help in a message.
+            # Report the type only: a whole configuration does not help in a message.
             raise RequestError("config", type(partition).__name__, "expected one partition: pass config.partition()")
         if partition is not None:
             for path, queue in _walk(partition.root, ROOT):
@@ -219,11 +224,11 @@ def _walk(queue: QueueLimits, path: str) -> Iterator[tuple[str, QueueLimits]]:
 
 
 def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str, Limit]:
-    """Return the limit of every name; of two entries for one name the first holds."""
+    """Return the limit of every name. The first of several entries for a name counts."""
     found: dict[str, Limit] = {}
     for place, names, entry in entries:
         if isinstance(names, str):
-            raise RequestError("limits", names, f"expected several names at {place}")
+            raise RequestError("limits", names, f"expected a list of names at {place}")
         limits: dict[bool, Limit] = {}
         for name in names:
             wildcard = name == WILDCARD
@@ -236,137 +241,19 @@ def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str
 
 
 def checked_limit(argument: str, resources: Resource | None) -> Resource:
-    """Return what a limit allows of resources; None and an empty vector limit nothing.
+    """Return the maximum amounts of a limit; None and an empty vector limit nothing.
 
     Raises:
-        RequestError: an amount is out of range, or all of them are 0.
+        RequestError: an amount is out of range, or all amounts are 0.
     """
     if resources is None:
         return Resource()
     if type(resources) is not Resource:
         raise RequestError(argument, resources, "expected a Resource")
     if resources.amounts and not any(resources.amounts.values()):
-        raise RequestError(argument, resources, "a limit that allows nothing of every resource it names")
+        raise RequestError(argument, resources, "a limit must allow more than 0 of at least one resource that it names")
     if any(amount < 0 for amount in resources.amounts.values()):
-        raise RequestError(argument, resources, "a limit below zero")
+        raise RequestError(argument, resources, "a limit must not be negative")
     if any(amount > MAX_QUANTITY for amount in resources.amounts.values()):
-        raise RequestError(argument, resources, "a limit above what a signed 64-bit integer holds")
+        raise RequestError(argument, resources, f"a limit must not exceed {MAX_QUANTITY}")
     return resources
-
-
-@final
-class Epoch:
-    """A span of time in which the same limits hold.
-
-    Trackers and holdings remember the epoch that they were last brought in line with. It is an object of its own, so
-    that somebody who has been idle for long keeps no old configuration in memory.
-    """
-
-    __slots__ = ("layout",)
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout: Final = layout
-
-
-@final
-class LimitsInForce:
-    """Which limits hold now, for all trackers of one partition, and the lock that guards them all.
-
-    Swapping limits is one assignment. Nobody is visited: trackers notice the new epoch when they are used next.
-
-    Args:
-        limits: the limits in force from the start; None for none.
-        user_limits_win: whether a user with a named limit on the path of a queue is not held to the group's limits
-            there. The group is charged all the same.
-        lock: guards everything, in the place of a lock of its own.
-        managed: whether a manager keeps a ledger of what is charged to the trackers, so that nobody else may.
-    """
-
-    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
-
-    def __init__(
-        self,
-        limits: Limits | None = None,
-        *,
-        user_limits_win: bool = False,
-        managed: bool = False,
-        lock: OperationLock | None = None,
-    ) -> None:
-        self._canonical = _PathCache(canonical_path).__getitem__
-        self.limits = limits or Limits({}, {})
-        self.epoch = Epoch(Layout(self.limits.names))
-        self.user_limits_win: Final = user_limits_win
-        self.managed: Final = managed
-        #: Held by every public operation of a manager or tracker. Its token is the epoch.
-        self.lock: Final = lock or OperationLock()
-        self.lock.token = self.lock.settled = self.epoch
-        self.lock.rebuild = self.renew
-
-    def path(self, queue_path: str) -> str:
-        """Do what `ugm.identity.canonical_path` does, and remember it."""
-        # What is no text cannot be remembered, and is refused.
-        return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
-
-    def swap(self, limits: Limits, elsewhere: Iterable[str] = (), *, closed: bool = False) -> None:
-        """Put *limits* in force.
-
-        Args:
-            limits: the limits of users and groups.
-            elsewhere: resources that other limits name, which are charged along with those of users and groups.
-            closed: whether no other resources are to be had.
-        """
-        self.limits = limits
-        self._begin(self._next(Layout((*limits.names, *elsewhere), closed=closed)))
-
-    def count(
-        self,
-        names: Iterable[str],
-        *,
-        closed: bool | None = None,
-        in_use: Callable[[], Iterable[str]] | None = None,
-    ) -> bool:
-        """Make room in every counter for more resources until the next swap, and say whether that took anything.
-
-        Args:
-            names: the resources.
-            closed: whether no other resources are to be had; None leaves that as it is.
-            in_use: returns the resources that have to be counted besides; None keeps all that are counted now. It is
-                called only if *names* has a new resource; unused ones are then dropped if they are the larger part.
-        """
-        old, names = self.epoch.layout, tuple(names)
-        is_closed = old.closed if closed is None else closed
-        layout = Layout((*names, *old.names), closed=is_closed)
-        if in_use is not None and len(layout.names) > max(_SPARE, len(old.names)):
-            layout = Layout((*names, *self.kept(in_use)), closed=is_closed)
-        epoch = self._next(layout)
-        if epoch.layout is old:
-            return False
-        self._begin(epoch)
-        return True
-
-    def kept(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
-        """Return the resources to keep in the layout: all that it has, or only those in use if most are unused."""
-        names = self.epoch.layout.names
-        if len(names) <= _SPARE:
-            return names
-        used = frozenset(in_use())
-        return names if len(names) <= 2 * len(used) + _SPARE else used
-
-    def renew(self) -> None:
-        """Begin an epoch in which every counter is summed up from the holdings when it is used next."""
-        old = self.epoch.layout
-        # Another layout, even if it counts the same: no counter can be carried over to it.
-        self._begin(Epoch(Layout((*self.limits.names, *old.names), closed=old.closed)))
-
-    def replace(self, limits: Limits, elsewhere: Iterable[str], *, closed: bool) -> None:
-        """Do what `swap` does, and carry no counter over."""
-        self.limits = limits
-        self._begin(Epoch(Layout((*limits.names, *elsewhere), closed=closed)))
-
-    def _begin(self, epoch: Epoch) -> None:
-        self.epoch = self.lock.token = epoch
-
-    def _next(self, layout: Layout) -> Epoch:
-        # The same names keep the same layout: rows that the caller's vectors remember stay good.
-        old = self.epoch.layout
-        return Epoch(old if (layout.names, layout.closed) == (old.names, old.closed) else layout)

@@ -1,35 +1,43 @@
-"""Who holds what: an index maps an application to its first holding, on which those in other queues hang.
+"""Indexes of holdings: application to the linked list of its holdings, one for each queue.
 
-The indexes of a user, of a group and of a ledger share the holdings and so their links: entering or leaving the second
-index finds the links done already.
+Nearly every application has one holding, so an index maps the application to its first holding directly, and further
+holdings are linked through `sibling`. The indexes of a user, of a group and of all users share the holdings and
+therefore the links: when a holding is added to a second index, its links exist already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol, Self, TypeVar
 
-if TYPE_CHECKING:
-    from ugm.tracking.holding import Holding
-
-__all__ = ["all_holdings", "link", "relink", "unlink", "with_siblings"]
+__all__ = ["Linked", "all_holdings", "link", "relink", "unlink", "with_siblings"]
 
 
-def with_siblings(holding: Holding | None) -> Iterator[Holding]:
-    """Yield a holding and those of the same application in other queues."""
+class Linked(Protocol):
+    """A holding with a link to the next holding of the same application."""
+
+    application_id: str
+    sibling: Self | None
+
+
+LinkedT = TypeVar("LinkedT", bound=Linked)
+
+
+def with_siblings(holding: LinkedT | None) -> Iterator[LinkedT]:
+    """Yield a holding and all holdings behind it."""
     while holding is not None:
         yield holding
         holding = holding.sibling
 
 
-def all_holdings(index: Mapping[str, Holding]) -> Iterator[Holding]:
+def all_holdings(index: Mapping[str, LinkedT]) -> Iterator[LinkedT]:
     """Yield all holdings of an index."""
     for first in index.values():
         yield from with_siblings(first)
 
 
-def link(index: dict[str, Holding], holding: Holding) -> None:
-    """Add a holding to an index."""
+def link(index: dict[str, LinkedT], holding: LinkedT) -> None:
+    """Add a holding to an index, behind the others of its application."""
     last = index.setdefault(holding.application_id, holding)
     while last is not holding:
         if last.sibling is None:
@@ -37,17 +45,17 @@ def link(index: dict[str, Holding], holding: Holding) -> None:
         last = last.sibling
 
 
-def relink(index: dict[str, Holding], holding: Holding) -> None:
-    """Add a holding that has left an index, or was about to, as the first of its application."""
+def relink(index: dict[str, LinkedT], holding: LinkedT) -> None:
+    """Undo `unlink`: add a holding as the first of its application, if it is not in the index."""
     first = index.get(holding.application_id)
     if holding not in with_siblings(first):
-        # It still has the link to the next one. Behind the others, it would close a circle.
+        # Its link to the next holding is intact. Behind the others, it would close a circle.
         holding.sibling = first
         index[holding.application_id] = holding
 
 
-def unlink(index: dict[str, Holding], holding: Holding) -> None:
-    """Take a holding out of an index."""
+def unlink(index: dict[str, LinkedT], holding: LinkedT) -> None:
+    """Remove a holding from an index."""
     first = index[holding.application_id]
     if first is not holding:
         for other in with_siblings(first):

@@ -1,10 +1,10 @@
-"""The users and groups of one partition: tracked, enforced and explained.
+"""The manager: users and groups of one partition, tracked, limited and explained.
 
-A `Manager` is what a scheduler embeds. It finds what an application holds, or opens a new line for it in the ledger,
-and lets the holding and its trackers do the rest. All figures live there; the manager keeps none of its own.
+A scheduler embeds a `Manager`. For each request the manager finds the holding of the application, or makes a detached
+one, and leaves the rest to the holding (`ugm.tracking.holding`). It stores no amounts itself.
 
-One lock guards everything; every public operation holds it once, for the whole of its work. No foreign code runs under
-it, nothing is read from a file, timed or logged.
+One lock guards everything, and every public operation holds it once for all of its work. While it is held, no foreign
+code runs, and nothing is read from files, timed or logged.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
 """
@@ -15,44 +15,52 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import require_vector
+from ugm.arguments import require_name, require_user, require_vector
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import RequestVector
+from ugm.hierarchy import RequestVector, fits, headroom
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
-from ugm.tracking.batch import Demand
+from ugm.tracking.audit import verify
+from ugm.tracking.batch import BatchCharge
 from ugm.tracking.holding import DETACHED, Holding
-from ugm.tracking.limits import Limits, LimitsInForce, PartitionLimits
-from ugm.tracking.tracker import Request
-from ugm.tracking.view import ManagerView
+from ugm.tracking.holding_index import HoldingIndex
+from ugm.tracking.limits import Limits, PartitionLimits
+from ugm.tracking.limits_in_force import LimitsInForce
+from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
+from ugm.tracking.tracker import EffectiveLimit, Request
+from ugm.tracking.trackers import GroupTracker, UserTracker, tracker_of
 
 __all__ = ["Manager"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
+#: The request of an application that only starts.
+_NOTHING: Final = Resource()
+
 
 @final
-class Manager(ManagerView):
+class Manager:
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
     Any number of threads may call any operation at any time. A call by a signal handler or finalizer raises
-    `ugm.ReentrantCallError` if it comes in the middle of an operation of the same thread. Let it leave a note for the
+    `ugm.ReentrantCallError` if it interrupts an operation of the same thread. Such code should leave a note for the
     scheduler instead.
 
-    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held.
+    If an exception interrupts an operation, the operation has either taken effect or not, and no lock is held.
 
     Args:
-        config: the partition whose limits hold, from `ugm.load_config`; None for no limits. Queues that it does not
-            name may be used like all others.
-        group_limits: ``always`` holds an application to the limits of its user and of its group;
-            ``unless-user-limited`` holds a user with a limit of its own on the path of the queue to that alone, and
-            still counts the group's usage.
-        strict: whether giving back what is not held raises; otherwise it is logged as an error and changes nothing.
+        config: the partition whose limits are enforced, from `ugm.load_config`; None for no limits. Queues that it does
+            not name may be used like all others.
+        group_limits: ``always`` enforces the limits of the user and of the group; ``unless-user-limited`` exempts a
+            user with a named limit on the path of the queue from the limits of the group, and still counts the usage
+            for the group.
+        strict: whether a refund of more than is held raises an error; otherwise it is logged as an error and changes
+            nothing.
 
     Raises:
-        RequestError: *group_limits* is something else.
+        RequestError: *group_limits* has another value, or *config* is not valid.
 
     >>> manager = Manager()
     >>> sue = UserGroup("sue", ("test",))
@@ -71,43 +79,48 @@ class Manager(ManagerView):
     ) -> None:
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        in_force = LimitsInForce(
+        self._in_force: Final = LimitsInForce(
             Limits.compile(config), user_limits_win=group_limits == "unless-user-limited", managed=True
         )
-        super().__init__(in_force)
+        self._lock: Final = self._in_force.lock
         self._lock.rebuild = self._rebuild
-        self._strict: Final = strict
-        #: The ledger's own index, close at hand.
+        self._index: Final = HoldingIndex(self._in_force)
+        #: The dictionary of the index, for the hot path.
         self._holdings: Final = self._index.holdings
+        self._strict: Final = strict
 
-    # Growing
+    def __repr__(self) -> str:
+        # Without the lock, because a debugger may print the manager while another thread holds it.
+        users, groups = self._index.users, self._index.groups
+        return f"<{type(self).__name__} users={len(users)} groups={len(groups)}>"
+
+    # Increases
 
     def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         """Charge *usage* to the user and the group of an application, or to neither.
 
-        The first usage of an application starts it in the queue and chooses its group; a usage of nothing does, too.
-        Costs time in the number of limits between the queue and the root, whatever the number of users, queues,
-        applications and limits.
+        The first usage of an application starts it in the queue and chooses its group, even if the usage is empty. The
+        cost depends on the number of limits between the queue and the root only.
 
         Args:
             queue_path: the full path of the queue that the application runs in.
             application_id: the application.
-            usage: what one more allocation takes. Pass the same object again for the same size.
-            user: who owns the application.
+            usage: the size of one more allocation. Pass the same object again for the same size.
+            user: the owner of the application.
 
         Returns:
-            The decision; a denial names every limit in the way, and nothing has changed.
+            The decision. A denial names every limit that would be exceeded, and nothing has changed.
 
         Raises:
-            RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
+            RequestError: an argument is empty, not well formed or of the wrong type, an amount is negative, or the
                 application belongs to another user.
         """
         lock = self._lock
         try:
-            # Before the lock is taken: one that has ended by then is of no epoch.
+            # Before the lock is taken. If the holding ends in the meantime, its epoch is no longer in force.
             holding = self._holdings.get(application_id)
         except TypeError:
-            # What cannot be hashed is no application id; it is refused below.
+            # An unhashable application id is rejected below.
             holding = None
         try:
             with lock:
@@ -147,44 +160,44 @@ class Manager(ManagerView):
         return Decision(violations) if violations else ALLOWED
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
-        """Do what `increase` does, and return whether it was allowed."""
+        """Call `increase` and return whether it was allowed."""
         return self.increase(queue_path, application_id, usage, user) is ALLOWED
 
     def increase_all(self, requests: Iterable[Request]) -> Decision:
-        """Grant several increases together, or none of them: a gang.
+        """Grant several increases together, or none of them, as for a gang.
 
-        Each request is a `ugm.Request`, or a tuple of its four parts. They may be of one application or of many,
-        in any queues; each is held to the limits as if those before it had been granted. A denial names every limit
-        that was short, with what all of them together ask of it.
+        Each request is a `ugm.Request`, or a tuple of its four parts. The requests may belong to one application or to
+        several, in any queues. Each is checked as if those before it had been granted. A denial names every limit that
+        was short, with the total of all requests for it.
 
         Raises:
             RequestError: as for `increase`, for any of the requests; nothing has changed.
         """
-        # Whatever makes the requests is foreign code, and done with before the lock is taken.
+        # Before the lock is taken, because the iterable may run foreign code.
         return self._lock.run(self._increase_all, _batch(requests))
 
     def _increase_all(self, batch: Sequence[Request]) -> Decision:
-        demand = Demand(self._index)
+        charges = BatchCharge(self._index)
         try:
             for queue_path, application_id, usage, user in batch:
                 vector = require_vector("usage", usage, self._in_force.epoch.layout)
-                demand.charge(self._index.find(queue_path, application_id, user), usage, vector)
-            violations = demand.exceeded()
+                charges.charge(self._index.find(queue_path, application_id, user), usage, vector)
+            violations = charges.exceeded()
         except RequestError:
-            demand.take_back()
-            # Nothing is left to undo, and no counter has to be rebuilt.
+            charges.take_back()
+            # Everything has been taken back, so the counters need not be rebuilt.
             self._lock.undo.clear()
             raise
         if violations:
-            demand.take_back()
+            charges.take_back()
         return Decision(violations) if violations else ALLOWED
 
     @exclusive
     def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
-        """Charge what is running already without checking: recovery after a restart.
+        """Charge an allocation that is running already, without a check: recovery after a restart.
 
         Returns:
-            Every limit of the application that is exceeded now; empty when all is within limits.
+            Every limit of the application that is exceeded now.
 
         Raises:
             RequestError: as for `increase`.
@@ -198,9 +211,9 @@ class Manager(ManagerView):
     def replace(
         self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
     ) -> Decision:
-        """Swap what a placeholder holds for what the real allocation takes, in one step.
+        """Replace a placeholder by the real allocation in one step.
 
-        Only growth is checked: a real allocation that is no larger in any resource is always granted.
+        Only resources that grow are checked, so a real allocation that is no larger is always granted.
 
         Raises:
             RequestError: as for `increase`.
@@ -218,7 +231,7 @@ class Manager(ManagerView):
         holding.swap(placeholder, real)
         return ALLOWED
 
-    # Giving back
+    # Decreases
 
     def decrease_tracked_resource(
         self,
@@ -228,25 +241,25 @@ class Manager(ManagerView):
         user: UserGroup,
         remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
-        """Give *usage* of an application back to its user and its group. This is never denied.
+        """Refund *usage* of an application to its user and its group. This is never denied.
 
-        An application whose usage has come down to nothing still runs, because more requests may be pending; only
-        *remove_app* ends it, in that queue. Its group is forgotten with the last of its queues.
+        An application whose usage has become zero still runs, because more requests may be pending. Only *remove_app*
+        ends it in that queue. When it has ended in its last queue, the choice of its group is forgotten.
 
         Raises:
-            RequestError: an argument is empty, not well formed or of the wrong kind, an amount is negative, or the
+            RequestError: an argument is empty, not well formed or of the wrong type, an amount is negative, or the
                 application belongs to another user.
             NotTrackedError: the user, or the application in that queue, is not tracked.
-            ReleaseError: the application holds less than *usage*, or would end with something left.
+            ReleaseError: the application holds less than *usage*, or would end while it still holds something.
 
         The last two are logged as errors instead if the manager is not strict. In every case nothing has changed.
         """
         lock = self._lock
         try:
-            # Before the lock is taken: one that has ended by then is of no epoch.
+            # Before the lock is taken. If the holding ends in the meantime, its epoch is no longer in force.
             holding = self._holdings.get(application_id)
         except TypeError:
-            # What cannot be hashed is no application id; it is refused below.
+            # An unhashable application id is rejected below.
             holding = None
         try:
             with lock:
@@ -272,7 +285,7 @@ class Manager(ManagerView):
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
-            _LOGGER.error("nothing given back: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
+            _LOGGER.error("nothing refunded: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
             return None
         except BaseException as error:
             lock.let_go_after(error)
@@ -294,7 +307,7 @@ class Manager(ManagerView):
             holding.require_held(vector)
 
     def _end(self, holding: Holding, vector: RequestVector) -> None:
-        """Give back all that an application holds in a queue, and end it there: one change, or none."""
+        """Refund everything that an application holds in a queue, and end it there, as one change."""
         if not holding.holds_exactly(vector):
             holding.require_held(vector, everything=True)
         self._lock.undo.append((holding.restore_amounts, (holding.amounts,)))
@@ -304,23 +317,145 @@ class Manager(ManagerView):
     # Limits
 
     def update_config(self, config: PartitionLimits | None) -> None:
-        """Put the limits of another configuration in force, all at once.
+        """Replace all limits by those of another configuration.
 
-        Takes the lock for one assignment, however many users are tracked. From then on every answer follows the new
-        limits. Usage stays where it is, applications keep their group, and nobody is evicted: a limit below the usage
-        denies growth of that resource until enough has been given back.
+        The lock is held for one assignment only, however many users are tracked. Usage does not change, applications
+        keep their group, and nothing is evicted. A limit below the usage denies more of that resource until enough has
+        been released.
 
         Raises:
-            RequestError: a limit allows nothing but zeros; the old limits are still in force.
+            RequestError: a limit is not valid; the old limits stay in force.
         """
-        self._lock.run(self._in_force.swap, Limits.compile(config))
+        self._lock.run(self._in_force.replace_limits, Limits.compile(config))
+
+    # Queries. They change nothing, and results are values, except for live trackers.
+
+    @exclusive
+    def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
+        """Return the decision that `increase` would make now.
+
+        Only `increase` itself is binding, because another thread may be granted the resources in between.
+
+        Raises:
+            RequestError: as for `increase`. All other queries treat an application of another user as one that has not
+                started yet.
+        """
+        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        holding = self._index.find(queue_path, application_id, user)
+        if holding.epoch is not DETACHED and fits(holding.checked, vector):
+            return ALLOWED
+        violations = holding.violations(vector)
+        return Decision(violations) if violations else ALLOWED
+
+    @exclusive
+    def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
+        """Return how much more an application may use: the smallest free amount of each limited resource.
+
+        Returns:
+            None if no resource is limited. An amount is negative if a limit was lowered below the usage.
+
+        >>> from ugm import Manager
+        >>> Manager().headroom("root.prod", "app-1", UserGroup("sue")) is None
+        True
+        """
+        holding = self._index.find_for_query(queue_path, application_id, user)
+        return headroom(holding.enforced(holding.chain()))
+
+    @exclusive
+    def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
+        """Return whether the application runs in the queue, or may start there under the limits on applications."""
+        nothing = self._in_force.epoch.layout.vector(_NOTHING)
+        return not self._index.find_for_query(queue_path, application_id, user).violations(nothing)
+
+    @exclusive
+    def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
+        """Return the group that the application is, or would be, charged to; ``*`` for a group wildcard."""
+        group = self._index.find_for_query(queue_path, application_id, user).group
+        return None if group is None else group.name
+
+    @exclusive
+    def effective_limits(
+        self, user: UserGroup, queue_path: str, application_id: str | None = None
+    ) -> tuple[EffectiveLimit, ...]:
+        """Return every limit that applies to a user in a queue, with the configuration entry that sets it.
+
+        Args:
+            user: the user.
+            queue_path: the queue.
+            application_id: a running application, whose group is used; otherwise the group is the one that a new
+                application would be charged to.
+
+        Returns:
+            The limits of the user, then those of the group, each leaf to root.
+        """
+        if application_id is None:
+            holding = self._index.detached(self._in_force.path(queue_path), "", require_user(user))
+        else:
+            holding = self._index.find_for_query(queue_path, application_id, user)
+        return tuple(EffectiveLimit.of(node) for node in holding.enforced(holding.chain()))
+
+    @exclusive
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded now, users before groups, each sorted by name, leaf to root.
+
+        Takes time in the number of limited queues of all users and groups, under the lock.
+        """
+        nodes = (node for tree in self._index.trees() for node in tree.counters())
+        return tuple(violation for node in nodes for violation in over(node))
+
+    @exclusive
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Return the usage of a user in all queues together, without zeros; None if the user is not tracked."""
+        tree = self._index.users.get(require_user(user).name)
+        return None if tree is None else tree.total()
+
+    @exclusive
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Return the usage of a group in all queues together, without zeros; None if the group is not tracked."""
+        tree = self._index.groups.get(require_name("group", group))
+        return None if tree is None else tree.total()
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Return the usage and limits of every tracked user by queue, sorted by name."""
+        copies = self._lock.run(copies_of, self._index.users)
+        return tuple(copy.user_usage() for copy in copies)
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Return the usage and limits of every tracked group by queue, sorted by name."""
+        copies = self._lock.run(copies_of, self._index.groups)
+        return tuple(copy.group_usage() for copy in copies)
+
+    @exclusive
+    def get_user_tracker(self, user_name: str) -> UserTracker | None:
+        """Return the live tracker of a user, for reading and for limits set by hand; None if the user is not tracked.
+
+        The tracker is charged through the manager only. It is no longer updated after the last application of the user
+        has ended.
+        """
+        tree = self._index.users.get(require_name("user_name", user_name))
+        return None if tree is None else tracker_of(tree, UserTracker)
+
+    @exclusive
+    def get_group_tracker(self, group_name: str) -> GroupTracker | None:
+        """Return the live tracker of a group, like `get_user_tracker`; None if the group is not tracked."""
+        tree = self._index.groups.get(require_name("group_name", group_name))
+        return None if tree is None else tracker_of(tree, GroupTracker)
+
+    @exclusive
+    def verify(self) -> None:
+        """Recompute every counter from the holdings, and compare.
+
+        Raises:
+            InvariantError: a counter or index differs. This is a bug in ugm; please report it.
+        """
+        verify(self._index)
 
     # After an interruption
 
     def _rebuild(self) -> None:
-        """Recompute everything that follows from what the applications hold."""
+        """Recompute everything that follows from the holdings."""
         self._index.rebuild()
-        self._in_force.renew()
+        self._in_force.discard_counters()
 
 
 def _batch(requests: Iterable[Request]) -> list[Request]:

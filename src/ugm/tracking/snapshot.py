@@ -1,6 +1,7 @@
-"""What a tracker shows: frozen trees of usage and limits, and the documents' JSON.
+"""Snapshots of trackers: frozen trees of usage and limits, and their JSON.
 
-A snapshot is made in two steps: what it shows is copied while the lock is held, and put in order afterwards.
+A snapshot is made in two steps. `TrackerCopy` copies the holdings and limits under the lock, and computes the tree of
+queues from them after the lock has been released.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Exposure of usage tracking"; user based quota enforcement,
 "Exposure of quota details". The JSON is the union of both: limits are always shown, and groups show both their users
@@ -10,19 +11,21 @@ and their applications.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
+from ugm.tracking.holding import HoldingTree
 from ugm.tracking.links import all_holdings
-from ugm.tracking.queue_tracker import QueueTracker
 
-__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage"]
+__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage", "copies_of"]
 
 
-class QueueUsage(NamedTuple):
-    """What one user or group uses in and below one queue."""
+@dataclass(frozen=True, slots=True)
+class QueueUsage:
+    """The usage of one user or group in and below one queue."""
 
     #: The full path.
     queue_path: str
@@ -30,15 +33,15 @@ class QueueUsage(NamedTuple):
     usage: Resource
     #: Sorted.
     running_applications: tuple[str, ...]
-    #: The limit in force; None where resources are not limited.
+    #: The limit in force; None if resources are not limited.
     max_resources: Resource | None
-    #: The limit in force; 0 where applications are not limited.
+    #: The limit in force; 0 if applications are not limited.
     max_applications: int
-    #: The queues directly below in which something runs, sorted by name.
+    #: The child queues in which something runs, sorted by name.
     children: tuple[QueueUsage, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the queue as the documents show it."""
+        """Return the queue in the JSON of the design documents."""
         return {
             "queuename": self.queue_path,
             "resourceUsage": dict(self.usage),
@@ -50,25 +53,25 @@ class QueueUsage(NamedTuple):
 
 
 class UserUsage(NamedTuple):
-    """What one user uses, from ``root`` down."""
+    """The usage of one user, from ``root`` down."""
 
     user_name: str
-    #: The group of every application that is charged to one.
+    #: Application to group, for every application that is charged to a group.
     groups: Mapping[str, str]
     #: The root queue.
     queues: QueueUsage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the user as the documents show it."""
+        """Return the user in the JSON of the design documents."""
         return {"userName": self.user_name, "groups": dict(self.groups), "queues": self.queues.to_dict()}
 
 
 class GroupUsage(NamedTuple):
-    """What one group uses, from ``root`` down."""
+    """The usage of one group, from ``root`` down."""
 
-    #: ``*`` for everybody who falls under a group wildcard.
+    #: ``*`` for all groups under a group wildcard.
     group_name: str
-    #: Whose applications are charged to the group, sorted.
+    #: The users whose applications are charged to the group, sorted.
     users: tuple[str, ...]
     #: Sorted.
     applications: tuple[str, ...]
@@ -76,7 +79,7 @@ class GroupUsage(NamedTuple):
     queues: QueueUsage
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the group as the documents show it."""
+        """Return the group in the JSON of the design documents."""
         return {
             "groupName": self.group_name,
             "users": list(self.users),
@@ -86,7 +89,7 @@ class GroupUsage(NamedTuple):
 
 
 class UsageLine(NamedTuple):
-    """What one application of a user holds in one queue, copied."""
+    """A copy of one holding."""
 
     application_id: str
     queue_path: str
@@ -96,18 +99,18 @@ class UsageLine(NamedTuple):
 
 
 class TrackerCopy(NamedTuple):
-    """A tracker as it was at one moment."""
+    """A copy of a tracker at one moment."""
 
     name: str
     lines: list[UsageLine]
     limits: dict[str, Limit]
-    #: Queues that are shown although nothing may run there.
+    #: Queues to show even if nothing runs there.
     queue_paths: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tracker: QueueTracker) -> Self:
-        """Copy a tracker; the caller holds the lock."""
-        tracker.refresh()
+    def of(cls, tree: HoldingTree) -> Self:
+        """Copy a usage tree; the caller holds the lock."""
+        tree.refresh()
         lines = [
             UsageLine(
                 holding.application_id,
@@ -116,53 +119,60 @@ class TrackerCopy(NamedTuple):
                 holding.group.name if holding.group else None,
                 holding.held(),
             )
-            for holding in all_holdings(tracker.holdings)
+            for holding in all_holdings(tree.holdings)
         ]
-        return cls(tracker.name, lines, {path: node.limit for path, node in tracker.nodes.items()})
+        return cls(tree.name, lines, {path: node.limit for path, node in tree.nodes.items()})
 
     def user_usage(self) -> UserUsage:
-        """Return the copy as that of a user."""
+        """Return the usage of a user."""
         groups = {line.application_id: line.group_name for line in self.lines if line.group_name is not None}
         return UserUsage(self.name, dict(sorted(groups.items())), self._queues())
 
     def group_usage(self) -> GroupUsage:
-        """Return the copy as that of a group."""
+        """Return the usage of a group."""
         users = sorted({line.user_name for line in self.lines})
         applications = sorted({line.application_id for line in self.lines})
         return GroupUsage(self.name, tuple(users), tuple(applications), self._queues())
 
     def _queues(self) -> QueueUsage:
         paths = {ROOT, *(path for shown in self.queue_paths for path in ancestors(shown))}
-        queues: dict[str, _Queue] = {path: _Queue() for path in paths}
+        queues: dict[str, _QueueSum] = {path: _QueueSum() for path in paths}
         for line in self.lines:
             for path in ancestors(line.queue_path):
-                queues.setdefault(path, _Queue()).add(line)
-        # Children are made before their parents: a path is longer than every path above it.
-        made: dict[str, list[QueueUsage]] = {}
+                queues.setdefault(path, _QueueSum()).add(line)
+        # Deeper queues come first, so that the children of a queue exist before it is made.
+        children: dict[str, list[QueueUsage]] = {}
         for path in sorted(queues, key=lambda path: (-path.count("."), path)):
-            shown = queues[path].shown(path, self.limits.get(path), made.pop(path, []))
-            made.setdefault(path.rpartition(".")[0], []).append(shown)
-        return made[""][0]
+            usage = queues[path].usage(path, self.limits.get(path), children.pop(path, []))
+            children.setdefault(path.rpartition(".")[0], []).append(usage)
+        return children[""][0]
 
 
-class _Queue:
-    __slots__ = ("applications", "usage")
+class _QueueSum:
+    """The sum of the holdings in and below one queue."""
+
+    __slots__ = ("amounts", "applications")
 
     def __init__(self) -> None:
-        self.usage: dict[str, int] = {}
+        self.amounts: dict[str, int] = {}
         self.applications: set[str] = set()
 
     def add(self, line: UsageLine) -> None:
         self.applications.add(line.application_id)
         for name, amount in line.used.items():
-            self.usage[name] = self.usage.get(name, 0) + amount
+            self.amounts[name] = self.amounts.get(name, 0) + amount
 
-    def shown(self, path: str, limit: Limit | None, children: list[QueueUsage]) -> QueueUsage:
+    def usage(self, path: str, limit: Limit | None, children: list[QueueUsage]) -> QueueUsage:
         return QueueUsage(
             queue_path=path,
-            usage=Resource(self.usage).without_zeros(),
+            usage=Resource(self.amounts).without_zeros(),
             running_applications=tuple(sorted(self.applications)),
             max_resources=limit.resources if limit and limit.resources else None,
             max_applications=limit.applications if limit else 0,
             children=tuple(children),
         )
+
+
+def copies_of(trees: Mapping[str, HoldingTree]) -> list[TrackerCopy]:
+    """Copy all trees, sorted by name; the caller holds the lock."""
+    return [TrackerCopy.of(trees[name]) for name in sorted(trees)]

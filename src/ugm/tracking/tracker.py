@@ -1,4 +1,4 @@
-"""The interface that the rest of a scheduler sees, and what it passes in and gets out besides plain values.
+"""The tracker interface that a scheduler uses, with its requests and results.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Tracker interface"; user based quota enforcement, "Tracker
 interface update".
@@ -6,12 +6,13 @@ interface update".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 from ugm.decision import limit_name
+from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.resources import Resource
-from ugm.tracking.holding import QuotaNode
 from ugm.tracking.snapshot import GroupUsage, UserUsage
 
 __all__ = ["EffectiveLimit", "Request", "Tracker"]
@@ -19,10 +20,10 @@ __all__ = ["EffectiveLimit", "Request", "Tracker"]
 
 @runtime_checkable
 class Tracker(Protocol):
-    """What counts and enforces the usage of users and groups; `ugm.Manager` is one."""
+    """An object that tracks and enforces the usage of users and groups, such as `ugm.Manager`."""
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
-        """Charge *usage* to the user and the group of an application, or to neither, and return which."""
+        """Charge *usage* to the user and the group of an application, or to neither. Return whether it was charged."""
         ...
 
     def decrease_tracked_resource(
@@ -33,23 +34,23 @@ class Tracker(Protocol):
         user: UserGroup,
         remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
-        """Give *usage* back; with *remove_app*, end the application in that queue."""
+        """Refund *usage*; with *remove_app*, end the application in that queue."""
         ...
 
     def get_user_resources(self, user: UserGroup) -> Resource | None:
-        """Return what a user uses in all queues together; None for a user who is not tracked."""
+        """Return the usage of a user in all queues together; None if the user is not tracked."""
         ...
 
     def get_group_resources(self, group: str) -> Resource | None:
-        """Return what a group uses in all queues together; None for a group that is not tracked."""
+        """Return the usage of a group in all queues together; None if the group is not tracked."""
         ...
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
-        """Return what every tracked user uses in which queues, sorted by name."""
+        """Return the usage of every tracked user by queue, sorted by name."""
         ...
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
-        """Return what every tracked group uses in which queues, sorted by name."""
+        """Return the usage of every tracked group by queue, sorted by name."""
         ...
 
 
@@ -62,31 +63,32 @@ class Request(NamedTuple):
     user: UserGroup
 
 
-class EffectiveLimit(NamedTuple):
-    """A limit that holds for a user in a queue, and where it comes from."""
+@dataclass(frozen=True, slots=True)
+class EffectiveLimit:
+    """A limit that applies to a user in a queue, and its place in the configuration."""
 
-    #: Whether the user, the group or the queue is limited: a `ugm.TrackingType`.
+    #: The kind of owner, a `ugm.TrackingType`: a user, a group or a queue.
     kind: str
-    #: The user, the group that the user's applications are charged to there, or the queue.
+    #: The user, the group that the user's applications are charged to, or the queue.
     name: str
-    #: Where the limit holds: the queue asked about, or one above it.
+    #: The queue that sets the limit: the queue of the query or one above it.
     queue_path: str
-    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``; empty for a queue.
+    #: The name in the configuration: the user or group itself, or the wildcard ``*``; empty for a queue.
     limit_name: str
-    #: The entry that sets it, for example ``root.prod limits[2]``.
+    #: The entry of the configuration, for example ``root.prod limits[2]``.
     place: str
-    #: None where resources are not limited.
+    #: None if resources are not limited.
     max_resources: Resource | None
-    #: 0 where applications are not limited.
+    #: 0 if applications are not limited.
     max_applications: int
-    #: What of the limited resources is used in and below the queue.
+    #: The usage of the limited resources in and below the queue.
     usage: Resource
-    #: How many applications run in and below the queue.
+    #: The number of applications that run in and below the queue.
     running_applications: int
 
     @classmethod
-    def of(cls, node: QuotaNode) -> Self:
-        """Return what a counter says."""
+    def of(cls, node: Node) -> Self:
+        """Return the limit of a counter with its usage."""
         owner, limit, used = node.owner, node.limit, node.used()
         return cls(
             kind=owner.kind,
@@ -101,6 +103,15 @@ class EffectiveLimit(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the limit for JSON, in the same words as its attributes."""
-        most = None if self.max_resources is None else dict(self.max_resources)
-        return {**self._asdict(), "kind": str(self.kind), "max_resources": most, "usage": dict(self.usage)}
+        """Return the limit for JSON, with the names of its attributes."""
+        return {
+            "kind": str(self.kind),
+            "name": self.name,
+            "queue_path": self.queue_path,
+            "limit_name": self.limit_name,
+            "place": self.place,
+            "max_resources": None if self.max_resources is None else dict(self.max_resources),
+            "max_applications": self.max_applications,
+            "usage": dict(self.usage),
+            "running_applications": self.running_applications,
+        }

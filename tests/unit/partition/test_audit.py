@@ -182,7 +182,7 @@ def test_verify_in_order(partition: Partition) -> None:
 
 def _count_gpus(partition: Partition) -> None:
     """Count another resource everywhere but in the queues."""
-    partition._state.in_force.count(["gpu"])
+    partition._state.in_force.count_resources(["gpu"])
     partition._lock.settled = partition._lock.token
 
 
@@ -214,7 +214,7 @@ CORRUPTIONS: dict[str, Corrupt] = {
     ),
     "queue root.a is not listed among those in use as it should be": lambda p: p._state.tree.nodes.pop("root.a"),
     "queue root counts other resources than the partition": _count_gpus,
-    "user 'sue' is tracked without applications": lambda p: p._state.holding_index.users["sue"].queue.holdings.clear(),
+    "user 'sue' is tracked without applications": lambda p: p._state.holding_index.users["sue"].holdings.clear(),
 }
 
 

@@ -162,7 +162,7 @@ def test_verify_all_has_the_manager_recompute() -> None:
     manager.increase("root.a", "app-1", ONE, SUE)
     sue = manager.get_user_tracker("sue")
     assert sue is not None
-    sue.queue.nodes["root"].free_memory += 5
+    sue._tree.nodes["root"].free_memory += 5
 
     with pytest.raises(InvariantError) as caught:
         verify_all(manager)

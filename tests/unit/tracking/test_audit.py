@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
-from ugm import InvariantError, Manager, QueueTracker, TrackingType
+from ugm import InvariantError, Manager, TrackingType
 from ugm.hierarchy import Limit, Node
-from ugm.tracking.holding import Holding
+from ugm.tracking.holding import Holding, HoldingTree
+from ugm.tracking.usage_tree import UsageTree
 
 
 @pytest.fixture(name="manager")
@@ -20,9 +21,9 @@ def _manager() -> Manager:
     return manager
 
 
-def sue(manager: Manager) -> QueueTracker:
-    """Return what keeps the usage of sue."""
-    return manager._index.users["sue"].queue
+def sue(manager: Manager) -> HoldingTree:
+    """Return the usage tree of sue."""
+    return manager._index.users["sue"]
 
 
 def holding(manager: Manager) -> Holding:
@@ -32,8 +33,8 @@ def holding(manager: Manager) -> Holding:
 
 def another_node(manager: Manager) -> None:
     """Count a queue in which nothing runs."""
-    tracker = sue(manager)
-    tracker.nodes["root.x"] = Node(tracker, "root.x", Limit(ONE), tracker.in_force.epoch.layout)
+    tree = sue(manager)
+    tree.nodes["root.x"] = Node(tree, "root.x", Limit(ONE), tree.in_force.epoch.layout)
 
 
 def another_queue(manager: Manager) -> None:
@@ -43,7 +44,7 @@ def another_queue(manager: Manager) -> None:
 
 def another_owner(manager: Manager) -> None:
     """Charge a holding to a tracker that the manager does not know."""
-    holding(manager).owner = QueueTracker("sue", TrackingType.USER, manager._in_force)
+    holding(manager).owner = UsageTree("sue", TrackingType.USER, manager._in_force)
 
 
 DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {

@@ -16,10 +16,10 @@ from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import config
 from ugm import Manager, Request, Resource, UgmError, UserGroup
 from ugm.operation_lock import OperationLock
-from ugm.tracking.group_tracker import GroupTracker
-from ugm.tracking.limits import Limits, LimitsInForce
-from ugm.tracking.queue_tracker import QueueTracker
-from ugm.tracking.user_tracker import UserTracker
+from ugm.tracking.holding import Holding, HoldingTree
+from ugm.tracking.limits import Limits
+from ugm.tracking.limits_in_force import LimitsInForce
+from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
 SUE: Final = UserGroup("sue", ("dev", "ops"))
 BOB: Final = UserGroup("bob", ("guests",))
@@ -106,7 +106,7 @@ class Managed:
         """Return what the manager and the trackers say."""
         manager = self.manager
         manager.verify()
-        trackers = [self.sue, self.bob, self.dev, self.guests]
+        trackers: list[UserTracker | GroupTracker] = [self.sue, self.bob, self.dev, self.guests]
         names = ("one", "many", "bob", "huge", "idle", "chosen", "new")
         asked = [(B, name, {"bob": BOB, "huge": BOB, "new": NEW}.get(name, SUE)) for name in names]
         return (
@@ -176,10 +176,11 @@ class Alone:
 
     def state(self) -> object:
         """Return what the trackers say, after their counters have been compared with what they hold."""
-        for tracker in (self.sue.queue, self.dev.queue, self.queue):
-            nodes = self.lock.run(tracker.counters)
-            assert tracker.uncounted() == []
-            expected = tracker.expected()
+        trees = [tracker._tree for tracker in (self.sue, self.dev, self.queue)]
+        for tree in trees:
+            nodes = self.lock.run(tree.counters)
+            assert tree.missing_counters() == []
+            expected = tree.recomputed_usage()
             for node in nodes:
                 counted = expected[node.queue_path]
                 used = node.used()
@@ -190,16 +191,13 @@ class Alone:
         names = ("one", "many", "idle", "chosen", "new")
         return (
             [
-                (sorted((each.queue_path, each.application_id, each.held()["memory"]) for each in _held(tracker)))
-                for tracker in (self.sue.queue, self.dev.queue, self.queue)
+                (sorted((each.queue_path, each.application_id, each.held()["memory"]) for each in _held(tree)))
+                for tree in trees
             ],
-            [(tracker.usage, tracker.running_applications) for tracker in (self.sue.queue, self.dev.queue, self.queue)],
+            [(self.sue.usage, self.sue.applications), (self.dev.usage, self.dev.applications)],
+            (self.queue.usage, self.queue.running_applications),
             [(self.sue.has_group_for_app(name), self.sue.group_name_for_app(name)) for name in names],
-            [
-                (path, limit.resources, limit.applications)
-                for tracker in (self.sue.queue, self.dev.queue, self.queue)
-                for path, limit in tracker.limits_on(B)
-            ],
+            [(path, limit.resources, limit.applications) for tree in trees for path, limit in tree._limits_on(B)],
         )
 
     def go_on(self) -> object:
@@ -221,12 +219,12 @@ class Alone:
         ]
 
 
-def _held(tracker: QueueTracker) -> list:  # type: ignore[type-arg]
+def _held(tree: HoldingTree) -> list[Holding]:
     from itertools import islice  # noqa: PLC0415
 
     from ugm.tracking.links import all_holdings  # noqa: PLC0415
 
-    held = list(islice(all_holdings(tracker.holdings), 100))
+    held = list(islice(all_holdings(tree.holdings), 100))
     assert len(held) < 100
     return held
 

@@ -87,7 +87,7 @@ def test_largest_limit() -> None:
 
     assert manager.increase("root", "app-1", Resource(memory=most), SUE)
     assert not manager.increase("root", "app-1", ONE, SUE)
-    with pytest.raises(RequestError, match="above what a signed 64-bit integer holds"):
+    with pytest.raises(RequestError, match="a limit must not exceed 9223372036854775807"):
         manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
 
 
@@ -107,7 +107,7 @@ def test_request_beyond_every_count() -> None:
 @pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
 def test_limit_of_nothing_but_zeros(limit: DrawnLimit) -> None:
     """A limit that allows nothing of everything it names is refused, wherever it comes from."""
-    with pytest.raises(RequestError, match="a limit that allows nothing of every resource it names"):
+    with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
         Limits.compile(partition({"root.a": [limit]}))
 
 
@@ -126,7 +126,7 @@ def test_swap_reaches_every_tracker() -> None:
     in_force = LimitsInForce()
     sue = UserTracker("sue", in_force)
     sue.increase_resource("root.a", "app-1", Resource(memory=3))
-    in_force.swap(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+    in_force.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
 
     assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
     assert sue.increase_resource("root.a", "app-1", ONE)

@@ -6,6 +6,7 @@ import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
 from ugm import (
+    EffectiveLimit,
     Manager,
     RequestError,
     Resource,
@@ -124,10 +125,10 @@ def test_effective_limits() -> None:
     manager = Manager(partition(limits))
     manager.increase("root.a", "app-1", Resource(memory=2, vcore=1), SUE)
 
-    assert [tuple(limit) for limit in manager.effective_limits(SUE, "root.a.x")] == [
-        ("user", "sue", "root", "*", "root limits[1]", Resource(memory=9), 0, Resource(memory=2), 1),
-        ("group", "dev", "root.a", "dev", "root.a limits[0]", None, 3, NOTHING, 1),
-    ]
+    assert manager.effective_limits(SUE, "root.a.x") == (
+        EffectiveLimit("user", "sue", "root", "*", "root limits[1]", Resource(memory=9), 0, Resource(memory=2), 1),
+        EffectiveLimit("group", "dev", "root.a", "dev", "root.a limits[0]", None, 3, NOTHING, 1),
+    )
 
 
 def test_effective_limits_of_a_running_application() -> None:

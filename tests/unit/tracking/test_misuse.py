@@ -212,8 +212,8 @@ def test_group_limits_is_one_of_two() -> None:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        (Resource(memory=0, vcore=0), "a limit that allows nothing of every resource it names"),
-        (Resource(memory=5, vcore=-1), "a limit below zero"),
+        (Resource(memory=0, vcore=0), "a limit must allow more than 0 of at least one resource that it names"),
+        (Resource(memory=5, vcore=-1), "a limit must not be negative"),
     ],
 )
 def test_refused_limits_leave_the_old_in_force(manager: Manager, limit: Resource, reason: str) -> None:
@@ -270,7 +270,7 @@ def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
 def test_limits_are_for_several_names(manager: Manager) -> None:
     """One text in place of several names is refused, not taken letter by letter."""
     config = DrawnPartition(DrawnQueue("root", (DrawnLimit(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
-    with refused(manager, RequestError, "limits 'sue': expected several names at root limits[0]"):
+    with refused(manager, RequestError, "limits 'sue': expected a list of names at root limits[0]"):
         manager.update_config(config)
 
 
@@ -331,7 +331,7 @@ def test_not_strict_logs(
     manager.decrease_tracked_resource(*request_, remove_app)
 
     logged = [(record.levelno, record.getMessage()) for record in caplog.records]
-    assert logged == [(logging.ERROR, f"nothing given back: {text}")]
+    assert logged == [(logging.ERROR, f"nothing refunded: {text}")]
     assert exposed(manager) == before
 
 

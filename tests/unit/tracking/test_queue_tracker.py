@@ -184,8 +184,8 @@ def test_max_applications_is_a_count(tracker: QueueTracker, count: Wrong) -> Non
     ("limit", "reason"),
     [
         ({"memory": 1}, "expected a Resource"),
-        (Resource(memory=0, vcore=0), "a limit that allows nothing of every resource it names"),
-        (Resource(memory=-1), "a limit below zero"),
+        (Resource(memory=0, vcore=0), "a limit must allow more than 0 of at least one resource that it names"),
+        (Resource(memory=-1), "a limit must not be negative"),
     ],
 )
 def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: str) -> None:

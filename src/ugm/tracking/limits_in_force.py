@@ -1,0 +1,136 @@
+"""The limits that are in force now, shared by all trackers of one partition.
+
+Replacing the limits is one assignment that begins a new epoch, however many users and groups are tracked. Trackers and
+holdings remember the epoch of their counters. On the next use they compare it with the current one and, if it differs,
+bring their counters up to date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, final
+
+from ugm.hierarchy import Layout
+from ugm.identity import canonical_path
+from ugm.operation_lock import OperationLock
+from ugm.tracking.limits import Limits, PathCache
+
+__all__ = ["Epoch", "LimitsInForce"]
+
+#: Number of unused resource names that a layout always keeps.
+_SPARE: Final = 16
+
+
+@final
+class Epoch:
+    """A period in which the same limits are in force.
+
+    It is a separate object, so that a tracker that has been idle for long does not keep old limits in memory.
+    """
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout: Final = layout
+
+
+@final
+class LimitsInForce:
+    """The limits in force for all trackers of one partition, with the lock that guards all of them.
+
+    Args:
+        limits: the initial limits; None for no limits.
+        user_limits_win: whether a user with a named limit on the path of a queue is exempt from the limits of its group
+            there. The usage is charged to the group in any case.
+        lock: the lock to use instead of a new one.
+        managed: whether a manager keeps an index of the trackers, so that they must not be charged directly.
+    """
+
+    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        user_limits_win: bool = False,
+        managed: bool = False,
+        lock: OperationLock | None = None,
+    ) -> None:
+        self._canonical = PathCache(canonical_path).__getitem__
+        self.limits = limits or Limits({}, {})
+        self.epoch = Epoch(Layout(self.limits.names))
+        self.user_limits_win: Final = user_limits_win
+        self.managed: Final = managed
+        #: Held by every public operation of a manager or tracker. Its token is the epoch.
+        self.lock: Final = lock or OperationLock()
+        self.lock.token = self.lock.settled = self.epoch
+        self.lock.rebuild = self.discard_counters
+
+    def path(self, queue_path: str) -> str:
+        """Return the canonical form of a queue path, from a cache if possible. See `ugm.identity.canonical_path`."""
+        # Only a text can be a key of the cache. `canonical_path` refuses everything else.
+        return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
+
+    def replace_limits(self, limits: Limits, other_names: Iterable[str] = (), *, closed: bool = False) -> None:
+        """Put *limits* in force; counters of resources that stay counted remain valid.
+
+        Args:
+            limits: the limits of users and groups.
+            other_names: resources that other limits name. They are charged together with those of users and groups.
+            closed: whether all other resources are unavailable.
+        """
+        self.limits = limits
+        self._begin(self._epoch_of(Layout((*limits.names, *other_names), closed=closed)))
+
+    def reset_limits(self, limits: Limits, other_names: Iterable[str], *, closed: bool) -> None:
+        """Put *limits* in force like `replace_limits`, and have every counter summed up again."""
+        self.limits = limits
+        self._begin(Epoch(Layout((*limits.names, *other_names), closed=closed)))
+
+    def discard_counters(self) -> None:
+        """Begin an epoch in which every counter is summed up from the holdings on its next use."""
+        old = self.epoch.layout
+        # A layout is compared by identity, so counters are not carried over even if it has the same names.
+        self._begin(Epoch(Layout((*self.limits.names, *old.names), closed=old.closed)))
+
+    def count_resources(
+        self,
+        names: Iterable[str],
+        *,
+        closed: bool | None = None,
+        in_use: Callable[[], Iterable[str]] | None = None,
+    ) -> bool:
+        """Count more resources until the limits are replaced, and return whether the layout has changed.
+
+        Args:
+            names: the resources.
+            closed: whether all other resources are unavailable; None for no change.
+            in_use: returns the other resources that must be counted; None keeps all. It is called only if *names* has
+                a new resource. If most of the counted resources are unused, they are dropped.
+        """
+        old, names = self.epoch.layout, tuple(names)
+        is_closed = old.closed if closed is None else closed
+        layout = Layout((*names, *old.names), closed=is_closed)
+        if in_use is not None and len(layout.names) > max(_SPARE, len(old.names)):
+            layout = Layout((*names, *self.names_to_keep(in_use)), closed=is_closed)
+        epoch = self._epoch_of(layout)
+        if epoch.layout is old:
+            return False
+        self._begin(epoch)
+        return True
+
+    def names_to_keep(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
+        """Return the resources to keep in the layout: all of them, or those in use if most are unused."""
+        names = self.epoch.layout.names
+        if len(names) <= _SPARE:
+            return names
+        used = frozenset(in_use())
+        return names if len(names) <= 2 * len(used) + _SPARE else used
+
+    def _begin(self, epoch: Epoch) -> None:
+        self.epoch = self.lock.token = epoch
+
+    def _epoch_of(self, layout: Layout) -> Epoch:
+        # Keep the same layout for the same names: the vectors that are cached in resources stay valid.
+        old = self.epoch.layout
+        return Epoch(old if (layout.names, layout.closed) == (old.names, old.closed) else layout)
