@@ -1,6 +1,6 @@
-"""The command ``ugm``: replay a workload, compare configurations, validate them.
+"""The command ``ugm``: simulate workloads, compare and validate configurations, explain decisions, run a server.
 
-It needs the extra ``cli``; `main` says so where that is missing.
+The command needs the extra ``cli``; `main` prints how to install it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from typing import Final
 
 __all__ = ["main"]
 
-#: What the extra ``cli`` installs.
-_NEEDED: Final = frozenset(("click", "rich"))
+#: The packages that the extra ``cli`` installs.
+_REQUIRED: Final = frozenset(("click", "rich"))
 
 
 def main() -> None:
     """Run the command with the arguments of the process."""
     try:
-        from ugm.cli.commands import ugm  # noqa: PLC0415 - what it imports may be missing
+        from ugm.cli.commands import ugm  # noqa: PLC0415 - imports optional packages
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if missing not in _NEEDED:
+        if missing not in _REQUIRED:
             raise
         sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
         sys.exit(2)

@@ -1,4 +1,4 @@
-"""Questions to a running server."""
+"""A client for the REST interface of a running server."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["Server", "ServerError", "is_url", "server_url"]
 #: A host and a port, with or without a path.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}(?:/.*)?", re.ASCII)
 
-#: Seconds that an answer may take.
-_PATIENCE: Final = 15
+#: Seconds that a response may take.
+_TIMEOUT: Final = 15
 
 
 class ServerError(UgmError):
-    """A server did not answer, or refused."""
+    """The server could not be reached, or refused the request."""
 
 
 def is_url(text: str) -> bool:
-    """Return whether a text is the address of a server."""
+    """Return whether a text is the URL of a server."""
     return text.startswith(("http://", "https://"))
 
 
 def server_url(text: str) -> str | None:
-    """Return the address of a server, also for ``localhost:8080``; None for anything else, such as a file."""
+    """Return the URL of a server, also for ``localhost:8080``; None for other texts, such as the name of a file."""
     if is_url(text):
         return text
     return f"http://{text}" if _HOST_AND_PORT.fullmatch(text) and not Path(text).exists() else None
@@ -41,11 +41,11 @@ def server_url(text: str) -> str | None:
 
 @final
 class Server:
-    """A running server.
+    """One partition of a running server.
 
     Args:
-        url: its address, for example ``http://localhost:8080``.
-        partition: the partition that is asked about.
+        url: the URL of the server, for example ``http://localhost:8080``.
+        partition: the name of the partition.
     """
 
     __slots__ = ("_base", "_partition")
@@ -54,46 +54,46 @@ class Server:
         self._base: Final = f"{url.rstrip('/')}/ws/v1"
         self._partition: Final = quote(partition, safe="")
 
-    def ask(self, path: str = "", /, **query: object) -> Any:  # noqa: ANN401 - JSON
-        """Return what is told of the partition.
+    def get(self, path: str = "", /, **query: object) -> Any:  # noqa: ANN401 - JSON
+        """Send a GET request, and return the parsed response.
 
         Args:
-            path: what follows the partition in the path.
-            query: what is asked for besides.
+            path: the path below that of the partition.
+            query: the query parameters.
 
         Raises:
-            ServerError: there is no answer.
+            ServerError: the request failed.
         """
         return self._send(f"{path}?{urlencode(query)}" if query else path, None)
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON
-        """Return the answer to a question that comes with a body.
+        """Send a POST request with a JSON body, and return the parsed response.
 
         Raises:
-            ServerError: there is no answer.
+            ServerError: the request failed.
         """
         return self._send(path, json.dumps(body).encode())
 
     def _send(self, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - JSON
         url = f"{self._base}/partition/{self._partition}{path}"
         if not is_url(url):
-            raise ServerError(f"{url!r} is no address of a server")
-        request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - looked at above
+            raise ServerError(f"{url!r} is not the URL of a server")
+        request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - checked above
         try:
-            with urlopen(request, timeout=_PATIENCE) as answer:  # noqa: S310 - as above
-                return json.load(answer)
+            with urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310 - as above
+                return json.load(response)
         except HTTPError as error:
-            raise ServerError(_refusal(error)) from None
+            raise ServerError(_error_message(error)) from None
         except (URLError, OSError, HTTPException) as error:
-            raise ServerError(f"no answer from {self._base}: {getattr(error, 'reason', error)}") from None
+            raise ServerError(f"no response from {self._base}: {getattr(error, 'reason', error)}") from None
         except ValueError:
-            raise ServerError(f"{self._base} answers something else than JSON") from None
+            raise ServerError(f"the response of {self._base} is not JSON") from None
 
 
-def _refusal(error: HTTPError) -> str:
+def _error_message(error: HTTPError) -> str:
     with error:
         try:
-            told = json.load(error)
-            return printable(f"{told['message']} [{told['code']}]")
+            refusal = json.load(error)
+            return printable(f"{refusal['message']} [{refusal['code']}]")
         except (ValueError, LookupError, TypeError):
-            return f"the server refuses with status {error.code}"
+            return f"the server refused the request with status {error.code}"

@@ -1,20 +1,18 @@
-"""What the command ``ugm`` can do: ``simulate``, ``diff`` and ``validate`` here, the rest beside it.
+"""The command ``ugm`` with its subcommands ``simulate``, ``diff`` and ``validate``; the other modules have the rest.
 
-Exit statuses: 0 when all is well, 1 when a file has problems or a self-check found something, 2 for wrong usage; those
-of ``diff`` are the ones of the tool of that name: 0 without differences, 1 with some, 2 for trouble of any kind. And
-``explain`` has 3 for a request that would be denied.
-Reports go to the standard output, progress and errors to the standard error.
+Exit statuses: 0 for success, 1 if a file has problems or a self-check fails, 2 for wrong usage. ``diff`` has the exit
+statuses of the Unix tool: 0 without differences, 1 with differences, 2 for any error. ``explain`` also has 3 for a
+request that would be denied. Reports go to the standard output, progress and errors to the standard error.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import click
 from rich.console import Console
@@ -36,7 +34,9 @@ from ugm.cli.options import (
     read_new_file,
     read_prefixes,
     read_review,
+    select_partition,
 )
+from ugm.cli.output import PROBLEMS, exit_with_error, print_json
 from ugm.cli.progress import watching
 from ugm.cli.report import render
 from ugm.cli.serve import serve_command
@@ -48,17 +48,14 @@ from ugm.simulation.mapping import NameField
 
 __all__ = ["ugm"]
 
-#: A file has problems.
-_PROBLEMS: Final = 1
-
-#: Two files differ, and they could not be compared.
+#: Exit statuses of ``diff``: the files differ, or could not be compared.
 _DIFFERENT: Final = 1
-_TROUBLE: Final = 2
+_ERROR: Final = 2
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click decides how it calls
+def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:  # noqa: FBT001 - click passes it by position
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - takes time that only this option needs
+        from importlib.metadata import version  # noqa: PLC0415 - the import is slow, and only this option needs it
 
         click.echo(f"ugm {version('ugm')}")
         ctx.exit()
@@ -83,17 +80,15 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     "config_file",
     required=True,
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="The queue configuration to try out; - for the standard input.",
+    help="The queue configuration; - for the standard input.",
 )
-@click.option(
-    "--partition", "partition_name", metavar="NAME", help="The partition, where the configuration has several."
-)
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
 @click.option(
     "--cluster",
     callback=read_cluster,
     metavar="NAME=QUANTITY,...",
-    help="What the cluster offers, such as vcore=1000,memory=4Ti; what is not named is not to be had.  "
-    "[default: machines without end]",
+    help="Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
+    "[default: unlimited]",
 )
 @click.option(
     "--queue-levels",
@@ -101,15 +96,15 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     metavar="FIELDS",
     default="partition,queue",
     show_default=True,
-    help="Fields of the log that name the levels below the root of the queue that is asked for, from the top; unknown "
-    "ones are left out.",
+    help="Fields of the log that form the path of the requested queue below the root, from the top; fields with an "
+    "unknown value are left out.",
 )
 @click.option(
     "--default-queue",
     metavar="NAME",
     default="default",
     show_default=True,
-    help="The queue that jobs without a known queue level ask for; empty for none.",
+    help="The requested queue of jobs for which all these fields are unknown; empty for none.",
 )
 @click.option(
     "--prefix",
@@ -117,7 +112,7 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     callback=read_prefixes,
     metavar="FIELD=TEXT",
     multiple=True,
-    help="What stands before the numbers of a field in names; may be repeated.  [default: user=user, group=group, "
+    help="The prefix that turns the numbers of a field into names; may be repeated.  [default: user=user, group=group, "
     "queue=queue, partition=site, executable=executable]",
 )
 @click.option(
@@ -126,7 +121,7 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     metavar="QUANTITY",
     default="1",
     show_default=True,
-    help="Cores that each processor counts.",
+    help="Cores of each processor.",
 )
 @click.option(
     "--memory",
@@ -134,14 +129,14 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     metavar="QUANTITY",
     default="2Gi",
     show_default=True,
-    help="Memory of each processor, for jobs of which the log does not know it; 0 for none.",
+    help="Memory of each processor, for jobs with unknown memory in the log; 0 for none.",
 )
 @click.option(
     "--group-limits",
     type=click.Choice(["always", "unless-user-limited"]),
     default="always",
     show_default=True,
-    help="Whether a user with a limit of their own is held to the group's, too.",
+    help="Whether group limits also apply to users with a limit of their own.",
 )
 @click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
 @click.option(
@@ -150,7 +145,7 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     metavar="LINES",
     default=8,
     show_default=True,
-    help="How long each table may be.",
+    help="The most rows of each table.",
 )
 @click.option(
     "--html",
@@ -158,7 +153,7 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=read_new_file,
     metavar="FILE",
-    help="Also write the report as a page with plots, one file that needs nothing else.",
+    help="Also write the report as an HTML page with plots, in one self-contained file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 def simulate_command(  # noqa: PLR0913 - one for each option
@@ -178,11 +173,11 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     html_file: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay WORKLOAD under a configuration: what would it have done to these jobs?
+    """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
 
-    WORKLOAD is a log in the Standard Workload Format, plain or gzipped. The placement rules of the configuration find
-    the queue of each job. Only limits and queue quotas hold a job back, and the size of the cluster where it is given;
-    a held job starts as soon as it fits, the oldest first.
+    WORKLOAD is a log in the Standard Workload Format, plain or gzipped. The placement rules of the configuration choose
+    the queue of each job. A job waits only for limits, for queue quotas and, with --cluster, for the size of the
+    cluster. A waiting job starts as soon as it fits, the oldest first.
     """
     mapping = JobMapping(
         queue_levels=queue_levels,
@@ -199,28 +194,23 @@ def simulate_command(  # noqa: PLR0913 - one for each option
         )
         report, seconds = _replay(workload, mapping, replay)
     except UgmError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_PROBLEMS)
+        exit_with_error(error)
     title = f"{workload.name} under {config_file.name}"
     if html_file and recorder:
         _write(html_file, page(report, recorder, title=title))
     if as_json:
-        _print_json({"workload": str(workload), "config": str(config_file), **_timed(report, seconds)})
+        print_json({"workload": str(workload), "config": str(config_file), **_timed(report, seconds)})
     else:
         render(report, Console(), title=title, seconds=seconds, top=top)
-    sys.exit(0 if report.is_clean else _PROBLEMS)
+    sys.exit(0 if report.is_clean else PROBLEMS)
 
 
 def _partition(file: Path, name: str | None) -> PartitionConfig:
-    config = read_config(str(file))
-    try:
-        return config.partition(name)
-    except RequestError as error:
-        raise click.BadParameter(str(error), param_hint="'--partition'") from None
+    return select_partition(read_config(str(file)), name)
 
 
 def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) -> tuple[Report, float]:
-    """Return the report, and the seconds that reading and replaying took."""
+    """Return the report, and the seconds that the replay took, including reading."""
     began = time.perf_counter()
     with workload.open("rb") as stream, watching(workload, stream) as observer:
         jobs = mapping.jobs(parse_swf(stream, str(workload)))
@@ -232,80 +222,74 @@ def _write(file: Path, text: str) -> None:
     try:
         file.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        click.echo(f"{file}: cannot be written: {error.strerror or error}", err=True)
-        sys.exit(_PROBLEMS)
+        exit_with_error(f"{file}: cannot be written: {error.strerror or error}")
 
 
-def _timed(report: Report, seconds: float) -> dict[str, Any]:
-    """Return the figures with those that differ from run to run, which the report leaves to its caller."""
+def _timed(report: Report, seconds: float) -> dict[str, object]:
+    """Return the report for JSON, with the duration, which differs from run to run and is not part of the report."""
     rate = round(report.decisions / seconds) if seconds else 0
     return {**report.to_dict(), "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate}}
 
 
-@ugm.command("diff", short_help="Say what a new configuration changes.")
+@ugm.command("diff", short_help="Compare two configurations.")
 @click.argument("old", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.argument("new", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--partition", "partition_name", metavar="NAME", help="Compare this partition alone.")
+@click.option("--partition", "partition_name", metavar="NAME", help="Compare only this partition.")
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 def diff_command(*, old: str, new: str, partition_name: str | None, as_json: bool) -> None:
-    """Say what NEW changes in the queue configuration OLD: queues, limits, placement rules.
+    """Print the differences between the queue configurations OLD and NEW: queues, limits and placement rules.
 
-    One of both may be - for the standard input. The exit status is 0 without differences, 1 with some, and 2 if a file
-    has problems or the usage is wrong.
+    One of the files may be - for the standard input. The exit status is 0 without differences, 1 with differences, and
+    2 if a file has problems or the usage is wrong.
     """
     if old == new == STDIN:
-        raise click.UsageError("only one of both configurations can be read from the standard input")
+        raise click.UsageError("only one of the configurations can be read from the standard input")
     try:
         found = differences(read_config(old), read_config(new), partition_name)
     except ConfigError as error:
-        click.echo(str(error), err=True)
-        sys.exit(_TROUBLE)
+        exit_with_error(error, status=_ERROR)
     except RequestError as error:
         raise click.BadParameter(str(error), param_hint="'--partition'") from None
     if as_json:
         listed = [difference.to_dict() for difference in found]
-        _print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
+        print_json({"old": old, "new": new, "changed": any(found), "partitions": listed})
     else:
         render_differences(found, Console(), title=f"{old} -> {new}")
     sys.exit(_DIFFERENT if any(found) else 0)
 
 
-@ugm.command("validate", short_help="Print every problem of configurations.")
+@ugm.command("validate", short_help="Print all problems of configurations.")
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
-    """Print every problem of the queue configurations FILES, one a line, with its place.
+    """Print all problems of the queue configurations FILES, one per line, with their places.
 
-    A line reads FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input.
-    A warning, about what is allowed and is probably a mistake, has the word "warning" before its message.
-    The exit status is 0 when there is no problem, else 1.
+    The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input.
+    A warning is printed for a setting that is allowed but probably a mistake; its message starts with "warning".
+    The exit status is 0 without problems, and 1 otherwise.
     """
     reviews = {file: read_review(file) for file in files}
     count = sum(len(review.problems) for review in reviews.values())
     if as_json:
-        _print_json({"valid": not count, "files": [_review(file, review) for file, review in reviews.items()]})
+        print_json({"valid": not count, "files": [_review(file, review) for file, review in reviews.items()]})
     else:
         for review in reviews.values():
             for problem in sorted((*review.problems, *map(_as_warning, review.warnings))):
                 click.echo(str(problem))
         warnings = sum(len(review.warnings) for review in reviews.values())
-        told = f" and {counted(warnings, 'warning')}" if warnings else ""
-        click.echo(f"{counted(count, 'problem')}{told} in {counted(len(reviews), 'file')}", err=True)
-    sys.exit(_PROBLEMS if count else 0)
+        suffix = f" and {counted(warnings, 'warning')}" if warnings else ""
+        click.echo(f"{counted(count, 'problem')}{suffix} in {counted(len(reviews), 'file')}", err=True)
+    sys.exit(PROBLEMS if count else 0)
 
 
 def _as_warning(problem: Problem) -> Problem:
     return problem._replace(message=f"warning: {problem.message}")
 
 
-def _review(file: str, review: Review) -> dict[str, Any]:
+def _review(file: str, review: Review) -> dict[str, object]:
     problems, warnings = (list(map(_as_dict, found)) for found in (review.problems, review.warnings))
     return {"file": file, "problems": problems, "warnings": warnings}
 
 
-def _as_dict(problem: Problem) -> dict[str, Any]:
+def _as_dict(problem: Problem) -> dict[str, object]:
     return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, indent=2))

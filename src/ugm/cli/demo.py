@@ -1,9 +1,8 @@
-"""``ugm demo``: a server with something to see, a bundled workload that plays in accelerated time."""
+"""``ugm demo``: a server for a partition in which a bundled workload runs in accelerated time."""
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -17,26 +16,27 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
+from ugm.cli.output import exit_with_error
 from ugm.cli.serve import missing_extra, names_of, url_of
 from ugm.server import History
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player
 
-__all__ = ["START", "demo_command", "endless", "play", "stage"]
+__all__ = ["START", "create_player", "demo_command", "endless", "play"]
 
-#: What the machines offer together.
+#: The resources of the cluster.
 _CLUSTER: Final = Resource.parse(vcore="256", memory="1Ti")
-#: The second of the workload at which it starts: before it, less is going on.
+#: The second of the workload at which the demo starts, because fewer jobs run before.
 START: Final = 307_800
-#: Seconds between two looks at the clock.
+#: Seconds between two steps of the workload.
 _TICK: Final = 0.1
 _DAY: Final = 86_400
 
 
-@click.command("demo", short_help="Serve a partition in which a bundled workload runs.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.command("demo", short_help="Serve a partition with a bundled workload.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any that is free."
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any free port."
 )
 @click.option(
     "--speed",
@@ -44,13 +44,13 @@ _DAY: Final = 86_400
     metavar="FACTOR",
     default=600.0,
     show_default=True,
-    help="How many seconds of the workload pass in one.",
+    help="Seconds of the workload per second.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print where the server listens as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
 def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
-    """Serve a partition in which a bundled workload of 20,000 jobs plays, again and again.
+    """Serve a partition in which a bundled workload of 20,000 jobs runs in an endless loop.
 
-    Open the address that is printed in a browser. End it with Ctrl-C.
+    Open the printed URL in a browser. Press Ctrl-C to stop.
     """
     try:
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
@@ -60,16 +60,15 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
     try:
         listener = listen(host, port)
     except OSError as error:
-        click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
-        sys.exit(1)
-    player, history = stage()
+        exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
+    player, history = create_player()
     player.advance(START)
     over = threading.Event()
     thread = threading.Thread(target=play, args=(player, speed, over), name="demo")
     app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))
     thread.start()
     try:
-        # Ctrl-C is how it is meant to end.
+        # Ctrl-C is the usual way to stop the demo.
         with listener, suppress(KeyboardInterrupt):
             url = url_of(host, listener)
             run(app, listener, ready=lambda: click.echo(json.dumps({"url": url}) if as_json else f"serving at {url}"))
@@ -78,8 +77,8 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
         thread.join()
 
 
-def stage() -> tuple[Player, History]:
-    """Return what plays the bundled workload, at its beginning, and what remembers it."""
+def create_player() -> tuple[Player, History]:
+    """Return a player of the bundled workload, at its beginning, and the history of its partition."""
     history = History()
     config = load_config(_bundled("demo.yaml")).partition()
     jobs = list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
@@ -87,26 +86,26 @@ def stage() -> tuple[Player, History]:
 
 
 def play(player: Player, speed: float, over: threading.Event) -> None:
-    """Let a player go on, so many seconds in one, until it is over."""
+    """Advance a player by *speed* seconds of the workload per second, until *over* is set."""
     began, start = time.monotonic(), player.now
     while not over.wait(_TICK):
         player.advance(start + int((time.monotonic() - began) * speed))
 
 
 def endless(jobs: Sequence[Job]) -> Iterator[Job]:
-    """Yield jobs again and again, each time with new numbers, in whole days after the last time."""
+    """Yield jobs in an endless loop; each round has new numbers and starts a whole number of days later."""
     if not jobs:
         return
     period = (jobs[-1].submit_time // _DAY + 1) * _DAY
     apart = max(job.number for job in jobs)
-    turn = 0
+    rounds = 0
     while True:
         for job in jobs:
-            yield replace(job, number=job.number + turn * apart, submit_time=job.submit_time + turn * period)
-        turn += 1
+            yield replace(job, number=job.number + rounds * apart, submit_time=job.submit_time + rounds * period)
+        rounds += 1
 
 
 def _bundled(name: str) -> Path:
-    """Return a file of the examples: in the package where it is installed, beside ``src`` in a clone."""
+    """Return a file of the examples, which are in the installed package, or next to ``src`` in a clone."""
     installed = Path(str(files("ugm") / "examples" / name))
     return installed if installed.exists() else Path(ugm.__file__).parents[2] / "examples" / name

@@ -1,14 +1,14 @@
-"""What differs between two configurations, partition by partition: what ``ugm diff`` finds, and how it shows it.
+"""The differences between two configurations, partition by partition, and their output by ``ugm diff``.
 
-Compared is what ``ugm`` enforces: queues with their quotas, templates and access lists, limits, and placement rules.
-Comments, the way a file is written, and settings that only a scheduler reads make no difference.
+The comparison covers the settings that ``ugm`` enforces: queues with their quotas, templates and access lists, limits,
+and placement rules. It ignores comments, formatting, and settings that only a scheduler uses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import SequenceMatcher
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -20,14 +20,14 @@ from ugm.partition import Changes, Detail, changes
 
 __all__ = ["PartitionDifference", "differences", "render_differences"]
 
-#: Of a queue that comes or goes with nothing to tell of it.
-_NOTHING: Final = Detail("", "", "")
+#: The detail of a queue that is added or removed without settings.
+_NO_DETAIL: Final = Detail("", "", "")
 
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 class PartitionDifference(NamedTuple):
-    """One partition of either configuration; false if nothing differs."""
+    """The difference of one partition; false if there is none."""
 
     name: str
     before: PartitionConfig | None
@@ -36,7 +36,7 @@ class PartitionDifference(NamedTuple):
 
     @property
     def change(self) -> str:
-        """What happens to the partition, in one word."""
+        """The kind of the change: ``added``, ``removed``, ``changed`` or ``none``."""
         if self.before is None:
             return "added"
         if self.after is None:
@@ -46,23 +46,23 @@ class PartitionDifference(NamedTuple):
     def __bool__(self) -> bool:
         return self.change != "none"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the difference for JSON."""
         return {"partition": self.name, "change": self.change, **self.changes.to_dict()}
 
 
 def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = None) -> list[PartitionDifference]:
-    """Compare all partitions of two configurations, or the one of a name; those of the old one come first.
+    """Compare all partitions of two configurations, or one by its name; those of the old configuration come first.
 
     Raises:
-        RequestError: neither has a partition of that name.
+        RequestError: neither configuration has a partition with that name.
     """
     before = {partition.name: partition for partition in old.partitions}
     after = {partition.name: partition for partition in new.partitions}
     names = list({**before, **after}) if name is None else [name.lower()]
     if not before.keys() | after.keys() >= set(names):
-        there = ", ".join(repr(each) for each in {**before, **after})
-        raise RequestError("partition", name, f"no such partition in either file; there is {there or 'none'}")
+        existing = ", ".join(repr(each) for each in {**before, **after})
+        raise RequestError("partition", name, f"no such partition in either file (existing: {existing or 'none'})")
     return [_difference(each, before.get(each), after.get(each)) for each in names]
 
 
@@ -71,11 +71,11 @@ def _difference(name: str, before: PartitionConfig | None, after: PartitionConfi
 
 
 def render_differences(found: list[PartitionDifference], console: Console, *, title: str) -> None:
-    """Print what differs, for people."""
+    """Print differences for people."""
     console.print(f"\n[bold]{shown(title)}[/bold]", highlight=False)
     for difference in filter(None, found):
-        happens = "" if difference.change == "changed" else f", which is {difference.change}"
-        console.print(f"\npartition [bold]{shown(difference.name)}[/bold]{happens}", highlight=False)
+        change = "" if difference.change == "changed" else f" ({difference.change})"
+        console.print(f"\npartition [bold]{shown(difference.name)}[/bold]{change}", highlight=False)
         _render(difference, console)
     if not any(found):
         console.print("\n  [dim]no changes[/dim]")
@@ -92,7 +92,7 @@ def _render(difference: PartitionDifference, console: Console) -> None:
         rows = table("", "queue", folded=("queue",))
         for path in orders:
             rows.add_row(_signed("~"), shown(path))
-        section(console, "Order of groups, which chooses between those of a user", rows)
+        section(console, "Order of groups, which determines the group of a user", rows)
     if difference.changes.placement_rules:
         section(console, "Placement rules", _rule_table(difference))
 
@@ -100,7 +100,7 @@ def _render(difference: PartitionDifference, console: Console) -> None:
 def _queue_table(found: Changes) -> Table:
     rows = table("", "queue", "what", "before", "after", folded=("queue", "before", "after"))
     for change in found.queues:
-        _add(rows, [_signed(change.sign), shown(change.queue_path)], change.details() or [_NOTHING])
+        _add(rows, [_signed(change.sign), shown(change.queue_path)], change.details() or [_NO_DETAIL])
     return rows
 
 
@@ -120,15 +120,15 @@ def _add(rows: Table, first: list[str], details: Iterable[Detail]) -> None:
 
 
 def _rule_table(difference: PartitionDifference) -> Table:
-    """Return all rules, with signs at those that come and go: the order of the others matters, too."""
+    """Return a table of all rules, because their order matters; added and removed rules have a sign."""
     before, after = (
         [_rule(rule) for rule in side.placement_rules] if side else [] for side in (difference.before, difference.after)
     )
     rows = table("", "rule", folded=("rule",))
-    for what, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for operation, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         for rule in before[start:end]:
-            rows.add_row("" if what == "equal" else _signed("-"), shown(rule))
-        for rule in after[new_start:new_end] if what != "equal" else ():
+            rows.add_row("" if operation == "equal" else _signed("-"), shown(rule))
+        for rule in after[new_start:new_end] if operation != "equal" else ():
             rows.add_row(_signed("+"), shown(rule))
     return rows
 

@@ -1,4 +1,4 @@
-"""Progress of a long replay, on the standard error of a terminal and nowhere else."""
+"""A progress display for replays, on the standard error if it is a terminal."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ugm.simulation import Progress as Moment
+from ugm.simulation import Progress as ReplayProgress
 
 __all__ = ["watching"]
 
-#: Every how many events the display is brought up to date; drawing it is left to a thread of rich.
+#: The number of events between two updates of the display; a thread of rich draws it.
 _STRIDE: Final = 500
 
 
 @contextmanager
-def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[Moment], None]]:
-    """Show how much of a workload file is read while the block runs, then take the display away.
+def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None]]:
+    """Show the progress of a replay while the block runs.
 
-    Of a pipe nobody knows how much there is: only the counts are shown.
+    For a pipe, whose size is unknown, only the counts are shown.
 
     Args:
-        path: the file.
-        stream: the same, opened; how far it is read is how far the replay is.
+        path: the workload file.
+        stream: the open file, whose position is the progress of the replay.
 
     Yields:
         An observer for `ugm.simulation.simulate`.
@@ -40,12 +40,12 @@ def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[Moment], 
         task = display.add_task("replaying", total=size, counts="")
         events = 0
 
-        def observe(moment: Moment) -> None:
+        def observe(moment: ReplayProgress) -> None:
             nonlocal events
             events += 1
             if events % _STRIDE == 0:
                 counts = f"{moment.read:,} jobs read, {moment.held:,} waiting"
-                # The replay goes on for a while after the last job is read, and the reader has closed the file.
+                # The replay continues after the last job has been read, when the file is already closed.
                 done = size if size is None or stream.closed else stream.tell()
                 display.update(task, completed=done, counts=counts)
 

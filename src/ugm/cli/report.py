@@ -1,4 +1,4 @@
-"""The report of a replay for a terminal of 80 columns or more; plain text where there is none."""
+"""The report of a replay for a terminal of at least 80 columns; plain text in a file or pipe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["brief_amount", "brief_time", "render"]
 
 _BAR_WIDTH: Final = 14
 
-#: From which share of a limit on a bar is shown in warning colour.
+#: The share of a limit at which a bar has the warning colour.
 _NEAR: Final = 0.8
 
 
@@ -26,16 +26,16 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
     """Print a report.
 
     Args:
-        report: what to print.
-        console: where to.
+        report: the report.
+        console: the destination.
         title: the first line.
-        seconds: how long the replay took.
-        top: how many lines each table has at most.
+        seconds: the duration of the replay.
+        top: the most rows of each table.
     """
     console.print(f"\n[bold]{shown(title)}[/bold]\n")
     console.print(_summary(report, seconds))
     total = sum(limit.held_seconds for limit in report.limits)
-    # The limits come in the order of what they did.
+    # The limits are sorted by their effect.
     holding = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
     section(console, "Limits that held jobs", _holding_table(holding[:top], total), _more(holding[top:], "limit"))
     full = sorted(report.limits, key=lambda limit: -share_of(limit.peak, limit.limit))
@@ -50,7 +50,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
     if report.rejections:
         reasons = reasons_of(report.rejections)
         rejections = _rejection_table(reasons[:top])
-        section(console, "Rejected, because no waiting can help", rejections, _more(reasons[top:], "reason"))
+        section(console, "Rejected, because they can never start", rejections, _more(reasons[top:], "reason"))
     console.print()
 
 
@@ -59,8 +59,8 @@ def _summary(report: Report, seconds: float) -> Table:
     rows = Table.grid(padding=(0, 2))
     rows.add_column(style="dim", min_width=9)
     rows.add_column()
-    fates = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
-    rows.add_row("jobs", f"{report.read:,} read: {', '.join(fates)}")
+    states = [f"{report.started:,} started", f"{report.rejected:,} rejected", f"{report.held:,} still waiting"]
+    rows.add_row("jobs", f"{report.read:,} read: {', '.join(states)}")
     share = percent(share_of(waiting.delayed, waiting.jobs))
     rows.add_row(
         "delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"
@@ -77,7 +77,7 @@ def _summary(report: Report, seconds: float) -> Table:
 
 def _holding_table(limits: Sequence[LimitSummary], total: int) -> Table:
     right = ("most", "jobs", "share", "held for")
-    rows = table("queue", "limit for", *right, "whom most", right=right, folded=("queue", "whom most"))
+    rows = table("queue", "limit for", *right, "mostly", right=right, folded=("queue", "mostly"))
     for limit in limits:
         rows.add_row(
             shown(limit.queue_path),
@@ -114,7 +114,7 @@ def _bar(share: float, *, ascii_only: bool) -> Text:
     full, empty = (
         ("#", "-") if ascii_only else ("\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
     )
-    # Without colours, as in a file, the empty part must differ by itself.
+    # Without colours, as in a file, the empty part must use another character.
     return Text.assemble((full * filled, colour), (empty * (_BAR_WIDTH - filled), "bright_black"))
 
 
@@ -134,9 +134,9 @@ def _rejection_table(reasons: Sequence[tuple[int, int, str]]) -> Table:
     return rows
 
 
-def _first(hits: Sequence[UserImpact]) -> str:
-    others = f" +{len(hits) - 1:,}" if len(hits) > 1 else ""
-    return hits[0].user + others
+def _first(users: Sequence[UserImpact]) -> str:
+    others = f" +{len(users) - 1:,}" if len(users) > 1 else ""
+    return users[0].user + others
 
 
 def _more(rest: Sequence[object], noun: str) -> str:

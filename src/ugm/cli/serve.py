@@ -1,4 +1,4 @@
-"""``ugm serve``: the partitions of a configuration, with REST and a page."""
+"""``ugm serve``: a server for the partitions of a configuration."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from ugm import Partition, UgmError, load_config
+from ugm.cli.output import exit_with_error
 from ugm.server import History
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["missing_extra", "names_of", "serve_command", "url_of"]
 
-#: What the extras ``server`` and ``metrics`` install.
+#: The extra that installs each optional package.
 _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
 
 
-@click.command("serve", short_help="Serve partitions: REST, a page, metrics.")
+@click.command("serve", short_help="Serve partitions: REST interface, web page, metrics.")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any that is free."
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any free port."
 )
 @click.option(
     "--writable", is_flag=True, help="Let clients with the token change the configuration; needs --token-file."
@@ -37,14 +38,14 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that holds the token and nothing else: at least 16 characters.",
+    help="A file that contains only the token, of at least 16 characters.",
 )
 @click.option(
     "--host-name",
     "host_names",
     multiple=True,
     metavar="NAME[:PORT]",
-    help="A name under which clients may reach the server, besides localhost and the address; repeat it for more.",
+    help="Another host name under which clients may reach the server; may be repeated.",
 )
 @click.option("--metrics", is_flag=True, help="Serve metrics for Prometheus at /metrics.")
 @click.option(
@@ -53,18 +54,18 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
     metavar="SECONDS",
     default=2.0,
     show_default=True,
-    help="How often to look whether CONFIG has changed, to reload it then; 0 for never.",
+    help="The interval at which CONFIG is checked for changes, and reloaded; 0 to disable.",
 )
 @click.option(
     "--history",
     "lines",
     type=click.IntRange(min=1),
-    metavar="LINES",
+    metavar="EVENTS",
     default=1000,
     show_default=True,
-    help="How many events of each kind are remembered.",
+    help="The number of events of each kind that are kept.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print where the server listens as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
 def serve_command(  # noqa: PLR0913 - one for each option
     *,
     config_file: Path,
@@ -78,12 +79,12 @@ def serve_command(  # noqa: PLR0913 - one for each option
     lines: int,
     as_json: bool,
 ) -> None:
-    """Serve the partitions of CONFIG: REST, a page, and with --metrics metrics.
+    """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
-    Nothing runs in partitions that are served like this; a scheduler mounts the same application with
-    its own. On SIGHUP, and when it has changed, CONFIG is reloaded; a configuration with problems is not put in
-    force, and /ws/v1/health is degraded while CONFIG has problems. The standard error says how each reload ended.
-    Every change, and every request with a wrong token, is written there as a line of JSON.
+    The partitions are empty: no scheduler uses them. A scheduler mounts the same application with its own partitions.
+    CONFIG is reloaded on SIGHUP and when it changes. A configuration with problems is refused; as long as CONFIG has
+    problems, /ws/v1/health reports the status "degraded". The result of each reload is printed on the standard error.
+    Every change, and every request with a wrong token, is printed there as a line of JSON.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
@@ -94,26 +95,24 @@ def serve_command(  # noqa: PLR0913 - one for each option
         )
         listener = serving.listen(host, port)
     except UgmError as error:
-        click.echo(str(error), err=True)
-        sys.exit(1)
+        exit_with_error(error)
     except OSError as error:
-        click.echo(f"cannot listen at {host} port {port}: {error.strerror or error}", err=True)
-        sys.exit(1)
+        exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
     with listener, _logs_shown():
-        told = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
+        details = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
         serving.run(
-            app, listener, ready=lambda: click.echo(json.dumps(told) if as_json else f"serving at {told['url']}")
+            app, listener, ready=lambda: click.echo(json.dumps(details) if as_json else f"serving at {details['url']}")
         )
 
 
 def names_of(host: str) -> tuple[str, ...]:
-    """Return the name to listen at, if it is one; an address is known from the connection."""
+    """Return the host if it is a name; the server always accepts the address of the connection."""
     return () if ":" in host or not host.strip(".0123456789") else (host,)
 
 
 @contextmanager
 def _logs_shown() -> Iterator[None]:
-    """Write to standard error: what ugm reports, warnings of any library, and the audit log, which is JSON alone."""
+    """Print logs on the standard error: those of ugm, warnings of other libraries, and the audit log as plain JSON."""
     root, ugm, audit = logging.getLogger(), logging.getLogger("ugm"), logging.getLogger("ugm.audit")
     plain, bare = logging.StreamHandler(sys.stderr), logging.StreamHandler(sys.stderr)
     plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
@@ -121,7 +120,7 @@ def _logs_shown() -> Iterator[None]:
     root.addHandler(plain)
     audit.addHandler(bare)
     ugm.setLevel(logging.INFO)
-    # Otherwise the handler of the root would write each line of the audit log a second time.
+    # Otherwise the handler of the root logger would print each line of the audit log a second time.
     audit.propagate = False
     try:
         yield
@@ -151,10 +150,10 @@ def _application(
     writable: bool,
     metrics: bool,
 ) -> tuple[ModuleType, Any]:
-    """Return the module that runs an application, and the application.
+    """Return the module that runs the application, and the application.
 
     Raises:
-        UgmError: the configuration cannot be used.
+        UgmError: the configuration has problems.
     """
     config = load_config(file)
     history = {partition.name: History(lines) for partition in config.partitions}
@@ -188,15 +187,14 @@ def _metrics(partitions: Mapping[str, Partition], history: Mapping[str, History]
 
 
 def missing_extra(error: ModuleNotFoundError) -> NoReturn:
-    """End the command, saying which extra is not installed."""
+    """End the command with a message that names the missing extra."""
     name = (error.name or "").partition(".")[0]
     if name not in _EXTRAS:
         raise error
-    click.echo(f"ugm: serving needs {name}; install it with: pip install 'ugm[{_EXTRAS[name]}]'", err=True)
-    sys.exit(2)
+    exit_with_error(f"ugm: serving needs {name}; install it with: pip install 'ugm[{_EXTRAS[name]}]'", status=2)
 
 
 def url_of(host: str, listener: socket.socket) -> str:
-    """Return the address of a server."""
+    """Return the URL of a server."""
     shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{listener.getsockname()[1]}"

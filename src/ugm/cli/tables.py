@@ -1,6 +1,6 @@
-"""What the reports of all commands are made of: sections with a heading, and tables that fit the terminal.
+"""Building blocks of the reports: sections with a heading, and tables that fit the terminal.
 
-Whatever comes from a file goes through `shown`, so that nothing in it is taken for markup or obeyed by a terminal.
+All text from files passes through `shown`, so that neither rich nor the terminal interprets it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["counted", "section", "shown", "table"]
 
 
 def shown(text: str) -> str:
-    """Prepare a text for printing as it is, whatever is in it."""
+    """Escape a text, so that it is printed literally."""
     return escape_markup(printable(text))
 
 
 def counted(number: int, noun: str) -> str:
-    """Write a number of things.
+    """Format a number with a noun.
 
     >>> counted(1, "job"), counted(1200, "job")
     ('1 job', '1,200 jobs')
@@ -32,7 +32,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def table(*columns: str, right: Iterable[str] = (), folded: Iterable[str] = ()) -> Table:
-    """Return an empty table; where the terminal is too narrow, only the *folded* columns give way."""
+    """Return an empty table; if the terminal is too narrow, only the *folded* columns are wrapped."""
     made = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
@@ -42,7 +42,7 @@ def table(*columns: str, right: Iterable[str] = (), folded: Iterable[str] = ()) 
 
 
 def section(console: Console, heading: str, rows: Table, note: str = "") -> None:
-    """Print a table below a heading, with a note; without rows only the note, or ``none``."""
+    """Print a heading and a table with a note; without rows, print only the note, or ``none``."""
     console.print(f"\n[bold]{heading}[/bold]")
     if rows.row_count:
         console.print(rows)

@@ -1,4 +1,4 @@
-"""Instants as the command prints them: ISO 8601 in UTC for programs, the time of a zone for people."""
+"""Times in the output of the commands: ISO 8601 in UTC for programs, and local time for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(milliseconds: int) -> str:
-    """Return an instant in the one format of JSON and CSV.
+    """Format a time for JSON and CSV.
 
     >>> instant(1_793_484_000_250)
     '2026-10-31T22:00:00.250Z'
@@ -23,7 +23,7 @@ def instant(milliseconds: int) -> str:
 
 
 def local(milliseconds: int, zone: ZoneInfo) -> str:
-    """Return an instant for people.
+    """Format a time in a time zone.
 
     >>> local(1_793_484_000_250, ZoneInfo("Europe/Berlin"))
     '2026-10-31 23:00:00.250+01:00'
@@ -32,13 +32,13 @@ def local(milliseconds: int, zone: ZoneInfo) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
-def with_instants(told: Mapping[str, Any], *names: str, unit: int = 1) -> dict[str, Any]:
-    """Return an object for JSON with its instants as texts, and null for an instant of 0, which stands for none.
+def with_instants(fields: Mapping[str, Any], *names: str, unit: int = 1) -> dict[str, Any]:
+    """Format the times of an object for JSON; a time of 0 stands for none and becomes null.
 
     Args:
-        told: the object.
-        names: the fields that are instants, if they are there.
-        unit: how many milliseconds one of their units has.
+        fields: the object.
+        names: the fields that are times; they may be missing.
+        unit: the number of milliseconds in a unit of these fields.
     """
-    texts = {name: instant(round(told[name] * unit)) if told[name] else None for name in names if name in told}
-    return {**told, **texts}
+    texts = {name: instant(round(fields[name] * unit)) if fields[name] else None for name in names if name in fields}
+    return {**fields, **texts}

@@ -1,4 +1,4 @@
-"""How figures are written for people, in a terminal and on a page: briefly, and never for reckoning."""
+"""Short texts for figures in reports, on the terminal and in HTML; they are rounded."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ugm.simulation.report import JobRejection, LimitSummary
 
 __all__ = ["amount_of", "brief_amount", "brief_time", "most", "percent", "reasons_of", "share_of", "whose"]
 
-#: From how many seconds on nobody cares for hours.
+#: The number of seconds from which hours are omitted.
 _LONG: Final = 100 * 86400
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 
 def brief_time(seconds: float) -> str:
-    """Write a time in at most two units.
+    """Format a duration in at most two units.
 
     >>> brief_time(41.3), brief_time(750), brief_time(11_100), brief_time(200_000), brief_time(10**9)
     ('41s', '12m 30s', '3h 05m', '2d 07h', '11,574d')
@@ -32,7 +32,7 @@ def brief_time(seconds: float) -> str:
 
 
 def brief_amount(resource: str | None, amount: int) -> str:
-    """Write an amount for reading, not for reckoning: cores, bytes with a suffix, or a count.
+    """Format an amount: cores, bytes with a suffix, or a count.
 
     >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
     ('2.5', '1.5Gi', '1,200')
@@ -50,34 +50,34 @@ def _decimals(number: float, most: int) -> str:
 
 
 def whose(limit: LimitSummary) -> str:
-    """Say whom a limit holds for."""
+    """Return the subject of a limit."""
     if limit.kind != TrackingType.QUEUE:
         return f"{limit.kind} {limit.limit_name}"
     return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
 
 
 def most(limit: LimitSummary) -> str:
-    """Write how much a limit allows, with what it is."""
+    """Format the value of a limit with its unit."""
     return amount_of(limit.resource, limit.limit)
 
 
 def amount_of(resource: str | None, amount: int) -> str:
-    """Write an amount with what it is.
+    """Format an amount with its unit.
 
     >>> amount_of("vcore", 2500), amount_of("memory", 2**30), amount_of(None, 3)
     ('2.5 vcore', '1Gi', '3 jobs')
     """
-    # The suffix of an amount of memory says what it is.
+    # The suffix of an amount of memory is its unit.
     return brief_amount(resource, amount) + {None: " jobs", "memory": ""}.get(resource, f" {resource}")
 
 
 def share_of(part: float, whole: float) -> float:
-    """Return a part of a whole; of nothing there is no part."""
+    """Return the quotient of a part and the whole; 0 if the whole is 0."""
     return part / whole if whole else 0.0
 
 
 def percent(share: float) -> str:
-    """Write a share.
+    """Format a share.
 
     >>> percent(0.5), percent(0.034), percent(0.0)
     ('50%', '3.4%', '0%')
@@ -86,7 +86,7 @@ def percent(share: float) -> str:
 
 
 def reasons_of(rejections: Sequence[JobRejection]) -> list[tuple[int, int, str]]:
-    """Return the number of jobs, the first of them, and why; a reason may be that of many users and sizes."""
+    """Group rejections by reason, and return the number of jobs, the first of them and the reason, sorted."""
     found: dict[str, tuple[int, int]] = {}
     for rejection in rejections:
         jobs, first = found.get(rejection.reason, (0, rejection.first_job))

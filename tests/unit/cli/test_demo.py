@@ -42,7 +42,7 @@ def seen(address: str) -> dict[str, dict[str, int]]:
 
 def test_demo_keeps_its_books() -> None:
     """Where it starts, there are jobs that run and jobs that wait, and every counter is right."""
-    player, history = demo.stage()
+    player, history = demo.create_player()
     player.advance(demo.START // 4)
     assert player.running > 0
     assert history.newest > 0
@@ -51,7 +51,7 @@ def test_demo_keeps_its_books() -> None:
 
 def test_address_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     """An address that cannot be had is told before anything is played."""
-    monkeypatch.setattr(demo, "stage", lambda: pytest.fail("it was played"))
+    monkeypatch.setattr(demo, "create_player", lambda: pytest.fail("it was played"))
     answer = CliRunner().invoke(ugm, ["demo", "--host", "192.0.2.1"])
     assert answer.exit_code == 1
-    assert answer.stderr.startswith("cannot listen at 192.0.2.1 port 8080: ")
+    assert answer.stderr.startswith("cannot listen on 192.0.2.1 port 8080: ")

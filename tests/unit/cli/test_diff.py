@@ -61,7 +61,7 @@ Limits
    queue      limit for  what          before    after
 ~  root.prod  user sue   applications  3         2
 
-Order of groups, which chooses between those of a user
+Order of groups, which determines the group of a user
    queue
 ~  root.prod
 
@@ -71,7 +71,7 @@ Placement rules
    (fixed teams)
    provided
 
-partition gpu, which is added
+partition gpu (added)
 
 Queues
    queue     what                  before    after
@@ -115,7 +115,7 @@ def test_standard_input() -> None:
     assert old.exit_code == new.exit_code == 1
     assert json.loads(old.stdout)["partitions"] == json.loads(new.stdout)["partitions"]
     assert both.exit_code == 2
-    assert "only one of both configurations can be read from the standard input" in both.stderr
+    assert "only one of the configurations can be read from the standard input" in both.stderr
 
 
 def test_no_differences() -> None:
@@ -133,7 +133,7 @@ def test_what_goes() -> None:
     said = lines(diff("new.yaml", "old.yaml"))
 
     assert "-  root.spare" in said
-    assert "partition gpu, which is removed" in said
+    assert "partition gpu (removed)" in said
 
 
 def test_one_partition() -> None:
@@ -148,7 +148,7 @@ def test_unknown_partition() -> None:
 
     said = " ".join(result.stderr.split())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "partition 'cpu': no such partition in either file; there is 'default', 'gpu'" in said
+    assert "partition 'cpu': no such partition in either file (existing: 'default', 'gpu')" in said
 
 
 @pytest.mark.parametrize("arguments", [(), ("old.yaml",), ("old.yaml", "none.yaml"), ("old.yaml", "new.yaml", "--x")])

@@ -116,7 +116,7 @@ def test_explain_at_a_host_and_port(url: str) -> None:
 
     assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
     assert run("top", address, "--once").exit_code == 0
-    assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith("no answer from http://127.0.0.1:1/ws/v1: ")
+    assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith("no response from http://127.0.0.1:1/ws/v1: ")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
 
     assert run(*arguments, "--quota", "memory=3").exit_code == 0
     assert run(*arguments, "--quota", "memory=2").exit_code == 3
-    assert "--quota needs --user" in run("explain", url, "--application", "app", "--quota", "memory=2").stderr
+    assert "--quota requires --user" in run("explain", url, "--application", "app", "--quota", "memory=2").stderr
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,13 @@ def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
     [
         (["FILE", "--user", "a", "--application", "b"], 2, "give either --user or --application"),
         (["FILE"], 2, "give either --user or --application"),
-        (["FILE", "--application", "b"], 2, "--application needs the address of a running server"),
-        (["FILE", "--user", "a", "--usage", "memory"], 2, "'memory' is not NAME=QUANTITY"),
+        (["FILE", "--application", "b"], 2, "--application requires the address of a running server"),
+        (["FILE", "--user", "a", "--usage", "memory"], 2, "expected NAME=QUANTITY, found 'memory'"),
         (["FILE", "--user", "a", "--usage", "memory=x"], 2, "'x' is not a quantity"),
         (["FILE", "--user", "a", "--partition", "x"], 2, "no such partition"),
         (["FILE", "--user", "*"], 1, "the wildcard belongs in limits"),
         (["nothing.yaml", "--user", "a"], 1, "the file cannot be read"),
-        (["http://127.0.0.1:1", "--user", "a"], 1, "no answer from http://127.0.0.1:1/ws/v1: "),
+        (["http://127.0.0.1:1", "--user", "a"], 1, "no response from http://127.0.0.1:1/ws/v1: "),
         (["URL", "--application", "none"], 1, "there is no application 'none' [application-unknown]"),
         (["URL", "--user", "a", "--partition", "x"], 1, "there is no partition 'x' [partition-unknown]"),
     ],
@@ -199,7 +199,7 @@ def test_top_once(url: str) -> None:
     assert ["root.a", "memory", "━" * 20, "67%", "6", "9", "1"] in lines
     assert ["sue", "root", "memory", "━" * 20, "60%", "6", "10"] in lines
     assert ["dev", "root", "memory", "━" * 20, "75%", "6", "8"] in lines
-    assert words("app 1 group dev in root: 6 of 8 memory used, 4 asked +1") in lines
+    assert words("app 1 group dev in root: 6 of 8 memory used, 4 requested +1") in lines
 
 
 def test_top_as_json(url: str) -> None:
@@ -228,7 +228,7 @@ def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("server", "status", "text"),
-    [("localhost", 2, "'localhost' is not an address such as localhost:8080"), ("http://127.0.0.1:1", 1, "no answer")],
+    [("localhost", 2, "expected an address such as localhost:8080"), ("http://127.0.0.1:1", 1, "no response")],
 )
 def test_top_misused(server: str, status: int, text: str) -> None:
     """A server that does not answer is said on the standard error."""
@@ -365,7 +365,7 @@ def test_serve_reports_reloads(file: Path) -> None:
         (["--token-file", "EMPTY"], 2, "is empty"),
         (["--token-file", "SHORT"], 1, "expected at least 16 characters"),
         (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
-        (["--host", "no.such.host.invalid"], 1, "cannot listen at no.such.host.invalid port 8080"),
+        (["--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid port 8080"),
     ],
 )
 def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
@@ -427,8 +427,8 @@ def test_another_missing_module_is_no_missing_extra() -> None:
 @pytest.mark.parametrize(
     ("status", "text"),
     [
-        (200, "answers something else than JSON"),
-        (418, "the server refuses with status 418"),
+        (200, "is not JSON"),
+        (418, "the server refused the request with status 418"),
     ],
 )
 def test_a_server_that_is_another(status: int, text: str) -> None:

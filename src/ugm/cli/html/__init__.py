@@ -1,7 +1,7 @@
-"""The report of a replay as one HTML file: what ``ugm simulate --html`` writes.
+"""The report of a replay as a self-contained HTML file, for ``ugm simulate --html``.
 
-The file needs nothing else and fetches nothing: styles are in it, plots are SVG in it, and it has no script. A library
-for plots would be a hundred times as large as what is drawn here, and would need scripts to draw it.
+The file contains its styles, draws plots as inline SVG, and has no scripts. A plotting library would be a hundred times
+as large as these plots, and would need scripts.
 """
 
 from ugm.cli.html.page import page

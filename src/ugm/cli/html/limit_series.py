@@ -1,4 +1,4 @@
-"""Figures with a heading, a plot and its numbers: one limit, one total, or all that waited."""
+"""Figures with a heading, a plot and a table of its numbers: for a limit, a total, or all waiting jobs."""
 
 from __future__ import annotations
 
@@ -14,69 +14,68 @@ from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
 __all__ = ["limit_figure", "total_figure", "waiting_figure"]
 
-#: How many limits have a layer of their own.
+#: The number of limits with a layer of their own.
 _LAYERS: Final = 6
 
-#: The most rows that the numbers of a plot take.
+#: The most rows in the table of a plot.
 _ROWS: Final = 16
 
 
 def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Markup:
     """Draw the usage under a limit."""
-    usage_ = series.usage
-    mean = _mean(usage_)
+    mean = _mean(series.usage)
     others = f", one of {series.names:,}" if series.names > 1 else ""
     name = f"{series.name}{others}" if limit.limit_name == WILDCARD != series.name else ""
-    says = (
+    summary = (
         f"peak {brief_amount(limit.resource, limit.peak)}, {percent(share_of(limit.peak, limit.limit))} of the limit; "
         f"mean {percent(share_of(mean, limit.limit))}"
     )
     held = f"; held {limit.held_jobs:,} jobs for {brief_time(limit.held_seconds)}" if limit.held_jobs else ""
     heading = f"{limit.queue_path}, {whose(limit)}"
     plot = usage(
-        usage_,
+        series.usage,
         mark=Mark(limit.limit, most(limit), "limit"),
         origin=origin,
-        label=f"{heading}, {most(limit)}: {says}{held}",
+        label=f"{heading}, {most(limit)}: {summary}{held}",
     )
     caption = joined(
         element("strong", limit.queue_path),
         " ",
         element("span", whose(limit), class_="whose"),
         *([Markup(" "), element("span", name, class_="name")] if name else []),
-        element("span", says + held, class_="says"),
+        element("span", summary + held, class_="says"),
     )
-    return _figure(caption, plot, usage_, origin, lambda amount: brief_amount(limit.resource, amount))
+    return _figure(caption, plot, series.usage, origin, lambda amount: brief_amount(limit.resource, amount))
 
 
 def total_figure(heading: str, series: Envelope, resource: str | None, origin: int) -> Markup:
-    """Draw what all jobs together did."""
+    """Draw a total of all jobs."""
     peak = max(series.high)
-    says = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
+    summary = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
     plot = usage(
         series,
         mark=Mark(peak, amount_of(resource, peak), "peak"),
         origin=origin,
-        label=f"{heading}: {says}",
+        label=f"{heading}: {summary}",
     )
-    caption = joined(element("strong", heading), element("span", says, class_="says"))
+    caption = joined(element("strong", heading), element("span", summary, class_="says"))
     return _figure(caption, plot, series, origin, lambda amount: brief_amount(resource, amount))
 
 
 def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envelope]], origin: int) -> Markup:
-    """Draw how many jobs waited, and for which limits: the mean of each step, those that held longest at the bottom."""
+    """Draw the mean number of waiting jobs by limit; the limits that delayed jobs longest are at the bottom."""
     named = [Layer(_label(limit), waits.means()) for limit, waits in holding[:_LAYERS]]
     if rest := holding[_LAYERS:]:
         means = [sum(column) for column in zip(*(waits.means() for _, waits in rest), strict=True)]
         named.append(Layer(f"{len(rest):,} other limits" if len(rest) > 1 else _label(rest[0][0]), means))
     peak, highest = max(series.high), math.ceil(max(series.means()))
-    says = f"at most {peak:,}, mean {round(_mean(series)):,}; drawn is the mean of each step"
+    summary = f"at most {peak:,}, mean {round(_mean(series)):,}; each step shows its mean"
     plot = layers(
         series,
         named,
         mark=Mark(highest, amount_of(None, highest), "peak"),
         origin=origin,
-        label=f"Jobs waiting, by limit: {says}. {'; '.join(layer.label for layer in named)}.",
+        label=f"Jobs waiting, by limit: {summary}. {'; '.join(layer.label for layer in named)}.",
     )
     keys = [
         element(
@@ -92,7 +91,7 @@ def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envel
         )
         for number, layer in enumerate(named)
     ]
-    caption = joined(element("strong", "Jobs waiting, by limit"), element("span", says, class_="says"))
+    caption = joined(element("strong", "Jobs waiting, by limit"), element("span", summary, class_="says"))
     legend = element("ul", *keys, class_="legend")
     return _figure(caption, joined(plot, legend), series, origin, lambda amount: f"{amount:,}", class_="wide")
 
@@ -117,7 +116,7 @@ def _figure(
 
 
 def _numbers(series: Envelope, origin: int, write: Callable[[int], str]) -> Markup:
-    """Return the plot as a table, in fewer and wider steps."""
+    """Return the data of a plot as a table with fewer and wider steps."""
     wide = series.merged(_ROWS)
     heads = element("tr", *(element("th", text, scope="col") for text in ("from", "lowest", "mean", "highest")))
     rows = [

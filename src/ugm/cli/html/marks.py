@@ -1,7 +1,7 @@
-"""Elements of HTML and SVG as text; whatever is put into them stays text.
+"""HTML and SVG elements with automatic escaping.
 
-A `Markup` is what is ready to be written; every other text is escaped on its way in. So a name in a log or a
-configuration is shown as it is, whatever it looks like, and is never obeyed.
+A `Markup` is inserted as it is; all other text is escaped. So a name from a log or a configuration is always shown
+literally, even if it contains markup.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ugm.errors import printable
 
 __all__ = ["Markup", "element", "joined"]
 
-#: Elements that have no end.
+#: Elements without an end tag.
 _VOID: Final = frozenset(("meta", "path", "line", "rect", "col"))
 
 
 class Markup(str):
-    """A text that is HTML already."""
+    """Text that is valid HTML and must not be escaped."""
 
     __slots__ = ()
 
 
 def joined(*parts: str) -> Markup:
-    """Put texts and markup one after the other.
+    """Concatenate texts and markup.
 
     >>> print(joined("a < b", Markup("<br>")))
     a &lt; b<br>
@@ -33,7 +33,7 @@ def joined(*parts: str) -> Markup:
 
 
 def element(name: str, /, *parts: str, **attributes: str | float | None) -> Markup:
-    """Return an element; an attribute that is None is left out, and a ``_`` in its name is a ``-``.
+    """Return an element; attributes with the value None are omitted, and ``_`` in their names becomes ``-``.
 
     >>> print(element("td", "a < b", class_="far", aria_label='"x"', title=None))
     <td class="far" aria-label="&quot;x&quot;">a &lt; b</td>

@@ -1,4 +1,4 @@
-"""The page as a whole: what is on it, and in which order."""
+"""The HTML page with all sections of the report."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ugm.simulation import LimitSummary, Recorder, Report
 
 __all__ = ["page"]
 
-#: How many limits of each kind are drawn.
+#: The number of limits of each kind that are plotted.
 _DRAWN: Final = 8
 
-#: Nothing is fetched, run or sent, whatever a name in the report looks like.
+#: The browser loads and runs nothing, even if a name in the report contains markup.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 _DRAWN_KINDS: Final = (
@@ -33,9 +33,9 @@ def page(report: Report, recorder: Recorder, *, title: str) -> str:
     """Return the report as a page.
 
     Args:
-        report: the figures.
-        recorder: what it took in during the same replay.
-        title: what was replayed under what.
+        report: the report of a replay.
+        recorder: the recorder of the same replay.
+        title: the title of the page.
     """
     sections = list(_sections(report, recorder))
     links = [element("li", element("a", heading, href=f"#{name}")) for name, heading, _ in sections]
@@ -44,7 +44,7 @@ def page(report: Report, recorder: Recorder, *, title: str) -> str:
         element(
             "header",
             element("h1", title),
-            element("p", "What the quotas and limits of the configuration would have done to the jobs of the log."),
+            element("p", "The effect of the quotas and limits of the configuration on the jobs of the log."),
             element("nav", element("ul", *links), aria_label="Sections"),
         ),
         element("main", *(_section(*section) for section in sections)),
@@ -66,7 +66,7 @@ def _section(name: str, heading: str, content: Markup) -> Markup:
 
 
 def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Markup]]:
-    """Yield the name, heading and content of each section that there is something to say in."""
+    """Yield the name, heading and content of each section."""
     yield "summary", "Summary", _summary(report, recorder)
     yield "time", "All jobs over time", _totals(report, recorder)
     yield "holding", "Limits that held jobs", holding_table(report)
@@ -74,19 +74,19 @@ def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Ma
     for heading, figures in (("user", report.users), ("group", report.groups)):
         yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
     if report.rejections:
-        yield "rejected", "Rejected, because no waiting can help", rejection_table(report)
+        yield "rejected", "Rejected, because they can never start", rejection_table(report)
     yield "limits", "All limits and their peaks", limit_table(report)
 
 
 def _summary(report: Report, recorder: Recorder) -> Markup:
     waiting = report.waiting
-    fates = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting at the end"
+    states = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting at the end"
     share = percent(share_of(waiting.delayed, waiting.jobs))
     times = [f"mean {brief_time(waiting.mean)}", f"p95 {brief_time(waiting.p95)}", f"longest {brief_time(waiting.max)}"]
     step = f"a step of the plots is {brief_time(recorder.width)}"
-    time = f"{brief_time(recorder.end)} from the first submission on; {step}"
+    time = f"{brief_time(recorder.end)} after the first submission; {step}"
     rows = [
-        ("Jobs", f"{report.read:,} read: {fates}"),
+        ("Jobs", f"{report.read:,} read: {states}"),
         ("Delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
         ("Waiting", f"{', '.join(times)}; {brief_time(waiting.total)} in total"),
         ("Time", time),
@@ -105,12 +105,12 @@ def _totals(report: Report, recorder: Recorder) -> Markup:
 
 
 def _limit_series(report: Report, recorder: Recorder) -> Markup:
-    """Return plots of the limits that were come closest to, of each kind; of equals, those that held jobs longest."""
+    """Return plots of the most used limits of each kind; of equals, those that delayed jobs longest."""
     parts = [
         element(
             "p",
-            "The band is from the lowest to the highest usage in each step, exactly; the line in it is the mean, and "
-            "the dashed one the limit. Where a limit holds for many, each alone, shown is who came closest.",
+            "The band reaches from the lowest to the highest usage in each step; the line in it is the mean, and the "
+            "dashed line is the limit. If a limit applies to many users separately, the one closest to it is shown.",
         )
     ]
     for kind, heading in _DRAWN_KINDS:
@@ -123,11 +123,11 @@ def _limit_series(report: Report, recorder: Recorder) -> Markup:
 
 
 def _distance(limit: LimitSummary) -> tuple[bool, float]:
-    """Sort by how close the usage came, but the size of the cluster before all."""
+    """Return a sort key: the size of the cluster first, then the limits with the highest usage."""
     is_cluster = limit.kind == TrackingType.QUEUE and limit.queue_path == ROOT
     return not is_cluster, -share_of(limit.peak, limit.limit)
 
 
 def _rest(limits: Sequence[LimitSummary]) -> list[Markup]:
-    text = f"{counted(len(limits), 'limit')} more, which are in the table of all limits."
+    text = f"{counted(len(limits), 'limit')} more in the table of all limits."
     return [element("p", text, class_="note")] if limits else []

@@ -1,7 +1,7 @@
-"""Plots over time, as SVG that grows with the page.
+"""Plots over time, as SVG that scales with the page.
 
-A plot of usage shows three things of each column of time: the band from its lowest to its highest amount, and its mean.
-The text of a plot is HTML around the drawing, so that it has the size of all other text at every width.
+A plot of usage shows a band from the lowest to the highest amount of each column of time, and a line for the mean. The
+text of a plot is HTML around the drawing, so its size does not depend on the width of the plot.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from ugm.simulation.series import Envelope
 
 __all__ = ["Layer", "Mark", "clock", "layers", "usage"]
 
-#: Units from the bottom to the top of a drawing; a column is as many wide as `_STEP`.
+#: The height of a drawing, and the width of one column, in SVG units.
 _HEIGHT: Final = 400
 _STEP: Final = 2
 
-#: How much of the height is below the mark.
-_ROOM: Final = 0.92
+#: The part of the height below the mark.
+_MARK_HEIGHT: Final = 0.92
 
-#: Distances between the marks of the time axis, in seconds.
+#: Possible distances between the ticks of the time axis, in seconds.
 _TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
 
-#: The most marks of a time axis.
-_MARKS: Final = 6
+#: The most ticks of a time axis.
+_MOST_TICKS: Final = 6
 
 
 class Layer(NamedTuple):
-    """One of several amounts that are drawn on top of each other."""
+    """One amount of a stacked plot."""
 
     label: str
     means: Sequence[float]
 
 
 class Mark(NamedTuple):
-    """An amount that a line is drawn at."""
+    """An amount that is marked with a line."""
 
     amount: int
     text: str
@@ -46,11 +46,11 @@ class Mark(NamedTuple):
     @property
     def top(self) -> float:
         """The amount at the upper edge of the drawing."""
-        return self.amount / _ROOM
+        return self.amount / _MARK_HEIGHT
 
 
 def clock(seconds: int) -> str:
-    """Write a second of the log as a day and a time, both counted from its start.
+    """Format a second of the log as a day and a time since its start.
 
     >>> clock(0), clock(90_061)
     ('day 0, 00:00', 'day 1, 01:01')
@@ -65,7 +65,7 @@ def usage(series: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
         series: the amount over time.
         mark: an amount to compare it with, such as the limit.
         origin: the second of the log at which the series begins.
-        label: what the plot says, for those who do not see it.
+        label: a description of the plot for screen readers.
     """
     band = element("path", class_="band", d=_band(series, mark.top))
     mean = element("path", class_="mean", d=_line(series.means(), mark.top))
@@ -73,7 +73,7 @@ def usage(series: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
 
 
 def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
-    """Draw amounts on top of each other, the first at the bottom; *series* gives the time axis."""
+    """Draw stacked amounts, the first at the bottom; *series* determines the time axis."""
     floor: list[float] = [0.0] * len(series.low)
     drawn = []
     for number, layer in enumerate(stack):
@@ -85,7 +85,7 @@ def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int,
 
 
 def _frame(drawing: Markup, series: Envelope, mark: Mark, origin: int, label: str) -> Markup:
-    """Put the axes around a drawing."""
+    """Add the axes to a drawing."""
     width = _STEP * len(series.low)
     ticks = _ticks(series, origin)
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
@@ -99,9 +99,9 @@ def _frame(drawing: Markup, series: Envelope, mark: Mark, origin: int, label: st
 
 
 def _ticks(series: Envelope, origin: int) -> list[tuple[float, str]]:
-    """Return where the marks of the time axis are, and what they say."""
+    """Return the positions and texts of the ticks of the time axis."""
     seconds = series.width * len(series.low)
-    wanted = seconds / _MARKS
+    wanted = seconds / _MOST_TICKS
     days = -(-wanted // 86400)
     step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
     first = -(-origin // step) * step
@@ -128,7 +128,7 @@ def _band(series: Envelope, top: float) -> str:
 
 
 def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> str:
-    """Return the steps through some values, from left to right or the other way; what is level is one step."""
+    """Return an SVG path of steps through values, from left to right or backwards; equal neighbours share a step."""
     heights = [_y(value, top) for value in values]
     if backwards:
         heights.reverse()

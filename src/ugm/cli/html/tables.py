@@ -1,4 +1,4 @@
-"""Tables of the page: what held jobs, who waited, what was rejected, and all limits."""
+"""Tables of the page: limits that delayed jobs, waiting times, rejected jobs, and all limits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ugm.simulation import LimitSummary, Report, UserImpact, WaitingTime
 
 __all__ = ["holding_table", "limit_table", "rejection_table", "waiting_table"]
 
-#: Rows that are seen at once; the others are opened.
+#: Rows that are visible at first; the others are collapsed.
 _FIRST: Final = 12
 
-#: Rows that a page can bear; a program reads all of them from ``--json``.
+#: The most rows of a table; ``--json`` has all of them.
 _ROWS: Final = 1000
 
-#: Users who are named for one limit.
+#: The number of users that are listed for one limit.
 _NAMED: Final = 5
 
 
 class _Column(NamedTuple):
     head: str
-    #: Numbers are at the right, long texts have room, and the heads of bars are only read out.
+    #: The CSS class: numbers are right-aligned, long texts are wider, and the heads of bars are for screen readers.
     kind: str | None = None
 
 
@@ -33,7 +33,7 @@ _BARS: Final = _Column("bar", kind="bars")
 
 
 def holding_table(report: Report) -> Markup:
-    """Say which limit held whom, and for how long."""
+    """Return a table of the limits that delayed jobs, with the delayed users."""
     limits = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
     total = sum(limit.held_seconds for limit in limits)
     longest = max((limit.held_seconds for limit in limits), default=0)
@@ -41,7 +41,7 @@ def holding_table(report: Report) -> Markup:
         *map(_Column, ("queue", "limit for")),
         *(_Column(head, kind="number") for head in ("most", "jobs", "share", "held for")),
         _BARS,
-        _Column("whom, and how long", kind="long"),
+        _Column("users and their waiting time", kind="long"),
     )
     rows = [
         (
@@ -52,7 +52,7 @@ def holding_table(report: Report) -> Markup:
             percent(share_of(limit.held_seconds, total)),
             brief_time(limit.held_seconds),
             _bar(_parts(limit.users, longest)),
-            _whom(limit.users),
+            _users(limit.users),
         )
         for limit in limits
     ]
@@ -60,12 +60,12 @@ def holding_table(report: Report) -> Markup:
 
 
 def _parts(hits: Sequence[UserImpact], longest: int) -> list[float]:
-    """Return the share of each of the users who are named, then that of all others."""
+    """Return the share of each listed user, then that of all others."""
     named = [hit.seconds for hit in hits[:_NAMED]]
     return [share_of(seconds, longest) for seconds in (*named, sum(hit.seconds for hit in hits[_NAMED:]))]
 
 
-def _whom(hits: Sequence[UserImpact]) -> str:
+def _users(hits: Sequence[UserImpact]) -> str:
     named = [f"{hit.user} {brief_time(hit.seconds)}" for hit in hits[:_NAMED]]
     others = hits[_NAMED:]
     rest = [f"{len(others):,} more {brief_time(sum(hit.seconds for hit in others))}"] if others else []
@@ -73,7 +73,7 @@ def _whom(hits: Sequence[UserImpact]) -> str:
 
 
 def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Markup:
-    """Say how long the jobs of each user or group waited."""
+    """Return a table of the waiting times of users or groups."""
     waiting = [(name, waits) for name, waits in figures if waits.delayed]
     longest = waiting[0][1].total if waiting else 0
     numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
@@ -94,14 +94,14 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> M
 
 
 def rejection_table(report: Report) -> Markup:
-    """Say which jobs can never start, and why."""
+    """Return a table of the jobs that can never start, with the reasons."""
     columns = (_Column("jobs", kind="number"), _Column("first", kind="number"), _Column("why", kind="long"))
     rows = [(f"{jobs:,}", str(first), reason) for jobs, first, reason in reasons_of(report.rejections)]
     return _table("Rejected jobs", columns, rows, "reason")
 
 
 def limit_table(report: Report) -> Markup:
-    """Put each limit that a job met beside the peak of the usage under it."""
+    """Return a table of all limits that apply to any job, with the peak usage."""
     numbers = ("peak", "share", "held jobs", "rejected")
     columns = (
         *map(_Column, ("queue", "limit for")),
@@ -132,7 +132,7 @@ def _limit_row(limit: LimitSummary) -> tuple[str, ...]:
 
 
 def _bar(parts: Sequence[float]) -> Markup:
-    """Draw shares of one bar, side by side; the numbers next to it say the same."""
+    """Draw a bar of several shares; screen readers skip it, because the table has the same numbers."""
     drawn, left = [], 0.0
     for number, part in enumerate(parts):
         if width := round(100 * part, 1):
@@ -142,14 +142,14 @@ def _bar(parts: Sequence[float]) -> Markup:
 
 
 def _table(title: str, columns: Sequence[_Column], rows: Sequence[Sequence[str]], noun: str, note: str = "") -> Markup:
-    """Return a table, of which long ones are to be opened."""
+    """Return a table, of which only the first rows are visible at first."""
     shown = rows[:_ROWS]
     parts = [_rows(title, columns, shown[:_FIRST])] if shown else []
     if more := shown[_FIRST:]:
         summary = element("summary", f"{counted(len(more), noun)} more")
         parts.append(element("details", summary, _rows(f"{title}, continued", columns, more)))
     if left := rows[_ROWS:]:
-        note = f"{counted(len(left), noun)} beyond these are left to --json. {note}".strip()
+        note = f"{counted(len(left), noun)} more are in the output of --json. {note}".strip()
     if note or not rows:
         parts.append(element("p", note or "None.", class_="note"))
     return joined(*parts)
@@ -162,5 +162,5 @@ def _rows(title: str, columns: Sequence[_Column], rows: Iterable[Sequence[str]])
         for row in rows
     ]
     table = element("table", element("thead", element("tr", *heads)), element("tbody", *body))
-    # What may have to be scrolled must be within reach of the keyboard.
+    # A scrollable table must be reachable with the keyboard.
     return element("div", table, class_="scroll", tabindex=0, role="region", aria_label=f"Table: {title}")
