@@ -15,13 +15,14 @@ from typing import NamedTuple
 from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
-from ugm.journal.records import Json, to_json, written_image
 from ugm.journal.session import open_for_maintenance
 from ugm.journal.store import checksummed_rows, transaction, truncate_wal
 from ugm.journal.usage_intervals import UsageInterval, UsageMeter, decode_intervals, encode_intervals
 from ugm.partition.audit import verify
 from ugm.partition.checkpoint import checkpoint_of
+from ugm.partition.checkpoint_codec import encode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.event_codec import Json, to_json
 from ugm.partition.events import ConfigurationChanged
 from ugm.partition.settings import settings_of, written_settings
 from ugm.partition.state import PartitionState
@@ -123,10 +124,10 @@ def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, li
     intervals.extend(meter.finish(at))
     since = max(start.usage_since, usage_since or 0)
     history += _usage_records(intervals, since)
-    checkpoint = list(written_image(checkpoint_of(state)))
+    snapshot = list(encode_checkpoint(checkpoint_of(state)))
     settings = written_settings(settings_of(state.compiled.config))
-    head = to_json([number, at, len(checkpoint) + 1, len(history), since, settings])
-    return number, [head, *checkpoint], list(map(to_json, history))
+    head = to_json([number, at, len(snapshot) + 1, len(history), since, settings])
+    return number, [head, *snapshot], list(map(to_json, history))
 
 
 def _usage_records(intervals: list[UsageInterval], since: int) -> Iterator[Json]:

@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, TypeVar
 
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.records import Json, from_json, read_events, read_image
 from ugm.journal.store import FORMAT
 from ugm.journal.store_reader import StoreReader, open_reader
 from ugm.partition.checkpoint import Checkpoint, restore
+from ugm.partition.checkpoint_codec import decode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.event_codec import Json, decode_events, from_json
 from ugm.partition.events import ConfigurationChanged, Event
 from ugm.partition.replay import replay_events
 from ugm.partition.settings import read_settings
@@ -96,7 +97,7 @@ class JournalContents:
         if count != len(rows):
             raise self._reader.damaged(f"the snapshot has {len(rows)} of {count} rows")
         return StartState(
-            number, at, history, usage_since, CompiledConfig.of(read_settings(settings)), read_image(rows[1:])
+            number, at, history, usage_since, CompiledConfig.of(read_settings(settings)), decode_checkpoint(rows[1:])
         )
 
     def history(self) -> Iterator[Json]:
@@ -113,7 +114,7 @@ class JournalContents:
         compiled, last = self.start.compiled, self.start.number
         for number, at, data in self._reader.changes(last):
             try:
-                events = read_events(data, compiled)
+                events = decode_events(data, compiled)
             except _DECODING_ERRORS as error:
                 raise self._undecodable(error) from error
             for event in events:

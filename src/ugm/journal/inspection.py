@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import Any
 
 from ugm.journal.compaction import Compaction, compact_file
 from ugm.journal.contents import open_contents, replay
 from ugm.journal.file_use import resolve_path
 from ugm.journal.migration import migrate
 from ugm.journal.writer_lock import WriterLock
-from ugm.partition import event_dict
 from ugm.partition.audit import verify
+from ugm.partition.checkpoint_codec import application_to_dict
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.event_codec import Json, event_to_dict
+from ugm.partition.ledger_entry import Allocation
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource
 
 __all__ = ["JournalSummary", "compact", "export", "inspect"]
 
@@ -59,7 +59,7 @@ def inspect(path: str | PathLike[str]) -> JournalSummary:
     return JournalSummary(number, at, compacted, queues, len(state.applications), len(state.ledger), nodes)
 
 
-def export(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
+def export(path: str | PathLike[str]) -> Iterator[Mapping[str, Json]]:
     """Yield the contents of a journal for JSON: the state before the first change, and then every change.
 
     Raises:
@@ -68,25 +68,12 @@ def export(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
     """
     with open_contents(resolve_path(path)) as contents:
         start = contents.start
-        yield {"number": start.number, "at": start.at, "nodes": _amounts(start.checkpoint.nodes)}
-        for application in start.checkpoint.applications:
-            submission = application.submission
-            user = {"name": submission.user.name, "groups": list(submission.user.groups)}
-            tags = dict(submission.tags)
-            yield {**application._asdict(), "submission": {**submission._asdict(), "user": user, "tags": tags}}
-        for allocation in start.checkpoint.allocations:
-            yield dict(allocation.to_dict())
+        nodes = {name: dict(capacity) for name, capacity in start.checkpoint.nodes.items()}
+        yield {"number": start.number, "at": start.at, "nodes": nodes}
+        yield from map(application_to_dict, start.checkpoint.applications)
+        yield from map(Allocation.to_dict, start.checkpoint.allocations)
         for number, at, events in contents.changes():
-            yield {"number": number, "at": at, "events": [_plain(event_dict(event)) for event in events]}
-
-
-def _amounts(resources: Mapping[str, Resource]) -> dict[str, dict[str, int]]:
-    return {name: dict(amounts) for name, amounts in resources.items()}
-
-
-def _plain(event: dict[str, Any]) -> dict[str, Any]:
-    """Return an event that JSON can represent."""
-    return {name: dict(value) if hasattr(value, "amounts") else value for name, value in event.items()}
+            yield {"number": number, "at": at, "events": list(map(event_to_dict, events))}
 
 
 def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Compaction:

@@ -12,8 +12,8 @@ from threading import local
 from typing import Final, NamedTuple, final
 
 from ugm.journal.errors import JournalError
-from ugm.journal.records import written_events
 from ugm.journal.writer import Writer
+from ugm.partition.event_codec import encode_events
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
 
@@ -101,7 +101,7 @@ class JournalOutlet:
 
     def _serialised(self, events: list[Event]) -> bytes:
         try:
-            return written_events(events)
+            return encode_events(events)
         except (ValueError, TypeError) as error:
             reason = f"the change cannot be serialised ({error}); it was undone"
             raise JournalError(self.writer.path, reason) from error

@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from ugm.errors import RequestError, number_text
 from ugm.journal.contents import open_contents
 from ugm.journal.file_use import resolve_path
-from ugm.journal.records import Json
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.journal.writer import Clock, milliseconds
+from ugm.partition.event_codec import Json
 
 __all__ = ["By", "Period", "UsageRow", "format_seconds", "usage"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
 from ugm.journal.contents import JournalContents, JournalEntry
-from ugm.journal.records import Json
 from ugm.partition.checkpoint import Checkpoint
+from ugm.partition.event_codec import Json
 from ugm.partition.events import Allocated, ApplicationEnded, ApplicationSubmitted, GroupAssigned, Released, Resized
 from ugm.partition.ledger_entry import AllocationState
 from ugm.resources import Resource

@@ -4,6 +4,7 @@ from ugm.partition.application import ApplicationInfo, ApplicationState, GangSty
 from ugm.partition.audit import AuditReport, Difference, Running
 from ugm.partition.compiled_config import PartitionQueue, PartitionSettings
 from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
+from ugm.partition.event_codec import event_name, event_to_dict
 from ugm.partition.events import (
     Allocated,
     AllocationRequested,
@@ -22,8 +23,6 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
     Subscriber,
-    event_dict,
-    event_name,
 )
 from ugm.partition.explanation import Explanation, Holder
 from ugm.partition.ledger_entry import Allocation, AllocationRequest, AllocationState
@@ -82,6 +81,6 @@ __all__ = [
     "Running",
     "Subscriber",
     "changes",
-    "event_dict",
     "event_name",
+    "event_to_dict",
 ]

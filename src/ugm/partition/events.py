@@ -7,7 +7,7 @@ has seen all events knows what the books hold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
@@ -35,8 +35,6 @@ __all__ = [
     "RequestWithdrawn",
     "Resized",
     "Subscriber",
-    "event_dict",
-    "event_name",
 ]
 
 
@@ -177,37 +175,6 @@ Event: TypeAlias = (
 )
 
 
-#: The name of each kind of event in JSON, in metrics and in requests. Stored records have these names.
-_NAMES: Final[dict[type[Event], str]] = {
-    ApplicationSubmitted: "submitted",
-    QueueQuotaSet: "quota_given",
-    GroupAssigned: "linked",
-    ApplicationFailing: "failing",
-    ApplicationEnded: "ended",
-    AllocationRequested: "asked",
-    RequestWithdrawn: "withdrawn",
-    Allocated: "allocated",
-    Resized: "resized",
-    Preempted: "preempted",
-    Released: "released",
-    Denied: "denied",
-    NodeChanged: "node_changed",
-    ConfigurationChanged: "configured",
-    PartitionClosed: "closed",
-}
-#: Fields whose name in JSON differs from the attribute.
-_FIELDS: Final = {"requests": "asks", "requested_queue": "asked_queue"}
-
-
-def event_name(kind: type[Event]) -> str:
-    """Return the name of a kind of events, wherever it is text.
-
-    >>> event_name(NodeChanged)
-    'node_changed'
-    """
-    return _NAMES[kind]
-
-
 class Subscriber(Protocol):
     """A function that is called with everything that happens in a partition.
 
@@ -223,25 +190,3 @@ class Subscriber(Protocol):
     def __call__(self, first: int, events: tuple[Event, ...], /) -> None:
         """Take note of events that happened in one go; they are numbered from *first* on, all events from 1."""
         ...
-
-
-def event_dict(event: Event) -> dict[str, Any]:
-    """Return an event for JSON, with its kind as ``event``."""
-    told: dict[str, Any] = {"event": event_name(type(event))}
-    if isinstance(event, ConfigurationChanged):
-        return {**told, "changes": event.changes.to_dict()}
-    return {**told, **{_FIELDS.get(name, name): _plain(value) for name, value in event._asdict().items()}}
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, UserGroup):
-        return {"name": value.name, "groups": list(value.groups)}
-    if isinstance(value, Allocation | Decision):
-        return value.to_dict()
-    if isinstance(value, AllocationRequest):
-        return {**value._asdict(), "usage": dict(value.usage)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return value

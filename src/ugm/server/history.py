@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.partition import ConfigurationChanged, Denied, Event, event_dict, event_name
+from ugm.partition import ConfigurationChanged, Denied, Event, event_name, event_to_dict
 
 __all__ = ["History", "HistoryPage", "Record"]
 
@@ -57,7 +57,7 @@ class Record(NamedTuple):
 
     def to_dict(self) -> dict[str, object]:
         """Return the record for JSON, with the fields of the event; the field ``event`` is its name."""
-        fields = dict(self.event) if isinstance(self.event, Mapping) else event_dict(self.event)
+        fields = dict(self.event) if isinstance(self.event, Mapping) else event_to_dict(self.event)
         return {**{name: value for name, value in self._asdict().items() if name != "event"}, **fields}
 
 
@@ -136,7 +136,7 @@ class History:
             self._record_denial(lines, number, now, event)
         else:
             # Only the differences are kept: two whole configurations for every record would take much memory.
-            kept = event_dict(event) if isinstance(event, ConfigurationChanged) else event
+            kept = event_to_dict(event) if isinstance(event, ConfigurationChanged) else event
             lines[number,] = Record(number, number, 1, now, now, kept)
         if len(lines) > self._most:
             lines.popitem(last=False)

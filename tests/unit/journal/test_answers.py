@@ -195,7 +195,7 @@ def test_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is interrupted before its change is noted has changed nothing, and the journal goes on."""
     with begin(path) as partition:
         before = state_of(partition)
-        monkeypatch.setattr(outlet, "written_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr(outlet, "encode_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             partition.allocate("a", "app", memory(1))
         monkeypatch.undo()

@@ -36,7 +36,7 @@ from ugm import (
     UserGroup,
     parse_config,
 )
-from ugm.partition import event_dict
+from ugm.partition import event_to_dict
 
 SUE = UserGroup("sue", ("dev",))
 ONE = Resource(memory=1)
@@ -216,7 +216,7 @@ def test_every_event_is_json(follower: Follower) -> None:
     follower.partition.allocate("a", "app", Resource(memory=9))
     follower.partition.allocate("a", "app", ONE)
     follower.partition.configure(None)
-    told = [json.loads(json.dumps(event_dict(event))) for event in follower.events]
+    told = [json.loads(json.dumps(event_to_dict(event))) for event in follower.events]
 
     assert [each["event"] for each in told] == ["submitted", "denied", "linked", "allocated", "configured"]
     assert told[0]["user"] == {"name": "sue", "groups": ["dev"]}
