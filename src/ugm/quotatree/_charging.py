@@ -1,103 +1,136 @@
-"""A tree or a forest as a quota model uses it: charges and refunds that can be undone exactly.
+"""The charges of one quota model on a tree or a forest, which can be undone exactly.
 
 A quota model must be able to undo a charge, and a refund as well, if another model objects. A deallocation is not the
-inverse of an allocation, because it moves other consumers down. Therefore every charge and every refund is a
-`ForestChange`, which can be undone as long as it is the last change of its trees.
+inverse of an allocation, because it moves other consumers down. Therefore every charge and every refund is a *step*
+with a `ForestChange`, which can be undone as long as it is the last change of its trees.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import final
+from typing import Final, NamedTuple, final
 
 from ugm.errors import RequestError
+from ugm.model import Claim
 from ugm.operation_lock import OwnedLock
 from ugm.quotatree._forest import Forest, ForestChange
 from ugm.quotatree._locking import locked
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._tree import UndoLog
+from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import no_victims
 
-__all__ = ["Charging"]
+__all__ = ["Charging", "Step"]
+
+#: The number of steps that can be undone. Gangs are smaller.
+_MAX_STEPS: Final = 1_000
+
+
+class Step(NamedTuple):
+    """A charge or a refund."""
+
+    claim: Claim
+    info: ConsumerInfo
+    change: ForestChange
+    is_charge: bool
 
 
 @final
-@dataclass(slots=True, eq=False)
 class Charging:
     """The charges of one quota model.
 
     Args:
         registry: of the manager.
-        name: of a tree or forest. Each operation looks it up, because it may be deleted or replaced.
-        is_tree: whether the name is that of a tree.
+        forest: returns the tree or forest. Each operation looks it up, because it may be deleted or replaced.
     """
 
-    registry: Registry
-    name: str
-    is_tree: bool
-    _lock: OwnedLock = field(init=False)
+    def __init__(self, registry: Registry, forest: Callable[[], Forest]) -> None:
+        self._registry: Final = registry
+        self._lock: OwnedLock = registry.lock
+        self._forest: Final = forest
+        #: The last steps. Each can be undone after the later ones, unless another caller has changed the trees between.
+        self.steps: Final[deque[Step]] = deque(maxlen=_MAX_STEPS)
 
-    def __post_init__(self) -> None:
-        self._lock = self.registry.lock
-
-    def forest(self) -> Forest | None:
-        """Return the tree or forest, if it exists."""
-        return self.registry.find_tree(self.name) if self.is_tree else self.registry.find_forest(self.name)
+    def find(self) -> Forest | None:
+        """Return the tree or forest; None if it does not exist."""
+        try:
+            return self._forest()
+        except RequestError:
+            return None
 
     @locked
-    def charge(self, info: ConsumerInfo, previous: ForestChange | None, *, fallback: bool) -> ForestChange:
+    def plan(self, info: ConsumerInfo, without: Iterable[str] = (), *, preempting: bool = True) -> AllocationPlan:
+        """Return the effect of an allocation, like `QuotaManager.plan_allocate`."""
+        return self._registry.plan(self._forest(), info, without, preempting=preempting)
+
+    @locked
+    def charge(self, claim: Claim, info: ConsumerInfo, *, fallback: bool) -> None:
         """Allocate a consumer without preemption, or else at its groups regardless of the quotas.
 
         Args:
-            info: the consumer. The manager need not know it.
-            previous: the previous change of the same quota model.
+            claim: the claim.
+            info: its consumer. The manager need not know it.
             fallback: whether the root holds the consumer if its group is gone, as after an update. If the root is gone
                 as well, or the tree or forest, nothing is allocated.
 
         Raises:
             RequestError: the consumer is allocated already, there is no such tree or forest, or a group does not exist.
         """
-        forest = self.forest()
-        if forest is None and fallback:
-            return _registered(_no_change(), previous)
-        if forest is None:
-            forest = self.registry.tree(self.name) if self.is_tree else self.registry.forest(self.name)
+        forest = self.find() if fallback else self._forest()
+        change = _NO_CHANGE if forest is None else self._allocate(forest, info, fallback=fallback)
+        self._add(Step(claim, info, change, is_charge=True))
+
+    def _allocate(self, forest: Forest, info: ConsumerInfo, *, fallback: bool) -> ForestChange:
         forest.require_new(info)
-        if self.registry.mode is Mode.NORMAL:
+        if self._registry.mode is Mode.NORMAL:
             outcome, change = forest.allocate(info, no_victims)
             if not isinstance(outcome, Rejection):
-                return _registered(change, previous)
+                return change
             change.undo()
         outcome, change = forest.force(info, fallback=fallback)
         if isinstance(outcome, Rejection):
             raise RequestError("claim", info.consumer_id, str(outcome))
-        return _registered(change, previous)
+        return change
 
     @locked
-    def refund(self, consumer_id: str, previous: ForestChange | None) -> ForestChange:
-        """Release a consumer, if it is allocated; *previous* as for `charge`."""
-        forest = self.forest()
-        return _registered(_no_change() if forest is None else forest.refund(consumer_id), previous)
+    def refund(self, claim: Claim, info: ConsumerInfo) -> None:
+        """Release the consumer of a claim, if it is allocated."""
+        forest = self.find()
+        change = _NO_CHANGE if forest is None else forest.refund(info.consumer_id)
+        self._add(Step(claim, info, change, is_charge=False))
+
+    def _add(self, step: Step) -> None:
+        if self.steps and not self.steps[-1].change.is_last:
+            # Another caller has changed the trees, so the earlier steps can no longer be undone.
+            self.steps.clear()
+        step.change.set_last()
+        self.steps.append(step)
 
     @locked
-    def undo(self, change: ForestChange, previous: ForestChange | None) -> bool:
-        """Undo a charge or a refund, order included, if it is the last change of its trees. Return whether it was.
+    def undo(self, claim: Claim, *, is_charge: bool) -> ConsumerInfo | None:
+        """Undo the last step, order included, if it was a charge or a refund of an equal claim.
 
-        The *previous* change may be undone next.
+        Returns:
+            The consumer of the claim; None if the step cannot be undone, or is another one.
         """
-        is_last = change.is_last
-        if is_last:
-            change.undo(previous)
-        return is_last
+        step = self.steps[-1] if self.steps else None
+        if step is None or step.is_charge is not is_charge or step.claim != claim:
+            return None
+        self.steps.pop()
+        if not step.change.is_last:
+            self.steps.clear()
+            return None
+        step.change.undo(self.steps[-1].change if self.steps else None)
+        return step.info
 
     @locked
     def holds(self, info: ConsumerInfo) -> bool:
         """Return whether a tree holds this very consumer, and not another one with the same id."""
-        forest = self.forest()
+        forest = self.find()
         held = [managed.tree.consumers.get(info.consumer_id) for managed in forest.trees.values()] if forest else []
         return any(consumer is not None and consumer.info is info for consumer in held)
 
@@ -107,7 +140,7 @@ class Charging:
 
         The last arrival leaves first. Other consumers move down as in any deallocation.
         """
-        forest = self.forest()
+        forest = self.find()
         if forest is None:
             return
         leaving = frozenset(infos)
@@ -123,12 +156,5 @@ class Charging:
                 forest.holders.pop(info.consumer_id, None)
 
 
-def _no_change() -> ForestChange:
-    return ForestChange(Forest(""), ())
-
-
-def _registered(change: ForestChange, previous: ForestChange | None) -> ForestChange:
-    """Return a change after registering it as the last one of its trees."""
-    change.follows = previous is not None and previous.is_last
-    change.set_last()
-    return change
+#: The change of a step for which there is no tree: it is always the last one.
+_NO_CHANGE: Final = ForestChange(Forest(""), ())

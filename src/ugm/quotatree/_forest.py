@@ -45,8 +45,6 @@ class ForestChange:
     holders: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     #: The consumer, if the change is a try.
     tried: str = ""
-    #: Whether the previous change of the same quota model was the last one before this.
-    follows: bool = False
 
     @property
     def is_last(self) -> bool:
@@ -85,15 +83,13 @@ class ForestChange:
 
         Takes effect as a whole even if it is interrupted.
         """
-        logs = self.logs
         try:
-            for managed, log in logs:
-                managed.tree.undo(log)
+            self.undo_trees()
         except BaseException:
             self._recover()
             raise
         self._restore_holders()
-        for managed, _ in logs:
+        for managed, _ in self.logs:
             if managed.last_change is self:
                 managed.last_change = previous
 
@@ -114,21 +110,15 @@ class ForestChange:
 class Forest:
     """Trees that grant a request together or not at all."""
 
-    __slots__ = ("holders", "name", "trees")
-
     #: The word for it in messages.
     kind = "forest"
 
-    name: str
-    #: By name, in the order in which they joined.
-    trees: dict[str, ManagedTree]
-    #: For each consumer allocated on the forest the trees that it named.
-    holders: dict[str, tuple[str, ...]]
-
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.trees = {}
-        self.holders = {}
+        self.name: Final = name
+        #: By name, in the order in which they joined.
+        self.trees: Final[dict[str, ManagedTree]] = {}
+        #: For each consumer allocated on the forest the trees that it named.
+        self.holders: Final[dict[str, tuple[str, ...]]] = {}
 
     # Queries
 
@@ -298,24 +288,17 @@ class ManagedTree(Forest):
         cache: its next version.
     """
 
-    __slots__ = ("cache", "forest", "last_change", "tree")
-
     kind = "tree"
-
-    tree: QuotaTree
-    cache: Final[TreeCache]
-    #: The forest that it has joined.
-    forest: Forest | None
-    #: The last change, if it can be undone.
-    last_change: ForestChange | None
 
     def __init__(self, name: str, tree: QuotaTree, cache: TreeCache) -> None:
         super().__init__(name)
         self.trees[name] = self
         self.tree = tree
-        self.cache = cache
-        self.forest = None
-        self.last_change = None
+        self.cache: Final = cache
+        #: The forest that it has joined.
+        self.forest: Forest | None = None
+        #: The last change, if it can be undone.
+        self.last_change: ForestChange | None = None
 
     def release(self, consumer_ids: Iterable[str]) -> None:
         """Deallocate some consumers."""

@@ -93,61 +93,53 @@ class Consumer:
 
 
 @final
-@dataclass(slots=True, eq=False, init=False, repr=False)
 class TreeNode:
     """A node with a quota.
 
     Args:
         name: unique in its tree.
         parent: None for the root.
-        hard: whether requests may not continue to the parent. The root is hard by nature.
         quota: by position of the resource.
         layouts: of the tree.
+        hard: whether requests may not continue to the parent. The root is hard by nature.
     """
-
-    name: str
-    parent: TreeNode | None
-    children: list[TreeNode]
-    hard: bool
-    quota: tuple[int, ...]
-    packing: Packing
-    #: The part of the quota that is not charged, packed. Negative after forced allocations or a lowered quota.
-    free: int
-    #: The node itself and every node above it, up to the root.
-    path: tuple[TreeNode, ...]
-    #: 0 for the root.
-    depth: int
-    #: By rank the packed sum of what its consumers can free, and of their number.
-    totals: dict[Rank, int]
-    #: The consumers that the parent holds and that belong to a leaf in or below this node: they may move down to it.
-    borrowers: PackedQueue[Consumer]
-    #: For each leaf below this node the queue of the consumers of that leaf that this node holds.
-    queue_by_leaf: dict[TreeNode | None, PackedQueue[Consumer]]
-    #: The consumers of this node by arrival. A dictionary has to skip the gaps of removed entries to find its first
-    #: one. An ordered dictionary has no gaps, but is slower to change, so a large one is made only when the first
-    #: consumers are needed.
-    _members: dict[Consumer, None]
-    #: The same by rank, while searches use it.
-    _ranked: dict[Rank, OrderedDict[Consumer, None]] | None
-    #: The number of removals since the last such search.
-    _removals: int
 
     def __init__(
         self, name: str, parent: TreeNode | None, quota: tuple[int, ...], layouts: Layouts, *, hard: bool
     ) -> None:
-        self.name = name
-        self.parent = parent
-        self.children = []
-        self.hard = hard
-        self.quota = quota
-        self.packing = layouts.packing
-        self.path = (self, *parent.path) if parent else (self,)
-        self.depth = len(self.path) - 1
-        self.borrowers = PackedQueue(layouts)
-        self.queue_by_leaf = {}
+        self.name: Final = name
+        self.parent: Final = parent
+        self.children: Final[list[TreeNode]] = []
+        self.hard: Final = hard
+        self.quota: Final = quota
+        self.packing: Final = layouts.packing
+        #: The node itself and every node above it, up to the root.
+        self.path: Final[tuple[TreeNode, ...]] = (self, *parent.path) if parent else (self,)
+        #: 0 for the root.
+        self.depth: Final = len(self.path) - 1
+        #: The consumers that the parent holds and that belong to a leaf in or below this node. They may move down here.
+        self.borrowers: Final = PackedQueue[Consumer](layouts)
+        #: For each leaf below this node the queue of the consumers of that leaf that this node holds.
+        self.queue_by_leaf: Final[dict[TreeNode | None, PackedQueue[Consumer]]] = {}
         self.clear()
         if parent:
             parent.children.append(self)
+
+    def clear(self) -> None:
+        """Reset all counters and lists from any state: no consumers, nothing charged."""
+        #: The part of the quota that is not charged, packed. Negative after forced allocations or a lowered quota.
+        self.free = self.packing.pack_free(self.quota)
+        #: By rank the packed sum of what its consumers can free, and of their number.
+        self.totals: dict[Rank, int] = {}
+        self.borrowers.clear()
+        #: The consumers of this node by arrival. A dictionary has to skip the gaps of removed entries to find its first
+        #: one. An ordered dictionary has no gaps, but is slower to change, so a large one is made only when the first
+        #: consumers are needed.
+        self._members: dict[Consumer, None] = {}
+        #: The same by rank, while searches use it.
+        self._ranked: dict[Rank, OrderedDict[Consumer, None]] | None = None
+        #: The number of removals since the last such search.
+        self._removals = 0
 
     def __repr__(self) -> str:
         return f"<TreeNode {self.name!r}>"
@@ -192,11 +184,11 @@ class TreeNode:
             for consumer in self._members:
                 ranked.setdefault(consumer.rank, OrderedDict())[consumer] = None
         self._removals = 0
-        return _merged(members for rank, members in ranked.items() if rank in ranks)
+        return heapq.merge(*(members for rank, members in ranked.items() if rank in ranks), key=_by_arrival)
 
     def violations(self) -> Iterator[str]:
         """Yield a message for each violated invariant of the lists by rank."""
-        listed = [] if self._ranked is None else list(_merged(self._ranked.values()))
+        listed = [] if self._ranked is None else list(heapq.merge(*self._ranked.values(), key=_by_arrival))
         if listed and listed != list(self._members):
             yield "has lists by rank that do not contain its consumers"
 
@@ -239,37 +231,9 @@ class TreeNode:
         if 4 * self._removals > len(self._members):
             self._ranked = None
 
-    def clear(self) -> None:
-        """Reset all counters and lists from any state: no consumers, nothing charged."""
-        self.free = self.packing.pack_free(self.quota)
-        self.totals = {}
-        self.borrowers.clear()
-        self._members = {}
-        self._ranked = None
-        self._removals = 0
-
     def sort(self) -> None:
         """Restore the order of arrival after a consumer has returned to an earlier place."""
         self._members = dict.fromkeys(sorted(self._members, key=_by_arrival))
         self._ranked = None
         for child in self.children:
             child.borrowers.sort()
-
-
-def _merged(lists: Iterable[Iterable[Consumer]]) -> Iterator[Consumer]:
-    """Merge lists by arrival, like `heapq.merge`, which takes longer until the first of many lists."""
-    heads = []
-    for others in map(iter, lists):
-        for first in others:
-            heads.append((first.sequence, first, others))
-            break
-    # The sequence numbers are unique, so the consumers are never compared.
-    heapq.heapify(heads)
-    while heads:
-        _, consumer, others = heads[0]
-        yield consumer
-        for following in others:
-            heapq.heapreplace(heads, (following.sequence, following, others))
-            break
-        else:
-            heapq.heappop(heads)

@@ -22,17 +22,15 @@ def searched_plan(tree_name: str, consumer_id: str, found: Search | Rejection) -
 
 def _moves(found: Search) -> tuple[Move, ...]:
     moves = {victim.id: Move(victim.id, victim.node.name, None) for victim in found.victims if victim.node}
-    leaving: dict[str, Move] = {}
     for level, slid in found.slid.items():
         node = found.path[level]
         for consumer in slid:
             source = consumer.node.name if consumer.node else node.name
             if node.parent is None:
+                # Consumers that leave the tree come last.
                 moves.pop(consumer.id, None)
-                leaving[consumer.id] = Move(consumer.id, source, None)
-            else:
-                moves[consumer.id] = Move(consumer.id, source, node.parent.name)
-    return (*moves.values(), *leaving.values())
+            moves[consumer.id] = Move(consumer.id, source, node.parent.name if node.parent else None)
+    return tuple(moves.values())
 
 
 def logged_plan(consumer_id: str, outcome: Outcome, logs: dict[str, tuple[QuotaTree, UndoLog]]) -> AllocationPlan:

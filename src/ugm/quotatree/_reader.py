@@ -1,7 +1,7 @@
 """The reader of tree documents: a text in JSON or YAML to values that know their place.
 
 A text that begins like a JSON document is JSON, any other text is YAML. Although YAML contains JSON in principle, the
-reader parses JSON itself, for three reasons:
+standard library parses JSON, for three reasons:
 
 - the YAML parser accepts texts that are no JSON, such as one with a comma behind the last entry, and refuses some that
   are, such as one with a character written as a surrogate pair;
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias, cast
 
 from ugm.errors import ConfigError, Problem
@@ -34,7 +35,19 @@ _MAX_CHARACTERS: Final = 8 * 2**20
 _MAX_VALUES: Final = 500_000
 #: Longer whole numbers are not parsed: `int` takes time in the square of their length.
 _MAX_DIGITS: Final = 20
-_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+_BLANKS: Final = " \t\n\r"
+#: A text (possibly without its end), a bracket, or any other scalar. Nothing is matched twice, so the time is linear.
+_TOKEN: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]|[^\s{}\[\],:"]+', re.DOTALL)
+_TRAILING_COMMA: Final = "a comma follows the last entry"
+#: By the beginning of the message of the standard library.
+_SYNTAX_ERRORS: Final = {
+    "Expecting value": "expected a value",
+    "Expecting property name": "expected a key in quotation marks",
+    "Expecting ':'": "expected a colon after the key",
+    "Expecting ','": "expected a comma or a closing bracket",
+    "Illegal trailing comma": _TRAILING_COMMA,
+    "Extra data": "expected the end of the document",
+}
 _STRUCT: Final = "<struct>"
 
 Scalar: TypeAlias = "str | int | float | bool | None"
@@ -71,8 +84,8 @@ def from_text(text: str, file: str) -> Located:
     """
     if not isinstance(text, str):
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
-    if text.lstrip(" \t\n\r\ufeff")[:1] in ("{", "[", '"', ""):
-        return _JsonParser(text.removeprefix("\ufeff"), file).document()
+    if text.lstrip(_BLANKS + "\ufeff")[:1] in ("{", "[", '"', ""):
+        return _from_json(text.removeprefix("\ufeff"), file)
     # Loads yaml, which JSON does not need.
     from ugm.config.loader import load  # noqa: PLC0415 - as the comment says
 
@@ -116,107 +129,72 @@ def _from_yaml(value: object, place: Place) -> Located:
     return Located(cast("Scalar", value), line, column, is_plain=True)
 
 
-def _whole(digits: str) -> int:
-    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
+def _from_json(text: str, file: str) -> Located:
+    """Parse a JSON text with the standard library, which does not report places, and add these.
+
+    Every key and every value begins with one token, so the tokens of the text are the places of the keys and values in
+    the order in which a traversal of the document visits them.
+    """
+    if len(text) > _MAX_CHARACTERS:
+        message = f"the text has {len(text)} characters (allowed: up to {_MAX_CHARACTERS})"
+        raise ConfigError((Problem(file, 1, 1, "", "text-too-large", message),))
+    breaks = [match.start() for match in re.finditer("\n", text)]
+
+    def place(at: int) -> tuple[int, int]:
+        line = bisect_left(breaks, at)
+        return line + 1, at - (breaks[line - 1] if line else -1)
+
+    def refuse(at: int, message: str) -> NoReturn:
+        raise ConfigError((Problem(file, *place(at), "", "json-syntax", f"invalid JSON: {message}"),)) from None
+
+    def refuse_constant(name: str) -> NoReturn:
+        refuse(next(at for at in starts if text.startswith(name, at)), f"{name} is not a number")
+
+    def located(value: object) -> Located:
+        line, column = place(next(places))
+        if isinstance(value, tuple):
+            return Located(tuple(KeyValue(located(key), located(item)) for key, item in value), line, column)
+        if isinstance(value, list):
+            return Located([located(item) for item in value], line, column)
+        return Located(cast("Scalar", value), line, column)
+
+    starts = _starts(text, refuse)
+    places = iter(starts)
+    try:
+        return located(json.loads(text, object_pairs_hook=tuple, parse_int=_parse_int, parse_constant=refuse_constant))
+    except json.JSONDecodeError as error:
+        refuse(*_syntax_error(text, error))
 
 
-class _JsonParser:
-    """A parser of one JSON text. Scalars are parsed by the standard library, which does not report places."""
-
-    def __init__(self, text: str, file: str) -> None:
-        self.text: Final = text
-        self.file: Final = file
-        self.at = 0
-        self.values = 0
-        #: The position up to which line breaks were counted, its line, and the start of that line.
-        self.counted = 0
-        self.line = 1
-        self.line_start = 0
-        self.decode: Final = json.JSONDecoder(parse_int=_whole, parse_constant=self.refuse_constant).raw_decode
-
-    def document(self) -> Located:
-        if len(self.text) > _MAX_CHARACTERS:
-            found = f"the text has {len(self.text)} characters (allowed: up to {_MAX_CHARACTERS})"
-            self.refuse(0, found, code="text-too-large")
-        item = self.value(0)
-        if self.next():
-            self.refuse(self.at, "expected the end of the document")
-        return item
-
-    def refuse(self, at: int, message: str, code: str = "json-syntax") -> NoReturn:
-        raise ConfigError((Problem(self.file, *self.place(at), "", code, f"invalid JSON: {message}"),)) from None
-
-    def refuse_constant(self, name: str) -> NoReturn:
-        self.refuse(self.at, f"{name} is not a number")
-
-    def place(self, at: int) -> tuple[int, int]:
-        """Return line and column, counted from 1."""
-        if at < self.counted:
-            return self.text.count("\n", 0, at) + 1, at - self.text.rfind("\n", 0, at)
-        if breaks := self.text.count("\n", self.counted, at):
-            self.line += breaks
-            self.line_start = self.text.rfind("\n", self.counted, at) + 1
-        self.counted = at
-        return self.line, at - self.line_start + 1
-
-    def next(self) -> str:
-        """Skip blanks; return the next character, empty at the end."""
-        self.at = _BLANKS.match(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches "" as well
-        return self.text[self.at : self.at + 1]
-
-    def value(self, depth: int) -> Located:
-        first = self.next()
-        line, column = self.place(self.at)
+def _starts(text: str, refuse: Callable[[int, str], NoReturn]) -> list[int]:
+    """Return the position of each key and value, after a check of their number and nesting."""
+    starts: list[int] = []
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token, at = match[0], match.start()
+        if token in ("}", "]"):
+            depth -= 1
+            continue
+        starts.append(at)
         if depth > _MAX_DEPTH:
-            self.refuse(self.at, f"nested more than {_MAX_DEPTH} deep")
-        self.values += 1
-        if self.values > _MAX_VALUES:
-            self.refuse(self.at, f"more than {_MAX_VALUES} values")
-        if first == "{":
-            return Located(tuple(self.entries(depth)), line, column)
-        if first == "[":
-            return Located(self.items(depth), line, column)
-        return Located(self.scalar(first), line, column)
+            refuse(at, f"nested more than {_MAX_DEPTH} deep")
+        if len(starts) > _MAX_VALUES:
+            refuse(at, f"more than {_MAX_VALUES} values")
+        depth += token in ("{", "[")
+    return starts
 
-    def scalar(self, first: str) -> Scalar:
-        try:
-            value, self.at = self.decode(self.text, self.at)
-        except json.JSONDecodeError as error:
-            reason = "expected a value" if first in ("", "}", "]", ",", ":") else error.msg[:1].lower() + error.msg[1:]
-            self.refuse(error.pos, reason)
-        return cast("Scalar", value)
 
-    def entries(self, depth: int) -> list[KeyValue]:
-        entries: list[KeyValue] = []
-        while self.follows("}", first=not entries):
-            if self.next() != '"':
-                self.refuse(self.at, "expected a key in quotation marks")
-            key = self.value(depth)
-            if self.next() != ":":
-                self.refuse(self.at, "expected a colon after the key")
-            self.at += 1
-            entries.append(KeyValue(key, self.value(depth + 1)))
-        return entries
+def _syntax_error(text: str, error: json.JSONDecodeError) -> tuple[int, str]:
+    """Return the place of a syntax error and a message, the same for all versions of Python."""
+    before = text[: error.pos].rstrip(_BLANKS)
+    end = "]" if error.msg.startswith("Expecting value") else "}"
+    if before.endswith(",") and text.startswith(end, error.pos):
+        return len(before) - 1, _TRAILING_COMMA
+    for start, message in _SYNTAX_ERRORS.items():
+        if error.msg.startswith(start):
+            return error.pos, message
+    return error.pos, error.msg[:1].lower() + error.msg[1:]
 
-    def items(self, depth: int) -> list[Located]:
-        items: list[Located] = []
-        while self.follows("]", first=not items):
-            items.append(self.value(depth + 1))
-        return items
 
-    def follows(self, end: str, *, first: bool) -> bool:
-        """Skip the delimiter before the next entry of a collection; return whether there is an entry."""
-        if first:
-            self.at += 1
-            if self.next() != end:
-                return True
-        elif self.next() == ",":
-            comma = self.at
-            self.at += 1
-            if self.next() == end:
-                self.refuse(comma, "a comma follows the last entry")
-            return True
-        elif self.next() != end:
-            self.refuse(self.at, f"expected a comma or {end}")
-        self.at += 1
-        return False
+def _parse_int(digits: str) -> int:
+    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import final
@@ -10,7 +11,9 @@ from ugm.errors import RequestError
 from ugm.operation_lock import OwnedLock
 from ugm.quotatree._forest import Forest, ManagedTree
 from ugm.quotatree._tree import TreeOptions
+from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo
+from ugm.quotatree.victims import no_victims
 
 __all__ = ["Mode", "Registry"]
 
@@ -76,3 +79,22 @@ class Registry:
             return self.consumers[consumer]
         except (KeyError, TypeError):
             raise RequestError("consumer_id", consumer, "there is no such consumer") from None
+
+    def plan(
+        self, forest: Forest, consumer: str | ConsumerInfo, without: Iterable[str], *, preempting: bool
+    ) -> AllocationPlan:
+        """Return the effect that an allocation on a forest would have.
+
+        Args:
+            forest: the tree or forest.
+            consumer: the id of a consumer, or a consumer that need not be registered.
+            without: consumers to treat as deallocated.
+            preempting: whether the request may preempt others.
+
+        Raises:
+            RequestError: there is no such consumer, or it cannot be allocated.
+        """
+        info = self.consumer(consumer)
+        if self.mode is not Mode.NORMAL:
+            return forest.plan_forced(info)
+        return forest.plan(info, without, None if preempting else no_victims)

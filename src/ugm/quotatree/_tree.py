@@ -9,7 +9,7 @@ An `UndoLog` records the place of every consumer that a change touches. `QuotaTr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Final, final
@@ -73,7 +73,6 @@ class UndoLog:
 
 
 @final
-@dataclass(slots=True, eq=False)
 class QuotaTree:
     """A tree of nodes and its consumers.
 
@@ -84,33 +83,27 @@ class QuotaTree:
         options: of the manager.
     """
 
-    name: str
-    resources: tuple[str, ...]
-    root: TreeNode | None
-    options: TreeOptions = field(default_factory=TreeOptions)
-    nodes: Mapping[str, TreeNode] = field(init=False)
-    #: The allocated consumers, by id.
-    consumers: dict[str, Consumer] = field(default_factory=dict, init=False)
-    #: Records the current change; None if nothing has to be recorded.
-    log: UndoLog | None = field(default=None, init=False)
-    _leaves: Mapping[str, TreeNode] = field(init=False)
-    _packing: Packing = field(init=False)
-    #: By priority, type and preemptibility. Unused ranks are dropped from time to time. A consumer that returns with a
-    #: dropped rank is counted apart from later ones of an equal rank, which is harmless.
-    _ranks: dict[tuple[int, int, bool], Rank] = field(default_factory=dict, init=False)
-    #: The sequence numbers of arrivals.
-    _arrivals: Iterator[int] = field(default_factory=lambda: count(1), init=False)
-    _check_unrequested: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        root = self.root
-        self.nodes = {node.name: node for node in root.walk()} if root else {}
-        self._leaves = {name: node for name, node in self.nodes.items() if not node.children}
+    def __init__(self, name: str, resources: tuple[str, ...], root: TreeNode | None, options: TreeOptions) -> None:
+        self.name: Final = name
+        self.resources: Final = resources
+        self.root: Final = root
+        self.options: Final = options
+        self.nodes: Final[Mapping[str, TreeNode]] = {node.name: node for node in root.walk()} if root else {}
+        #: The allocated consumers, by id.
+        self.consumers: Final[dict[str, Consumer]] = {}
+        #: Records the current change; None if nothing has to be recorded.
+        self.log: UndoLog | None = None
+        self._leaves: Final = {name: node for name, node in self.nodes.items() if not node.children}
+        self._packing: Final = root.packing if root else Packing(resources)
+        #: By priority, type and preemptibility. Unused ranks are dropped from time to time. A consumer that returns
+        #: with a dropped rank is counted apart from later ones of an equal rank, which is harmless.
+        self._ranks: dict[tuple[int, int, bool], Rank] = {}
+        #: The sequence numbers of arrivals.
+        self._arrivals: Final = count(1)
+        self._check_unrequested: Final = options.check_unrequested
         for leaf in self._leaves.values():
             for below, above in pairwise(leaf.path):
                 above.queue_by_leaf[leaf] = below.borrowers
-        self._packing = root.packing if root else Packing(self.resources)
-        self._check_unrequested = self.options.check_unrequested
 
     def make_consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
         """Return a new consumer for this tree, not yet allocated."""

@@ -7,14 +7,7 @@ from typing import NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
-__all__ = [
-    "AllocationPlan",
-    "AllocationResponse",
-    "Move",
-    "TreeCreateResponse",
-    "TreePlan",
-    "UpdateResponse",
-]
+__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse"]
 
 
 class AllocationResponse(NamedTuple):

@@ -48,24 +48,15 @@ class TreeCache:
         lock: held while the cache is read or changed: the lock of the manager, if the cache belongs to one.
     """
 
-    __slots__ = ("_lock", "_name", "_new_names", "_nodes", "_renamed", "_resources")
-
-    _lock: OwnedLock
-    _name: str
-    _resources: set[str]
-    _nodes: dict[str, NodeSpec]
-    #: The last rename of each name, one step.
-    _renamed: dict[str, str]
-    #: For each renamed node of the tree in force its present name.
-    _new_names: dict[str, str]
-
     def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: OwnedLock | None = None) -> None:
-        self._lock = lock or OwnedLock()
+        self._lock: OwnedLock = lock or OwnedLock()
         self._name = tree_name
-        self._resources = set()
-        self._nodes = {}
-        self._renamed = {}
-        self._new_names = {}
+        self._resources: set[str] = set()
+        self._nodes: dict[str, NodeSpec] = {}
+        #: The last rename of each name, one step.
+        self._renamed: dict[str, str] = {}
+        #: For each renamed node of the tree in force its present name.
+        self._new_names: dict[str, str] = {}
 
     # Name and resources
 

@@ -14,7 +14,7 @@ request, order included.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import final
+from typing import Final, final
 
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
@@ -28,7 +28,7 @@ from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResp
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.rejection import Rejection, is_group_rejection
-from ugm.quotatree.victims import VictimPolicy, first_found, no_victims
+from ugm.quotatree.victims import VictimPolicy, first_found
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["QuotaManager"]
@@ -46,16 +46,11 @@ class QuotaManager:
             original manager.
     """
 
-    __slots__ = ("_lock", "_registry")
-
-    _lock: OwnedLock
-    _registry: Registry
-
     def __init__(
         self, *, policy: VictimPolicy = first_found, requeue_rejected: bool = False, check_unrequested: bool = False
     ) -> None:
-        self._registry = Registry(TreeOptions(policy, requeue_rejected, check_unrequested))
-        self._lock = self._registry.lock
+        self._registry: Final = Registry(TreeOptions(policy, requeue_rejected, check_unrequested))
+        self._lock: OwnedLock = self._registry.lock
 
     def __repr__(self) -> str:
         # Without the lock: a debugger may show the manager while another thread holds it.
@@ -328,7 +323,7 @@ class QuotaManager:
         Raises:
             RequestError: as for `allocate`.
         """
-        return self._plan(self._registry.tree(tree_name), consumer, without, preempting=preempting)
+        return self._registry.plan(self._registry.tree(tree_name), consumer, without, preempting=preempting)
 
     @locked
     def plan_allocate_forest(
@@ -344,15 +339,7 @@ class QuotaManager:
         Raises:
             RequestError: as for `allocate_forest`.
         """
-        return self._plan(self._registry.forest(forest_name), consumer, without, preempting=preempting)
-
-    def _plan(
-        self, forest: Forest, consumer: str | ConsumerInfo, without: Iterable[str], *, preempting: bool
-    ) -> AllocationPlan:
-        info = self._registry.consumer(consumer)
-        if self._registry.mode is not Mode.NORMAL:
-            return forest.plan_forced(info)
-        return forest.plan(info, without, None if preempting else no_victims)
+        return self._registry.plan(self._registry.forest(forest_name), consumer, without, preempting=preempting)
 
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Release a consumer on a tree. Return whether it was allocated there."""

@@ -20,36 +20,23 @@ refund of an equal claim restores the tree as it was, order included, and so doe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, NamedTuple, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Claim, SetupViolation
 from ugm.quotatree._charging import Charging
-from ugm.quotatree._forest import ForestChange
+from ugm.quotatree._forest import Forest
 from ugm.quotatree._registry import Mode
-from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
 
-__all__ = [
-    "ForestModel",
-    "InMaintenance",
-    "NoGroup",
-    "TreeModel",
-    "UnknownForest",
-    "UnknownNode",
-    "UnknownTree",
-]
+__all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
 
 #: The group of an allocation by the name of the tree. None, or no entry, stands for no group.
 Groups: TypeAlias = Mapping[str, str | None]
-
-#: The number of changes that can be undone. Gangs are smaller.
-_MAX_CHANGES: Final = 1_000
 
 #: Stands for an allocation without an id, in a check.
 _NAMELESS: Final = "?"
@@ -90,15 +77,6 @@ class NoGroup(SetupViolation):
     reason = "the request has no group in it"
 
 
-class _Step(NamedTuple):
-    """A charge or a refund that can be undone."""
-
-    claim: Claim
-    info: ConsumerInfo
-    change: ForestChange
-    is_charge: bool
-
-
 class _Model(ABC):
     """The common part of both models.
 
@@ -122,16 +100,13 @@ class _Model(ABC):
             raise RequestError("manager", manager, "expected a QuotaManager")
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
-        self._manager: Final = manager
         self._name: Final = name
         self._groups_of: Final = groups_of
         self._unrestricted: Final = unrestricted
-        registry = manager._registry  # noqa: SLF001 - of this package
-        self._charging: Final = Charging(registry, name, is_tree=isinstance(self, TreeModel))
+        self._registry: Final = manager._registry  # noqa: SLF001 - of this package
+        self._charging: Final = Charging(self._registry, self._forest)
         #: The consumers of all charged claims, with the priority of the claim, by the id of the allocation.
         self._charged: Final[dict[str, tuple[ConsumerInfo, int]]] = {}
-        #: The last changes. The inverse call undoes one exactly, as long as nothing else has changed the tree.
-        self._steps: Final[deque[_Step]] = deque(maxlen=_MAX_CHANGES)
         #: The consumer of the last charge, which may have been interrupted.
         self._latest: ConsumerInfo | None = None
         #: The ids of the claims that were charged before a reset and not since.
@@ -145,26 +120,27 @@ class _Model(ABC):
         The state that an interrupted call has left does not matter. A partition charges all claims again after a
         reset. A claim whose group has left the tree meanwhile is then held at the root, as after an update of the tree.
         """
-        infos = {info for info, _ in self._charged.values()} | {step.info for step in self._steps}
+        infos = {info for info, _ in self._charged.values()} | {step.info for step in self._charging.steps}
         if self._latest is not None:
             infos.add(self._latest)
         self._withdrawn.update(info.consumer_id for info in infos)
         self._charging.withdraw(infos)
         self._charged.clear()
-        self._steps.clear()
+        self._charging.steps.clear()
         self._latest = None
 
     def check(self, claim: Claim) -> Iterable[Violation]:
         """Return every violated quota; none if a claim fits without an eviction."""
-        if self._steps and claim == self._steps[-1].claim:
+        steps = self._charging.steps
+        if steps and claim == steps[-1].claim:
             # A claim that is checked again after its refund is a new request, and not the undo of the refund.
-            self._steps.clear()
+            steps.clear()
         groups = self._groups(claim)
         missing = self._missing(groups)
         if missing is not None:
             return (missing,)
         info = self._info(claim, groups)
-        rejection = self._plan(info, preempting=False).rejection if info else None
+        rejection = self._charging.plan(info, preempting=False).rejection if info else None
         if rejection is None:
             return ()
         return rejection.violations or (UnknownNode.of("quota node", rejection.group),)
@@ -175,7 +151,7 @@ class _Model(ABC):
         info = None if self._missing(groups) else self._info(claim, groups)
         leaving: tuple[str, ...] = ()
         while info is not None:
-            plan = self._plan(info, without=leaving)
+            plan = self._charging.plan(info, leaving)
             if plan.rejection is not None or not all(self._is_below(claim.priority, v) for v in plan.preempted):
                 return ()
             if not plan.preempted:
@@ -190,20 +166,20 @@ class _Model(ABC):
         Raises:
             RequestError: the claim is charged already, or its group is not in the tree.
         """
-        last = self._steps[-1].info if self._steps else None
-        info: ConsumerInfo | None = None
+        steps, consumer_id = self._charging.steps, claim.allocation_id
+        infos = [steps[-1].info] if steps else []
         try:
-            if self._undo(claim, is_charge=False):
-                return
-            info = self._latest = self._info(claim, self._groups(claim))
+            info = self._charging.undo(claim, is_charge=False)
+            if info is None:
+                info = self._latest = self._info(claim, self._groups(claim))
+                if info is not None:
+                    infos.append(info)
+                    self._charging.charge(claim, info, fallback=consumer_id in self._withdrawn)
+                self._withdrawn.discard(consumer_id)
             if info is not None:
-                fallback = claim.allocation_id in self._withdrawn
-                change = self._charging.charge(info, self._last, fallback=fallback)
-                self._charged[claim.allocation_id] = info, claim.priority
-                self._add_step(_Step(claim, info, change, is_charge=True))
-            self._withdrawn.discard(claim.allocation_id)
+                self._charged[consumer_id] = info, claim.priority
         except BaseException:
-            self._repair(claim, info, last)
+            self._repair(claim, infos)
             raise
 
     def refund(self, claim: Claim) -> None:
@@ -213,13 +189,22 @@ class _Model(ABC):
             return
         info, _ = held
         try:
-            if not self._undo(claim, is_charge=True):
-                change = self._charging.refund(info.consumer_id, self._last)
-                del self._charged[claim.allocation_id]
-                self._add_step(_Step(claim, info, change, is_charge=False))
+            if self._charging.undo(claim, is_charge=True) is None:
+                self._charging.refund(claim, info)
+            del self._charged[claim.allocation_id]
         except BaseException:
-            self._repair(claim, info)
+            self._repair(claim, [info])
             raise
+
+    def _repair(self, claim: Claim, infos: Iterable[ConsumerInfo]) -> None:
+        """After an interruption, record a claim as charged exactly if the trees hold its consumer, one of *infos*."""
+        for info in infos:
+            if info.consumer_id == claim.allocation_id and self._charging.holds(info):
+                self._charged[claim.allocation_id] = info, claim.priority
+                return
+        known = self._charged.get(claim.allocation_id)
+        if known is not None and not self._charging.holds(known[0]):
+            del self._charged[claim.allocation_id]
 
     # Claims
 
@@ -237,7 +222,7 @@ class _Model(ABC):
         if lacks_group and not self._unrestricted:
             without = next((name for name, group in groups.items() if group is None), "")
             return NoGroup.of("quota tree", without) if without else NoGroup.of(self._kind, self._name)
-        if self._manager.get_mode() is not Mode.NORMAL:
+        if self._registry.mode is not Mode.NORMAL:
             return InMaintenance.of(self._kind, self._name)
         return None
 
@@ -246,7 +231,8 @@ class _Model(ABC):
         """Return a violation if the tree or forest, or a tree of some groups, does not exist."""
 
     @abstractmethod
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan: ...
+    def _forest(self) -> Forest:
+        """Return the tree or forest."""
 
     def _info(self, claim: Claim, groups: Groups) -> ConsumerInfo | None:
         consumer_id = claim.allocation_id
@@ -263,43 +249,6 @@ class _Model(ABC):
 
     def _is_below(self, priority: int, allocation_id: str) -> bool:
         return allocation_id in self._charged and self._charged[allocation_id][1] < priority
-
-    # Undo
-
-    @property
-    def _last(self) -> ForestChange | None:
-        return self._steps[-1].change if self._steps else None
-
-    def _add_step(self, step: _Step) -> None:
-        if not step.change.follows:
-            # Another caller has changed the tree, so the earlier steps can no longer be undone.
-            self._steps.clear()
-        self._steps.append(step)
-
-    def _undo(self, claim: Claim, *, is_charge: bool) -> bool:
-        """Undo the last step if it was a charge, or a refund, of an equal claim. Return whether it was undone."""
-        step = self._steps[-1] if self._steps else None
-        if step is None or step.is_charge is not is_charge or step.claim != claim:
-            return False
-        self._steps.pop()
-        if not self._charging.undo(step.change, self._last):
-            self._steps.clear()
-            return False
-        if is_charge:
-            del self._charged[claim.allocation_id]
-        else:
-            self._charged[claim.allocation_id] = step.info, claim.priority
-        return True
-
-    def _repair(self, claim: Claim, *infos: ConsumerInfo | None) -> None:
-        """After an interruption, record a claim as charged exactly if the trees hold its consumer, one of *infos*."""
-        for info in infos:
-            if info is not None and info.consumer_id == claim.allocation_id and self._charging.holds(info):
-                self._charged[claim.allocation_id] = info, claim.priority
-                return
-        known = self._charged.get(claim.allocation_id)
-        if known is not None and not self._charging.holds(known[0]):
-            del self._charged[claim.allocation_id]
 
 
 @final
@@ -338,10 +287,10 @@ class TreeModel(_Model):
         super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
 
     def _unknown(self, groups: Groups) -> SetupViolation | None:  # noqa: ARG002 - all are of the one tree
-        return UnknownTree.of(self._kind, self._name) if self._charging.forest() is None else None
+        return UnknownTree.of(self._kind, self._name) if self._charging.find() is None else None
 
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
-        return self._manager.plan_allocate(self._name, info, without=without, preempting=preempting)
+    def _forest(self) -> Forest:
+        return self._registry.tree(self._name)
 
 
 @final
@@ -374,14 +323,14 @@ class ForestModel(_Model):
         super().__init__(manager, forest_name, groups_of, unrestricted=unrestricted)
 
     def _unknown(self, groups: Groups) -> SetupViolation | None:
-        forest = self._charging.forest()
+        forest = self._charging.find()
         if forest is None:
             return UnknownForest.of(self._kind, self._name)
         for name in groups:
-            if self._charging.registry.find_tree(name) is None:
+            if self._registry.find_tree(name) is None:
                 return UnknownTree.of("quota tree", name)
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
         return NoGroup.of(self._kind, self._name) if outside else None
 
-    def _plan(self, info: ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True) -> AllocationPlan:
-        return self._manager.plan_allocate_forest(self._name, info, without=without, preempting=preempting)
+    def _forest(self) -> Forest:
+        return self._registry.forest(self._name)

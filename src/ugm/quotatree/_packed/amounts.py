@@ -14,7 +14,6 @@ subtracted, the sign disappears exactly in the fields that would drop below 0:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 __all__ = ["FIELD", "MASK", "SIGN", "Amounts", "Packing"]
@@ -29,7 +28,6 @@ MASK: Final = (1 << FIELD) - 1
 
 
 @final
-@dataclass(slots=True, eq=False)
 class Packing:
     """The positions of the resources of one tree in packed amounts.
 
@@ -37,18 +35,14 @@ class Packing:
         resources: the names, in order; at least one if the tree holds anything.
     """
 
-    resources: tuple[str, ...]
-    #: The signs of all fields.
-    signs: int = field(init=False)
-    #: For each resource the name, the position of its field, and its sign.
-    _fields: tuple[tuple[str, int, int], ...] = field(init=False)
-    #: A count of one request, above all fields.
-    _one: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._fields = tuple((name, FIELD * at, SIGN << FIELD * at) for at, name in enumerate(self.resources))
-        self.signs = sum(sign for _, _, sign in self._fields)
-        self._one = 1 << FIELD * len(self.resources)
+    def __init__(self, resources: tuple[str, ...]) -> None:
+        self.resources: Final = resources
+        #: For each resource the name, the position of its field, and its sign.
+        self._fields: Final = tuple((name, FIELD * at, SIGN << FIELD * at) for at, name in enumerate(resources))
+        #: The signs of all fields.
+        self.signs: Final = sum(sign for _, _, sign in self._fields)
+        #: A count of one request, above all fields.
+        self._one: Final = 1 << FIELD * len(resources)
 
     def pack_free(self, quota: Sequence[int]) -> int:
         """Return the free amount of a quota to which nothing is charged."""

@@ -35,7 +35,6 @@ _LANES: Final = 8
 
 
 @final
-@dataclass(slots=True, eq=False, init=False)
 class LaneLayout:
     """The positions of lanes and fields in a block, for requests of some width.
 
@@ -44,64 +43,45 @@ class LaneLayout:
         bits: the width of the largest amount, without the sign; at most 64.
     """
 
-    #: The number of lanes, a power of two.
-    count: int
-    #: The number of bits of a lane, and the position of each lane.
-    width: int
-    places: tuple[int, ...]
-    #: The key of a vacant lane, the same in each lane, and a block of vacant lanes.
-    vacant: int
-    vacants: tuple[int, ...]
-    vacant_block: int
-    #: A packed request with none of these bits has no negative and no too large amount: its fields only need shifts.
-    irregular: int
-    _packing: Packing
-    #: The first number that is too wide for a field.
-    _limit: int
-    #: The position of the highest bit of a field.
-    _sign: int
-    #: For each resource the position of its field in packed amounts and in a key.
-    _fields: tuple[tuple[int, int], ...]
-    #: The distances from the first field to the others.
-    _others: tuple[int, ...]
-    #: For each resource the shift from packed amounts to a key, and the mask after it.
-    _shifts: tuple[tuple[int, int], ...]
-    #: A 1 in each lane; the signs of the first field and of all fields in each lane.
-    _ones: int
-    _first_signs: int
-    _signs: int
-    #: Added to a regular free amount in all lanes.
-    _raised: int
-    #: The distance of the key of a regular, empty request from that of a vacant lane.
-    _regular_gap: int
-    #: For each halving of a block: the distance of the upper half, the mask of the lower half, and its signs.
-    _folds: tuple[tuple[int, int, int], ...]
-
     def __init__(self, packing: Packing, bits: int) -> None:
-        self._packing = packing
-        limit = self._limit = 1 << bits
+        self._packing: Final = packing
+        #: The first number that is too wide for a field.
+        self._limit: Final = 1 << bits
         width = bits + 3
-        sign = self._sign = width - 1
+        #: The position of the highest bit of a field.
+        self._sign: Final = width - 1
         resources = range(len(packing.resources))
-        count = self.count = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
-        self._fields = tuple((FIELD * at, width * at) for at in resources)
-        self._others = tuple(width * at for at in resources[1:])
-        # One more bit, so that the highest bit of the first field is never the highest bit of the lane.
-        self.width = width * len(resources) + 1
-        self.places = tuple(self.width * lane for lane in range(count))
-        self._ones = sum(1 << place for place in self.places)
-        self._first_signs = self._ones << sign
-        self._signs = sum(self._first_signs << in_key for _, in_key in self._fields)
-        self.vacant = sum(((1 << sign) - 1) << in_key for _, in_key in self._fields)
-        self.vacants = tuple(self.vacant << place for place in self.places)
-        self.vacant_block = self._ones * self.vacant
-        self._shifts = tuple((in_packed - in_key, (limit - 1) << in_key) for in_packed, in_key in self._fields)
-        self.irregular = sum((MASK + 1 - limit) << in_packed for in_packed, _ in self._fields)
-        raised = sum(limit << in_key for _, in_key in self._fields)
-        self._regular_gap = self.vacant - raised
-        self._raised = self._signs + self._ones * raised
-        halves = [self.width << power for power in reversed(range(count.bit_length() - 1))]
-        self._folds = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
+        #: For each resource the position of its field in packed amounts and in a key.
+        self._fields: Final = tuple((FIELD * at, width * at) for at in resources)
+        #: The distances from the first field to the others.
+        self._others: Final = tuple(width * at for at in resources[1:])
+        #: For each resource the shift from packed amounts to a key, and the mask after it.
+        self._shifts: Final = tuple((packed - key, (self._limit - 1) << key) for packed, key in self._fields)
+        #: The number of lanes, a power of two.
+        self.count: Final = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
+        #: The number of bits of a lane: one more than the fields have, so that the highest bit of the first field is
+        #: never the highest bit of the lane.
+        self.width: Final = width * len(resources) + 1
+        #: The position of each lane.
+        self.places: Final = tuple(self.width * lane for lane in range(self.count))
+        #: A 1 in each lane; the signs of the first field and of all fields in each lane.
+        self._ones: Final = sum(1 << place for place in self.places)
+        self._first_signs: Final = self._ones << self._sign
+        self._signs: Final = sum(self._first_signs << key for _, key in self._fields)
+        #: The key of a vacant lane, the same in each lane, and a block of vacant lanes.
+        self.vacant: Final = sum(((1 << self._sign) - 1) << key for _, key in self._fields)
+        self.vacants: Final = tuple(self.vacant << place for place in self.places)
+        self.vacant_block: Final = self._ones * self.vacant
+        #: A packed request with none of these bits has no negative and no large amount. Its fields need shifts only.
+        self.irregular: Final = sum((MASK + 1 - self._limit) << packed for packed, _ in self._fields)
+        raised = sum(self._limit << key for _, key in self._fields)
+        #: The distance of the key of a regular, empty request from that of a vacant lane.
+        self._regular_gap: Final = self.vacant - raised
+        #: Added to a regular free amount in all lanes.
+        self._raised: Final = self._signs + self._ones * raised
+        halves = [self.width << power for power in reversed(range(self.count.bit_length() - 1))]
+        #: For each halving of a block: the distance of the upper half, the mask of the lower half, and its signs.
+        self._folds: Final = tuple((half, (1 << half) - 1, self._signs & ((1 << half) - 1)) for half in halves)
 
     def can_hold(self, amount: int) -> bool:
         """Return whether a packed request is narrow enough for a lane."""
