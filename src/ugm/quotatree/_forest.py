@@ -146,14 +146,12 @@ class Forest:
         Raises:
             RequestError: the consumer is allocated on the forest, or on one of the trees that it names.
         """
-        consumer_id, place = info.consumer_id, ""
-        if consumer_id in self.holders and self.is_allocated(consumer_id):
-            place = f"{self.kind} {self.name!r}"
-        else:
-            held = (m.name for m, _ in self.requests_of(info) if consumer_id in m.tree.consumers)
-            place = next((f"tree {name!r}" for name in held), "")
-        if place:
-            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on {place} already")
+        consumer_id = info.consumer_id
+        is_allocated = consumer_id in self.holders and self.is_allocated(consumer_id)
+        places = [f"{self.kind} {self.name!r}"] if is_allocated else []
+        places += [f"tree {m.name!r}" for m, _ in self.requests_of(info) if consumer_id in m.tree.consumers]
+        if places:
+            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on {places[0]} already")
 
     def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
         """Return the effect of `allocate`, after some others have left: the request is granted and undone."""

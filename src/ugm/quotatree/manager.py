@@ -305,12 +305,7 @@ class QuotaManager:
 
     @locked
     def plan_allocate(
-        self,
-        tree_name: str,
-        consumer: str | ConsumerInfo,
-        *,
-        without: Iterable[str] = (),
-        preempting: bool = True,
+        self, tree_name: str, consumer: str | ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True
     ) -> AllocationPlan:
         """Return the effect that `allocate` would have now, without changing anything.
 
@@ -327,12 +322,7 @@ class QuotaManager:
 
     @locked
     def plan_allocate_forest(
-        self,
-        forest_name: str,
-        consumer: str | ConsumerInfo,
-        *,
-        without: Iterable[str] = (),
-        preempting: bool = True,
+        self, forest_name: str, consumer: str | ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True
     ) -> AllocationPlan:
         """Return the effect that `allocate_forest` would have now; the arguments are those of `plan_allocate`.
 
