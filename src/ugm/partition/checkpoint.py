@@ -1,6 +1,6 @@
-"""Everything that the books of a partition hold, as values: what a journal keeps, and makes books of again.
+"""Checkpoints: the state of a partition as values, from which a journal restores it.
 
-Counters are left out: they follow from the rest. So are other quota models, which keep their own.
+Counters are left out, because they follow from the ledger. Other quota models keep their own state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
 
-__all__ = ["ApplicationRecord", "Checkpoint", "QueueRecord", "checkpoint_of", "listed", "restore", "write"]
+__all__ = [
+    "ApplicationRecord",
+    "Checkpoint",
+    "QueueRecord",
+    "add_allocation",
+    "add_application",
+    "checkpoint_of",
+    "restore",
+]
 
 _PENDING: Final = AllocationState.PENDING
 
@@ -24,7 +32,7 @@ class QueueRecord(NamedTuple):
 
     spec: QueueSpec
     has_left: bool
-    #: What it was given for itself.
+    #: The quota that was set for this queue alone.
     annotated: Resource | None
 
 
@@ -35,43 +43,43 @@ class ApplicationRecord(NamedTuple):
     queue_path: str
     gang_style: GangStyle
     is_adopted: bool
-    #: None for none, empty where it is still to be chosen.
+    #: None for no group; empty if the group is not assigned yet.
     group: str | None
     has_run: bool
     has_replaced: bool
     failing: bool
-    #: Whether it is running; it may be without holding anything.
+    #: Whether the application is running, possibly without an allocation.
     is_running: bool
 
 
 class Checkpoint(NamedTuple):
-    """The state of a partition, but for its configuration."""
+    """The state of a partition without its configuration."""
 
     closed: bool
     nodes: Mapping[str, Resource]
-    #: None until a first node is registered.
+    #: None until the first node is registered.
     total: Resource | None
     #: Parents before their children.
     queues: tuple[QueueRecord, ...]
     applications: tuple[ApplicationRecord, ...]
-    #: Held, going and pending, in the order of the ledger; may be read any number of times.
+    #: In the order of the ledger; can be iterated any number of times.
     allocations: Iterable[Allocation]
 
 
 def checkpoint_of(state: PartitionState) -> Checkpoint:
-    """Return what some books hold; takes time in their size."""
-    made = (queue for queue in state.tree.root.below() if not queue.managed)
+    """Return a checkpoint of a state, in time proportional to its size."""
+    unmanaged = (queue for queue in state.tree.root.below() if not queue.managed)
     return Checkpoint(
         state.closed,
         dict(state.cluster.nodes),
         state.cluster.total,
-        tuple(QueueRecord(queue.spec, queue.has_left, queue.annotated) for queue in made),
-        tuple(map(_application_image, state.applications.values())),
+        tuple(QueueRecord(queue.spec, queue.has_left, queue.annotated) for queue in unmanaged),
+        tuple(map(_application_record, state.applications.values())),
         tuple(entry.shown(name) for name, entry in state.ledger.items()),
     )
 
 
-def _application_image(application: Application) -> ApplicationRecord:
+def _application_record(application: Application) -> ApplicationRecord:
     return ApplicationRecord(
         application.submission,
         application.queue.queue_path,
@@ -85,38 +93,38 @@ def _application_image(application: Application) -> ApplicationRecord:
     )
 
 
-def restore(state: PartitionState, image: Checkpoint) -> None:
-    """Let books that hold nothing, under the configuration of an image, hold what it says."""
-    state.closed = image.closed
-    state.cluster.nodes.update(image.nodes)
-    state.cluster.total = image.total
-    for queue in image.queues:
+def restore(state: PartitionState, checkpoint: Checkpoint) -> None:
+    """Apply a checkpoint to an empty state, under the configuration of the checkpoint."""
+    state.closed = checkpoint.closed
+    state.cluster.nodes.update(checkpoint.nodes)
+    state.cluster.total = checkpoint.total
+    for queue in checkpoint.queues:
         _restore_queue(state, queue)
     state.tree.connect(state.in_force.epoch.layout)
-    for told in image.applications:
-        _restore_application(state, told)
+    for application in checkpoint.applications:
+        _restore_application(state, application)
     state.resize_cluster()
-    for allocation in image.allocations:
-        write(state, allocation)
+    for allocation in checkpoint.allocations:
+        add_allocation(state, allocation)
         state.undo.clear()
 
 
-def _restore_queue(state: PartitionState, image: QueueRecord) -> None:
-    queue = state.tree.create(image.spec.queue_path)
-    queue.spec, queue.has_left, queue.annotated = image
-    state.count((*image.spec.names, *queue.quota.names))
+def _restore_queue(state: PartitionState, record: QueueRecord) -> None:
+    queue = state.tree.create(record.spec.queue_path)
+    queue.spec, queue.has_left, queue.annotated = record
+    state.count((*record.spec.names, *queue.quota.names))
 
 
-def _restore_application(state: PartitionState, image: ApplicationRecord) -> None:
-    submission, queue_path, gang_style, is_adopted, group, *past, is_running = image
-    application = listed(state, submission, queue_path, gang_style, is_adopted=is_adopted, group=group)
+def _restore_application(state: PartitionState, record: ApplicationRecord) -> None:
+    submission, queue_path, gang_style, is_adopted, group, *past, is_running = record
+    application = add_application(state, submission, queue_path, gang_style, is_adopted=is_adopted, group=group)
     application.has_run, application.has_replaced, application.failing = past
     if is_running:
         nothing = Resource()
         state.charge(LedgerEntry(application, nothing, PLAIN), state.in_force.epoch.layout.vector(nothing))
 
 
-def listed(
+def add_application(
     state: PartitionState,
     submission: Submission,
     queue_path: str,
@@ -125,15 +133,15 @@ def listed(
     is_adopted: bool,
     group: str | None,
 ) -> Application:
-    """List an application in a queue that is there, in books that somebody will follow."""
+    """Add an application to an existing queue of a state."""
     application = Application(submission, state.tree.queues[queue_path], gang_style)
     application.is_plain, application.is_adopted, application.group = False, is_adopted, group
     state.enter(application)
     return application
 
 
-def write(state: PartitionState, allocation: Allocation) -> LedgerEntry:
-    """Write an allocation into books that list its application, and charge it if it is not pending."""
+def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry:
+    """Add an allocation to the ledger of a state, and charge it unless it is pending."""
     allocation_id, application_id, usage, *traits = allocation
     entry = LedgerEntry(state.applications[application_id], usage, shared_traits(*traits))
     if allocation.state is _PENDING:

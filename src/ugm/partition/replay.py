@@ -1,17 +1,15 @@
-"""Changes done again: from the events that were told of them, without checking, deciding or telling anything.
+"""Replay of events: applies recorded changes to a state, without checks, decisions or new events.
 
-Books that have been through all events hold exactly what those hold that told them. Whatever a decision depended on
-(limits, placement rules, the group that was chosen, other quota models) is in the events as it was decided.
+A state to which all events of a partition were applied equals the state of the partition. Everything that a decision
+depended on (limits, placement rules, the assigned group, other quota models) is in the events as it was decided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Any, Final
 
-from ugm.partition.application import Application
-from ugm.partition.checkpoint import listed, write
+from ugm.partition.checkpoint import add_allocation, add_application
 from ugm.partition.events import (
     Allocated,
     AllocationRequested,
@@ -19,7 +17,6 @@ from ugm.partition.events import (
     ApplicationFailing,
     ApplicationSubmitted,
     ConfigurationChanged,
-    Denied,
     Event,
     GroupAssigned,
     NodeChanged,
@@ -30,128 +27,97 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.ledger_entry import AllocationState
+from ugm.partition.ledger_entry import Allocation, AllocationState
 from ugm.partition.state import PartitionState
 from ugm.queues import Submission
+from ugm.resources import Resource
 
 __all__ = ["replay_events"]
 
 
 def replay_events(state: PartitionState, events: Sequence[Event]) -> None:
-    """Do again what was done in one go."""
+    """Apply the events of one change to a state."""
     for event in events:
-        _REDO[type(event)](state, event)
+        _replay_ledger_event(state, event)
     for event in events:
         if type(event) is Released or type(event) is RequestWithdrawn:
-            # Only now: what was given back may have been replaced, and the application has run on.
+            # After all events: the change may have replaced the allocation, so that its application goes on.
             application = state.applications.get(event.allocation.application_id)
             if application is not None:
                 state.settle(application)
-    # What has happened is not undone.
+    # A recorded change is never undone.
     state.undo.clear()
 
 
-def _submitted(state: PartitionState, event: ApplicationSubmitted) -> None:
-    queue = state.tree.create(event.queue_path)
-    state.count(tuple(queue.quota.names))
-    tags = MappingProxyType(dict(event.tags))
-    submission = Submission(event.application_id, event.user, event.requested_queue, tags)
-    style, adopted = event.gang_style, event.is_adopted
-    listed(state, submission, queue.queue_path, style, is_adopted=adopted, group=event.group)
+def _replay_ledger_event(state: PartitionState, event: Event) -> None:
+    """Apply an event; the most frequent ones are compared first."""
+    match event:
+        case Allocated(allocation, replaces):
+            application = add_allocation(state, allocation).application
+            application.has_replaced |= bool(replaces)
+        case Released(allocation):
+            entry = state.ledger[allocation.allocation_id]
+            state.refund(entry)
+            state.strike(allocation.allocation_id, entry)
+        case AllocationRequested(allocation):
+            add_allocation(state, allocation)
+        case RequestWithdrawn(allocation):
+            state.strike_pending(allocation.allocation_id, state.ledger[allocation.allocation_id])
+        case Resized(allocation):
+            _resize(state, allocation)
+        case Preempted(allocation):
+            entry = state.ledger[allocation.allocation_id].in_state(AllocationState.HELD)
+            state.note_going(allocation.allocation_id, entry)
+        case _:
+            _replay_other_event(state, event)
 
 
-def _quota_given(state: PartitionState, event: QueueQuotaSet) -> None:
-    state.annotate(state.tree.create(event.queue_path), event.quota)
-
-
-def _linked(state: PartitionState, event: GroupAssigned) -> None:
-    application = state.applications[event.application_id]
-    application.group, application.has_run = event.group, True
-
-
-def _failing(state: PartitionState, event: ApplicationFailing) -> None:
-    state.applications[event.application_id].failing = True
-
-
-def _ended(state: PartitionState, event: ApplicationEnded) -> None:
-    application = state.applications[event.application_id]
-    state.settle(application)
-    if event.application_id in state.applications:
-        state.forget(application, event.state)
-
-
-def _written(state: PartitionState, event: AllocationRequested) -> None:
-    write(state, event.allocation)
-
-
-def _allocated(state: PartitionState, event: Allocated) -> None:
-    application: Application = write(state, event.allocation).application
-    application.has_replaced |= bool(event.replaces)
-
-
-def _withdrawn(state: PartitionState, event: RequestWithdrawn) -> None:
-    allocation_id = event.allocation.allocation_id
-    state.strike_pending(allocation_id, state.ledger[allocation_id])
-
-
-def _released(state: PartitionState, event: Released) -> None:
-    allocation_id = event.allocation.allocation_id
-    entry = state.ledger[allocation_id]
-    state.refund(entry)
-    state.strike(allocation_id, entry)
-
-
-def _resized(state: PartitionState, event: Resized) -> None:
-    allocation_id, usage = event.allocation.allocation_id, event.allocation.usage
+def _resize(state: PartitionState, allocation: Allocation) -> None:
+    allocation_id, usage = allocation.allocation_id, allocation.usage
     old = state.ledger[allocation_id]
     state.count_adopted(usage)
     state.open(old.application).swap(old.usage, usage)
     state.note_resized(allocation_id, old._replace(usage=usage), old.usage)
 
 
-def _preempted(state: PartitionState, event: Preempted) -> None:
-    allocation_id = event.allocation.allocation_id
-    state.note_going(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
+def _replay_other_event(state: PartitionState, event: Event) -> None:
+    match event:
+        case ApplicationSubmitted():
+            _submit(state, event)
+        case GroupAssigned(application_id, _, group):
+            application = state.applications[application_id]
+            application.group, application.has_run = group, True
+        case ApplicationFailing(application_id):
+            state.applications[application_id].failing = True
+        case ApplicationEnded(application_id, final_state):
+            application = state.applications[application_id]
+            state.settle(application)
+            if application_id in state.applications:
+                state.forget(application, final_state)
+        case QueueQuotaSet(queue_path, quota):
+            state.annotate(state.tree.create(queue_path), quota)
+        case NodeChanged(name, before, after):
+            _change_node(state, name, before, after)
+        case ConfigurationChanged(_, after):
+            state.swap(after)
+        case PartitionClosed():
+            state.closed = True
 
 
-def _node_changed(state: PartitionState, event: NodeChanged) -> None:
-    cluster = state.cluster
-    if event.after is None:
-        cluster.remove(event.name)
-    elif event.before is None:
-        cluster.add(event.name, event.after)
+def _submit(state: PartitionState, event: ApplicationSubmitted) -> None:
+    queue = state.tree.create(event.queue_path)
+    state.count(tuple(queue.quota.names))
+    tags = MappingProxyType(dict(event.tags))
+    submission = Submission(event.application_id, event.user, event.requested_queue, tags)
+    style, adopted = event.gang_style, event.is_adopted
+    add_application(state, submission, queue.queue_path, style, is_adopted=adopted, group=event.group)
+
+
+def _change_node(state: PartitionState, name: str, before: Resource | None, after: Resource | None) -> None:
+    if after is None:
+        state.cluster.remove(name)
+    elif before is None:
+        state.cluster.add(name, after)
     else:
-        cluster.update(event.name, event.after)
-    state.follow_node(event.name, event.before)
-
-
-def _configured(state: PartitionState, event: ConfigurationChanged) -> None:
-    state.swap(event.after)
-
-
-def _closed(state: PartitionState, _: PartitionClosed) -> None:
-    state.closed = True
-
-
-def _nothing(_state: PartitionState, _event: Denied) -> None:
-    """A denial has changed nothing."""
-
-
-#: What is done for each kind of event; each function takes its own kind.
-_REDO: Final[Mapping[type[Event], Callable[[PartitionState, Any], None]]] = {
-    ApplicationSubmitted: _submitted,
-    QueueQuotaSet: _quota_given,
-    GroupAssigned: _linked,
-    ApplicationFailing: _failing,
-    ApplicationEnded: _ended,
-    AllocationRequested: _written,
-    RequestWithdrawn: _withdrawn,
-    Allocated: _allocated,
-    Resized: _resized,
-    Preempted: _preempted,
-    Released: _released,
-    Denied: _nothing,
-    NodeChanged: _node_changed,
-    ConfigurationChanged: _configured,
-    PartitionClosed: _closed,
-}
+        state.cluster.update(name, after)
+    state.follow_node(name, before)
