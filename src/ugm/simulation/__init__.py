@@ -1,4 +1,4 @@
-"""What would a configuration have done to last month's jobs? Replay them, with a virtual clock, and see.
+"""Simulation: replay a workload with a virtual clock, and report the effect of a configuration on its jobs.
 
     records = read_swf("last-month.swf.gz")
     report = simulate(JobMapping().jobs(records), load_config("queues.yaml").partition())

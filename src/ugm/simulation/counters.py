@@ -1,4 +1,4 @@
-"""What a replay counts on its way, and the report it makes of that."""
+"""The counters of a replay, and the report that is created from them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ugm.simulation.workload import Job
 __all__ = ["ReplayCounters"]
 
 
-def _waits() -> array[int]:
-    """Return a list of seconds that takes 8 bytes for each: logs have millions of jobs."""
+def _seconds() -> array[int]:
+    """Return an empty array of seconds, with 8 bytes for each: logs have millions of jobs."""
     return array("q")
 
 
@@ -24,7 +24,7 @@ def _waits() -> array[int]:
 class ReplayCounters:
     """Counts and waiting times of one replay."""
 
-    __slots__ = ("_all", "_groups", "_misplaced", "_rejections", "_users", "most_held", "read", "rejected")
+    __slots__ = ("_all", "_groups", "_rejections", "_unplaced", "_users", "most_held", "read", "rejected")
 
     read: int
     most_held: int
@@ -32,43 +32,43 @@ class ReplayCounters:
 
     def __init__(self) -> None:
         self.read = self.most_held = self.rejected = 0
-        self._all: Final = _waits()
-        self._users: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
-        self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_waits)
-        #: Kind to the number of the first of its jobs, and their count.
+        self._all: Final = _seconds()
+        self._users: Final[defaultdict[str, array[int]]] = defaultdict(_seconds)
+        self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_seconds)
+        #: The number of the first rejected job, and the count, by job class.
         self._rejections: Final[dict[JobClass, tuple[int, int]]] = {}
-        #: User, queue asked for and reason to the number of the first job that was not placed, and their count.
-        self._misplaced: Final[dict[tuple[str, str, str], tuple[int, int]]] = {}
+        #: The number of the first job without a queue, and the count, by user, requested queue and reason.
+        self._unplaced: Final[dict[tuple[str, str, str], tuple[int, int]]] = {}
 
     @property
     def started(self) -> int:
-        """How many jobs have started."""
+        """The number of started jobs."""
         return len(self._all)
 
     def start(self, job: Job, wait: int) -> None:
-        """Count a job that starts after waiting."""
+        """Count a started job and its waiting time."""
         self._all.append(wait)
         self._users[job.user.name].append(wait)
         for group in job.user.groups:
             self._groups[group].append(wait)
 
-    def reject(self, kind: JobClass, job: Job) -> None:
+    def reject(self, job_class: JobClass, job: Job) -> None:
         """Count a job that can never start."""
         self.rejected += 1
-        first, count = self._rejections.get(kind, (job.number, 0))
-        self._rejections[kind] = first, count + 1
+        first, count = self._rejections.get(job_class, (job.number, 0))
+        self._rejections[job_class] = first, count + 1
 
-    def misplace(self, job: Job, placement: Placement) -> None:
-        """Count a job for which no placement rule found a queue."""
+    def reject_unplaced(self, job: Job, placement: Placement) -> None:
+        """Count a job that no placement rule placed."""
         self.rejected += 1
         key = job.user.name, job.queue, f"no queue: {'; '.join(map(str, placement.trials))}"
-        first, count = self._misplaced.get(key, (job.number, 0))
-        self._misplaced[key] = first, count + 1
+        first, count = self._unplaced.get(key, (job.number, 0))
+        self._unplaced[key] = first, count + 1
 
     def report(
-        self, *, held: int, decisions: int, end_time: int, rules: Iterable[ConfiguredLimit], findings: tuple[str, ...]
+        self, *, held: int, decisions: int, end_time: int, limits: Iterable[ConfiguredLimit], findings: tuple[str, ...]
     ) -> Report:
-        """Return the figures, with what only the replay knows."""
+        """Return the report, with further data of the replay."""
         return Report(
             read=self.read,
             started=self.started,
@@ -80,19 +80,19 @@ class ReplayCounters:
             waiting=WaitingTime.of(self._all),
             users=_by_name(self._users),
             groups=_by_name(self._groups),
-            limits=tuple(sorted((rule.figures() for rule in rules), key=_impact)),
-            rejections=self._rejection_figures(),
+            limits=tuple(sorted((limit.summary() for limit in limits), key=_impact)),
+            rejections=self._rejection_list(),
             findings=findings,
         )
 
-    def _rejection_figures(self) -> tuple[JobRejection, ...]:
+    def _rejection_list(self) -> tuple[JobRejection, ...]:
         figures = [
-            JobRejection(kind.user.name, kind.queue_path, kind.usage, "; ".join(map(str, kind.never)), count, first)
-            for kind, (first, count) in self._rejections.items()
+            JobRejection(each.user.name, each.queue_path, each.usage, "; ".join(map(str, each.never)), count, first)
+            for each, (first, count) in self._rejections.items()
         ]
         figures += [
             JobRejection(user, queue, None, reason, count, first)
-            for (user, queue, reason), (first, count) in self._misplaced.items()
+            for (user, queue, reason), (first, count) in self._unplaced.items()
         ]
         return tuple(sorted(figures, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
 
@@ -103,7 +103,7 @@ def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime
 
 
 def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
-    """Sort by what the limit did; the rest makes the order complete."""
+    """Return a sort key: the effect of the limit, and its name to make the order unique."""
     return (
         -limit.held_seconds,
         -limit.held_jobs,

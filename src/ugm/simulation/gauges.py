@@ -1,8 +1,8 @@
-"""How far each limit is used during a replay, and which held jobs stand in front of it.
+"""Gauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
 
-The partition decides; nothing here grants anything. A *gauge* follows one limit on one resource, or on running
-applications, of one user, group or queue. It serves the report (how near the usage came to the limit), and it
-tells the replay when to ask again: a held job cannot start before the limit that stands against it has room.
+The partition makes all decisions; gauges only count. A *gauge* follows one limit on one resource, or on the number of
+running applications, of one user, group or queue. The report shows the peak of each gauge. The replay uses gauges to
+decide when to request a held job again: it cannot start before the limit that denied it has enough free.
 
 Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 """
@@ -24,12 +24,12 @@ from ugm.tracking import EffectiveLimit
 
 __all__ = ["ConfiguredLimit", "Gauge", "Gauges", "JobClass"]
 
-#: The application that is asked what would hold for it.
-_ANYBODY: Final = "anybody"
+#: The id of a temporary application, of which the limits are queried.
+_PROBE: Final = "probe"
 
 
-class _RuleKey(NamedTuple):
-    """One amount in the configuration: one resource, or the application count, of one name in one queue."""
+class _LimitKey(NamedTuple):
+    """The key of a configured limit: one resource, or the application count, of one name in one queue."""
 
     kind: str
     queue_path: str
@@ -39,33 +39,33 @@ class _RuleKey(NamedTuple):
 
 @final
 class ConfiguredLimit:
-    """One amount in the configuration, with the gauges of everybody whom it limits and the jobs that it held."""
+    """One limit of the configuration, with the gauges of all its subjects and the jobs that it held."""
 
-    __slots__ = ("gauges", "hits", "key", "limit", "place", "rejected")
+    __slots__ = ("gauges", "impacts", "key", "limit", "place", "rejected")
 
-    #: In the order in which the replay met them.
+    #: In the order of their first use.
     gauges: list[Gauge]
-    #: User to the number of jobs held and the seconds that they were held, by this limit.
-    hits: dict[str, list[int]]
+    #: The number of held jobs and the seconds for which they were held, by user.
+    impacts: dict[str, list[int]]
 
-    def __init__(self, key: _RuleKey, place: str, limit: int) -> None:
+    def __init__(self, key: _LimitKey, place: str, limit: int) -> None:
         self.key: Final = key
         self.place: Final = place
         self.limit: Final = limit
         self.gauges = []
-        self.hits = {}
+        self.impacts = {}
         self.rejected = 0
 
-    def book(self, user: str, jobs: int, seconds: int) -> None:
-        """Add jobs that the limit began to hold, and seconds for which it held jobs."""
-        hit = self.hits.setdefault(user, [0, 0])
-        hit[0] += jobs
-        hit[1] += seconds
+    def add_impact(self, user: str, jobs: int, seconds: int) -> None:
+        """Count jobs that the limit began to hold, and seconds for which it held jobs."""
+        impact = self.impacts.setdefault(user, [0, 0])
+        impact[0] += jobs
+        impact[1] += seconds
 
-    def figures(self) -> LimitSummary:
-        """Return what the report says about the limit."""
+    def summary(self) -> LimitSummary:
+        """Return the summary of the limit for the report."""
         highest = max(self.gauges, key=lambda gauge: gauge.peak)
-        hits = [UserImpact(user, jobs, seconds) for user, (jobs, seconds) in self.hits.items()]
+        impacts = [UserImpact(user, jobs, seconds) for user, (jobs, seconds) in self.impacts.items()]
         return LimitSummary(
             *self.key,
             place=self.place,
@@ -73,10 +73,10 @@ class ConfiguredLimit:
             peak=highest.peak,
             peak_name=highest.name,
             names=len(self.gauges),
-            held_jobs=sum(hit.jobs for hit in hits),
-            held_seconds=sum(hit.seconds for hit in hits),
+            held_jobs=sum(impact.jobs for impact in impacts),
+            held_seconds=sum(impact.seconds for impact in impacts),
             rejected=self.rejected,
-            users=tuple(sorted(hits, key=lambda hit: (-hit.seconds, -hit.jobs, hit.user))),
+            users=tuple(sorted(impacts, key=lambda impact: (-impact.seconds, -impact.jobs, impact.user))),
         )
 
 
@@ -84,54 +84,65 @@ class ConfiguredLimit:
 class Gauge:
     """The usage of one user, group or queue under one limit.
 
-    Invariant, outside of a round of retries: the gauge has no room for any kind that is waiting for it.
+    Invariant, except during a round of retries: the gauge has not enough free for any job class that waits for it.
     """
 
-    __slots__ = ("limit", "name", "peak", "rule", "used", "waiting")
+    __slots__ = ("configured", "limit", "name", "peak", "used", "waiting")
 
-    rule: ConfiguredLimit
-    #: Whose usage it is: the user, group or queue, ``*`` for the group wildcard.
+    configured: ConfiguredLimit
+    #: The user, group or queue, or ``*`` for the group wildcard.
     name: str
     limit: int
     used: int
     peak: int
-    #: Kinds with held jobs, in the order in which the first of these came.
+    #: The job classes that wait for the gauge, by the arrival of their oldest held job.
     waiting: FirstFit[JobClass]
 
-    def __init__(self, rule: ConfiguredLimit, name: str) -> None:
-        self.rule = rule
+    def __init__(self, configured: ConfiguredLimit, name: str) -> None:
+        self.configured = configured
         self.name = name
-        self.limit = rule.limit
+        self.limit = configured.limit
         self.used = self.peak = 0
         self.waiting = FirstFit()
 
-    def has_room(self, amount: int) -> bool:
-        """Whether so much more would be within the limit."""
+    def fits(self, amount: int) -> bool:
+        """Return whether an additional amount is within the limit."""
         return self.used + amount <= self.limit
 
-    def next_in_line(self) -> tuple[int, int] | None:
-        """Return the position of the first kind that the gauge has room for, and the amount that it needs."""
+    def first_fitting(self) -> tuple[int, int] | None:
+        """Return the position of the first waiting job class that fits, and the amount that it needs."""
         return self.waiting.first(self.limit - self.used)
 
 
 @final
 class JobClass:
-    """Jobs that no limit can tell apart: of one user with the same groups, in one queue, asking the same.
+    """Jobs that all limits treat equally: those of one user with the same groups, in one queue, with the same size.
 
-    If one of them is denied, so are all. The replay asks for the first and lets the others stand behind it.
+    If one of them is denied, all others are, too. Therefore the replay requests only the oldest of them.
     """
 
-    __slots__ = ("__weakref__", "gauges", "held", "last_booked", "never", "queue_path", "usage", "user", "watched")
+    __slots__ = (
+        "__weakref__",
+        "awaited",
+        "awaited",
+        "counted_until",
+        "gauges",
+        "held",
+        "never",
+        "queue_path",
+        "usage",
+        "user",
+    )
 
-    #: Every gauge that the usage counts on and the amount that it takes there: the user's, the group's, the queue's.
+    #: Every gauge that a job is charged to, with the amount: those of the user, the group and the queue.
     gauges: tuple[tuple[Gauge, int], ...]
-    #: With the order of their arrival, which is first come first served.
+    #: The held jobs, each with its order of arrival; the oldest is first.
     held: deque[tuple[int, Job]]
-    #: The gauge that stands against the held jobs, and the amount that each needs there; set while jobs are held.
-    watched: tuple[Gauge, int]
-    #: Up to which second the watched rule has been booked for holding.
-    last_booked: int
-    #: The limits that a job of this kind exceeds by itself; empty unless they are why such jobs are rejected.
+    #: The gauge that the held jobs wait for, and the amount that each needs there; set while jobs are held.
+    awaited: tuple[Gauge, int]
+    #: The second up to which the waiting time has been counted.
+    counted_until: int
+    #: The limits that a single job exceeds, so that jobs of this class are rejected; empty if there are none.
     never: tuple[Violation, ...]
 
     def __init__(self, queue_path: str, user: UserGroup, usage: Resource, gauges: Iterable[tuple[Gauge, int]]) -> None:
@@ -140,59 +151,59 @@ class JobClass:
         self.usage: Final = usage
         self.gauges = tuple(gauges)
         self.held = deque()
-        self.last_booked = 0
+        self.counted_until = 0
         self.never = ()
 
     def charge(self) -> None:
-        """Count one more running job on every gauge."""
+        """Charge one running job to every gauge."""
         for gauge, amount in self.gauges:
             gauge.used += amount
             gauge.peak = max(gauge.peak, gauge.used)
 
     def refund(self) -> None:
-        """Count one running job less on every gauge."""
+        """Refund one running job on every gauge."""
         for gauge, amount in self.gauges:
             gauge.used -= amount
 
-    def book(self, now: int) -> None:
-        """Book the time since the last booking on the limit that held the jobs for it, before that changes."""
-        if self.held and now > self.last_booked:
-            self.watched[0].rule.book(self.user.name, 0, len(self.held) * (now - self.last_booked))
-        self.last_booked = now
+    def count_waiting(self, now: int) -> None:
+        """Add the waiting time since the last call to the awaited limit; called before that limit changes."""
+        if self.held and now > self.counted_until:
+            self.awaited[0].configured.add_impact(self.user.name, 0, len(self.held) * (now - self.counted_until))
+        self.counted_until = now
 
     def wait_for(self, gauge: Gauge, amount: int) -> None:
-        """Stand before a gauge until it has room for *amount*; there must be a held job."""
-        self.watched = gauge, amount
+        """Wait for a gauge until *amount* fits; requires a held job."""
+        self.awaited = gauge, amount
         gauge.waiting.add(self.held[0][0], amount, self)
 
 
 @final
 class Gauges:
-    """All gauges and rules of one replay, made as jobs meet them.
+    """All gauges and configured limits of one replay, created on first use.
 
     Args:
-        partition: asked which limits there are, never for usage: one of its own, in which nothing ever runs.
+        partition: an empty partition, of which only the limits are queried.
     """
 
-    __slots__ = ("_gauges", "_limits", "_partition", "rules")
+    __slots__ = ("_gauges", "_limits", "_partition", "configured")
 
-    #: In the order in which jobs met them.
-    rules: dict[_RuleKey, ConfiguredLimit]
+    #: In the order of their first use.
+    configured: dict[_LimitKey, ConfiguredLimit]
 
     def __init__(self, partition: Partition) -> None:
         self._partition: Final = partition
         self._gauges: dict[tuple[str, str, str, str | None], Gauge] = {}
-        #: What the partition said, by queue path and user: limits do not change during a replay.
+        #: The limits by queue path and user; they do not change during a replay.
         self._limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = {}
-        self.rules = {}
+        self.configured = {}
 
     def of(self, violation: Violation) -> Gauge:
-        """Return the gauge of a limit that a job has met."""
-        # What no node of the cluster offers is no limit that anybody sets; it is met all the same.
+        """Return the gauge of the limit that a violation names."""
+        # For a resource that no node has, there is no configured limit, but there are violations.
         return self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
 
     def for_job(self, queue_path: str, user: UserGroup, usage: Resource) -> list[tuple[Gauge, int]]:
-        """Return every gauge that a job in a queue counts on, with the amount."""
+        """Return every gauge that a job in a queue is charged to, with the amount."""
         where = (queue_path, user)
         if (limits := self._limits.get(where)) is None:
             limits = self._limits[where] = self._limits_of(user, queue_path)
@@ -204,19 +215,19 @@ class Gauges:
         ]
 
     def _limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
-        """Return all limits for a user in a queue, which is made for the occasion if there is none."""
-        self._partition.adopt_application(_ANYBODY, user, queue_path)
-        limits = self._partition.effective_limits(_ANYBODY)
-        self._partition.remove(_ANYBODY)
+        """Return all limits of a user in a queue, which is created if it does not exist."""
+        self._partition.adopt_application(_PROBE, user, queue_path)
+        limits = self._partition.effective_limits(_PROBE)
+        self._partition.remove(_PROBE)
         return limits
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
-        whose = (limit.kind, limit.name, limit.queue_path, resource)
-        if (gauge := self._gauges.get(whose)) is None:
-            key = _RuleKey(limit.kind, limit.queue_path, limit.limit_name, resource)
-            rule = self.rules.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = self._gauges[whose] = Gauge(rule, limit.name)
-            rule.gauges.append(gauge)
+        subject = (limit.kind, limit.name, limit.queue_path, resource)
+        if (gauge := self._gauges.get(subject)) is None:
+            key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name, resource)
+            configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
+            gauge = self._gauges[subject] = Gauge(configured, limit.name)
+            configured.gauges.append(gauge)
         return gauge
 
 

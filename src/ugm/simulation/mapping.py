@@ -1,7 +1,7 @@
-"""What the numbers of a workload log become: queue, user, group and resources of a job.
+"""The mapping from the numbers of a workload log to the queue, user, group and resources of a job.
 
-A log knows users, groups and sites by number. A number becomes a name by a prefix, so that user 12 of the log is
-``user12`` in the limits. What the log leaves unknown is filled in here and nowhere else.
+A log contains numbers of users, groups and sites. A prefix turns a number into a name, so that user 12 of the log is
+``user12`` in the limits. Unknown values of the log get their defaults only here.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ugm.simulation.workload import Job
 
 __all__ = ["DEFAULT_PREFIXES", "JobMapping", "NameField"]
 
-#: The fields of a log that are names given as numbers.
+#: The fields of a log with numbers that stand for names.
 NameField = Literal["user", "group", "executable", "queue", "partition"]
 
-#: What stands before the number of each. The partition of a log is a site, not to be taken for that of a configuration.
+#: The prefix of each field. The partition of a log is called a site, to distinguish it from that of a configuration.
 DEFAULT_PREFIXES: Final[Mapping[NameField, str]] = MappingProxyType(
     {"user": "user", "group": "group", "executable": "executable", "queue": "queue", "partition": "site"}
 )
 
-#: How many sizes of jobs are kept for sharing; where the log has the memory that was used, each job has its own.
+#: The number of cached job sizes. If the log contains the used memory, nearly every job has a size of its own.
 _REMEMBERED_SIZES: Final = 1024
 
 _KIB: Final = 2**10
@@ -38,10 +38,10 @@ _GIB: Final = 2**30
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMapping:
-    """How to make jobs of the records of a log.
+    """Converts the records of a log to jobs.
 
     Raises:
-        RequestError: a queue level is no name field, or an amount is negative.
+        RequestError: a queue level is not a name field, or an amount is negative.
 
     >>> record = SwfRecord(7, 0, -1, 60, 4, -1, -1, -1, 90, 524288, 1, 12, 3, -1, -1, 40, -1, -1)
     >>> job, = JobMapping().jobs([record])
@@ -49,18 +49,18 @@ class JobMapping:
     root.site40 user12 ('group3',) memory 2Gi, vcore 4
     """
 
-    #: The fields that name the levels of the queue that is asked for, below the root, from the top. Levels unknown to
-    #: the log are left out.
+    #: The fields that form the path of the requested queue below the root, from the top. Fields with an unknown value
+    #: are omitted.
     queue_levels: tuple[NameField, ...] = ("partition", "queue")
-    #: The queue below the root that jobs with no level left ask for; empty if they ask for none.
+    #: The requested queue of jobs for which all these fields are unknown; empty for none.
     default_queue: str = "default"
-    #: Prefixes other than those of `DEFAULT_PREFIXES`.
+    #: Prefixes that replace those of `DEFAULT_PREFIXES`.
     prefixes: Mapping[NameField, str] = field(default_factory=dict)
-    #: The user of jobs whose user is unknown. A job whose group is unknown is of a user without groups.
+    #: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
     unknown_user: str = "unknown"
     #: In thousandths of a core.
     vcore_per_processor: int = 1000
-    #: In bytes; for jobs of which the log gives neither the requested nor the used memory. With 0 they ask for none.
+    #: In bytes, for jobs with neither requested nor used memory in the log. With 0, they request no memory.
     memory_per_processor: int = 2 * _GIB
 
     def __post_init__(self) -> None:
@@ -69,19 +69,19 @@ class JobMapping:
                 raise RequestError("field", level, f"expected one of {', '.join(get_args(NameField))}")
         for name in ("vcore_per_processor", "memory_per_processor"):
             if getattr(self, name) < 0:
-                raise RequestError(name, getattr(self, name), "an amount is 0 or more")
+                raise RequestError(name, getattr(self, name), "expected an int >= 0")
 
     def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
         """Yield one job for each record.
 
-        - Processors: those allocated, else those requested, else one.
-        - Memory: that requested, else that used, else `memory_per_processor`; each times the processors.
-        - Run time: 0 when unknown, as of a job that was cancelled before it ran.
+        - Processors: the allocated, else the requested, else one.
+        - Memory: the requested, else the used, else `memory_per_processor`; each multiplied by the processors.
+        - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
 
         Raises:
-            RequestError: a prefix makes a name that no queue or user can have.
+            RequestError: a prefix leads to an invalid name of a queue or user.
         """
-        # A log has few users and places, and often few sizes: equal values are made once and shared.
+        # A log has few users and queues, and often few sizes, so equal values are created once and shared.
         require_user, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
         usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
         for record in records:
@@ -109,7 +109,7 @@ class JobMapping:
         return f"{self.prefixes.get(level, DEFAULT_PREFIXES[level])}{number}"
 
     def _size(self, record: SwfRecord) -> tuple[int, int]:
-        """Return processors, and bytes for each."""
+        """Return the number of processors, and the bytes of each."""
         processors = _first_known(record.processors, record.requested_processors, default=1)
         memory = _first_known(record.requested_memory, record.memory, default=UNKNOWN)
         return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB

@@ -1,11 +1,11 @@
-"""A workload played in a partition as a scheduler would: jobs come, start when the limits let them, and end.
+"""A player that runs a workload step by step in a partition, as a scheduler would.
 
-Time is virtual: whoever plays says how far. Unlike `ugm.simulation.simulate`, which runs to the end and reports, a
-player lives in a `ugm.Partition` that others watch meanwhile: what waits is pending there, and every denial is told. A
-job is one application with one allocation.
+The caller advances a virtual clock. Unlike `ugm.simulation.simulate`, which runs to the end and returns a report, a
+player uses a partition that can be observed during the run: waiting jobs are pending there, and subscribers receive
+all events. A job is one application with one allocation.
 
-What starts when follows the same rule: what ends at a second is given back first, then those that wait are asked for in
-the order in which they came, and each that fits starts; jobs that come at that second are last.
+Jobs start by the same rule as in `simulate`: jobs that end at a second are released first; then the waiting jobs are
+requested in the order of their arrival, and each that fits starts; jobs that arrive at that second are last.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from ugm.simulation.workload import Job
 
 __all__ = ["Player"]
 
-#: Jobs of a kind share their fate: where one is denied, the others are, too.
-_Kind: TypeAlias = tuple[str, UserGroup, Resource]
+#: The key of equal jobs: if one of them is denied, the others are, too.
+_JobKey: TypeAlias = tuple[str, UserGroup, Resource]
 
 
 @final
 class Player:
-    """Plays jobs in a partition, which nobody else changes.
+    """Runs jobs in a partition that no other code changes.
 
     Args:
-        partition: where.
-        jobs: in the order of their submission; read one by one.
+        partition: the partition.
+        jobs: the jobs in the order of their submission; they are read one by one.
 
     >>> from ugm import parse_config
     >>> limits = "limits: [{users: ['*'], maxresources: {vcore: 1}}]"
@@ -47,20 +47,20 @@ class Player:
     (1, 0)
     """
 
-    __slots__ = ("_asked", "_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
+    __slots__ = ("_arrived", "_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
 
     #: The virtual clock, in seconds since the start of the workload.
     now: int
-    #: The job that comes next; None after the last.
+    #: The next job; None after the last.
     _next: Job | None
     #: A heap of (end, order of start, job).
     _running: list[tuple[int, int, Job]]
-    #: How many jobs have started.
+    #: The number of started jobs.
     _started: int
-    #: How many jobs have been asked for.
-    _asked: int
-    #: Of each kind the jobs that wait with the order in which they came, the oldest first; no kind without any.
-    _waiting: dict[_Kind, deque[tuple[int, Job]]]
+    #: The number of arrived jobs.
+    _arrived: int
+    #: The waiting jobs by key, each with its order of arrival; the oldest is first, and no list is empty.
+    _waiting: dict[_JobKey, deque[tuple[int, Job]]]
 
     def __init__(self, partition: Partition, jobs: Iterator[Job]) -> None:
         self.partition: Final = partition
@@ -68,22 +68,22 @@ class Player:
         self._next = next(jobs, None)
         self._running = []
         self._started = 0
-        self._asked = 0
+        self._arrived = 0
         self._waiting = {}
         self.now = 0
 
     @property
     def running(self) -> int:
-        """How many jobs are running."""
+        """The number of running jobs."""
         return len(self._running)
 
     @property
     def waiting(self) -> int:
-        """How many jobs have come and do not run yet."""
+        """The number of jobs that have arrived and do not run yet."""
         return sum(map(len, self._waiting.values()))
 
     def advance(self, until: int) -> None:
-        """Let everything happen that happens up to the second *until*."""
+        """Advance the clock to the second *until*."""
         while (moment := self._next_moment()) is not None and moment <= until:
             self.now = moment
             if self._running and self._running[0][0] == moment:
@@ -101,44 +101,44 @@ class Player:
         return min(moments, default=None)
 
     def _end(self) -> None:
-        """Give back what every job holds that ends now."""
+        """Release the jobs that end now."""
         while self._running and self._running[0][0] == self.now:
             job = heappop(self._running)[2]
             self.partition.release(job.application_id)
             self.partition.complete(job.application_id)
 
     def _retry(self) -> None:
-        """Start those that wait and fit now, the oldest first."""
-        # No two have the same order, so kinds are never compared.
-        heads = [(jobs[0][0], kind) for kind, jobs in self._waiting.items()]
+        """Start the waiting jobs that fit now, the oldest first."""
+        # The orders of arrival are unique, so keys are never compared.
+        heads = [(jobs[0][0], key) for key, jobs in self._waiting.items()]
         heapify(heads)
         while heads:
-            _, kind = heappop(heads)
-            jobs = self._waiting[kind]
-            # Within a round usage only grows: a kind that is denied once is done with.
+            _, key = heappop(heads)
+            jobs = self._waiting[key]
+            # Usage only grows during a round, so equal jobs are denied again.
             if not self._start(jobs[0][1]):
                 continue
             jobs.popleft()
             if jobs:
-                heappush(heads, (jobs[0][0], kind))
+                heappush(heads, (jobs[0][0], key))
             else:
-                del self._waiting[kind]
+                del self._waiting[key]
 
     def _submit(self, job: Job) -> None:
         placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
             return
         self.partition.request(job.application_id, job.application_id, job.usage)
-        kind = (placement.queue_path, job.user, job.usage)
-        self._asked += 1
-        waiting = self._waiting.get(kind)
+        key = (placement.queue_path, job.user, job.usage)
+        self._arrived += 1
+        waiting = self._waiting.get(key)
         if waiting is not None:
-            waiting.append((self._asked, job))
+            waiting.append((self._arrived, job))
         elif not self._start(job) and self.partition.application(job.application_id):
-            self._waiting[kind] = deque([(self._asked, job)])
+            self._waiting[key] = deque([(self._arrived, job)])
 
     def _start(self, job: Job) -> bool:
-        """Start a job, and return whether it runs; one that can never run is turned away."""
+        """Try to start a job, and return whether it runs; a job that can never run is removed."""
         decision = self.partition.allocate(job.application_id, job.application_id, job.usage)
         if decision:
             self._started += 1

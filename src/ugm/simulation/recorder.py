@@ -1,8 +1,7 @@
-"""What goes on during a replay, over time: usage under each limit, jobs that run, and jobs that wait, by limit.
+"""Recording of a replay over time: the usage under each limit, running jobs, and waiting jobs by limit.
 
-Hand a `Recorder` to `ugm.simulation.simulate` and ask it afterwards. It decides nothing and changes nothing. Its memory
-grows with the limits and with what changes under each of them, not with the number of jobs; see
-`ugm.simulation.series`.
+Pass a `Recorder` to `ugm.simulation.simulate`, and query it afterwards. It does not influence the replay. Its memory
+grows with the number of limits and of changes under each, not with the number of jobs; see `ugm.simulation.series`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple, final
 
-from ugm.resources import Resource
 from ugm.simulation.gauges import ConfiguredLimit, Gauge, JobClass
 from ugm.simulation.report import LimitSummary
 from ugm.simulation.series import Envelope, Trace, fitting
@@ -19,9 +17,9 @@ __all__ = ["LimitSeries", "Recorder"]
 
 
 class LimitSeries(NamedTuple):
-    """The usage under a limit over time, of the one user, group or queue that came closest to it."""
+    """The usage under a limit over time, for the user, group or queue that came closest to the limit."""
 
-    #: Whose usage it is, and for how many the limit holds, each alone.
+    #: The user, group or queue, and the number of those to which the limit applies separately.
     name: str
     names: int
     usage: Envelope
@@ -29,9 +27,9 @@ class LimitSeries(NamedTuple):
 
 @final
 class Recorder:
-    """Follows one replay, and answers when it has ended.
+    """Records one replay, and is queried after it.
 
-    Times are seconds from `origin` on.
+    Times are seconds after `origin`.
 
     >>> from ugm import Resource, UserGroup, parse_config
     >>> from ugm.simulation import Job, simulate
@@ -45,7 +43,7 @@ class Recorder:
 
     __slots__ = ("_held", "_in_use", "_running", "_totals", "_usage", "_waiting", "end", "origin")
 
-    #: The second of the first submission, and how many later the replay ended.
+    #: The second of the first submission, and the duration of the replay.
     origin: int
     end: int
 
@@ -53,12 +51,12 @@ class Recorder:
         self.origin = self.end = 0
         self._running: Final = Trace()
         self._held: Final = Trace()
-        #: Resource to what all running jobs use of it.
+        #: The usage of all running jobs by resource.
         self._in_use: Final[defaultdict[str, int]] = defaultdict(int)
         self._totals: Final[defaultdict[str, Trace]] = defaultdict(Trace)
-        #: In the order in which jobs met the gauges.
+        #: In the order of first use.
         self._usage: Final[defaultdict[Gauge, Trace]] = defaultdict(Trace)
-        #: Rule to the number of jobs that wait for it.
+        #: The number of jobs that wait for each limit.
         self._waiting: Final[dict[ConfiguredLimit, tuple[int, Trace]]] = {}
 
     @property
@@ -68,28 +66,28 @@ class Recorder:
 
     @property
     def running(self) -> Envelope:
-        """How many jobs ran."""
+        """The number of running jobs."""
         return self._envelope(self._running)
 
     @property
     def waiting(self) -> Envelope:
-        """How many jobs waited."""
+        """The number of waiting jobs."""
         return self._envelope(self._held)
 
     @property
     def totals(self) -> dict[str, Envelope]:
-        """What all running jobs together used, by resource."""
+        """The usage of all running jobs, by resource."""
         return {resource: self._envelope(trace) for resource, trace in sorted(self._totals.items())}
 
     def waiting_for(self, limit: LimitSummary) -> Envelope:
-        """Return how many jobs waited for a limit of the report; those of all limits add up to `waiting`."""
-        traces = [trace for rule, (_, trace) in self._waiting.items() if rule.key == _key(limit)]
+        """Return the number of jobs that waited for a limit; the sum over all limits is `waiting`."""
+        traces = [trace for each, (_, trace) in self._waiting.items() if each.key == _key(limit)]
         return self._envelope(traces[0] if traces else Trace())
 
     def series(self, limit: LimitSummary) -> LimitSeries:
-        """Return the usage under a limit of the report, of whoever came closest; of several, the one who used most."""
-        found = [gauge for gauge in self._usage if gauge.rule.key == _key(limit)]
-        if not found:  # nobody ever used anything under it
+        """Return the usage under a limit, for the subject that came closest, and of equals that with most usage."""
+        found = [gauge for gauge in self._usage if gauge.configured.key == _key(limit)]
+        if not found:  # there was no usage under it
             return LimitSeries(limit.peak_name, limit.names, self._envelope(Trace()))
         highest = max(gauge.peak for gauge in found)
         closest = [(gauge.name, self._envelope(self._usage[gauge])) for gauge in found if gauge.peak == highest]
@@ -99,41 +97,41 @@ class Recorder:
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)
 
-    # What follows is what the replay tells.
+    # The following methods are called by the replay.
 
     def begin(self, now: int) -> None:
-        """Start the time."""
+        """Start the recording."""
         self.origin = now
 
-    def charged(self, now: int, kind: JobClass) -> None:
-        """Take in that a job has started."""
-        self._use(now - self.origin, kind, kind.usage, 1)
+    def record_start(self, now: int, job_class: JobClass) -> None:
+        """Record the start of a job."""
+        self._record_usage(now - self.origin, job_class, 1)
 
-    def refunded(self, now: int, kind: JobClass) -> None:
-        """Take in that a job has ended."""
-        self._use(now - self.origin, kind, kind.usage, -1)
+    def record_end(self, now: int, job_class: JobClass) -> None:
+        """Record the end of a job."""
+        self._record_usage(now - self.origin, job_class, -1)
 
-    def _use(self, now: int, kind: JobClass, usage: Resource, sign: int) -> None:
-        for gauge, _ in kind.gauges:
-            self._usage[gauge].note(now, gauge.used)
-        for resource, amount in usage.items():
+    def _record_usage(self, now: int, job_class: JobClass, sign: int) -> None:
+        for gauge, _ in job_class.gauges:
+            self._usage[gauge].set(now, gauge.used)
+        for resource, amount in job_class.usage.items():
             self._in_use[resource] += sign * amount
-            self._totals[resource].note(now, self._in_use[resource])
+            self._totals[resource].set(now, self._in_use[resource])
 
-    def joined(self, now: int, kind: JobClass, jobs: int) -> None:
-        """Take in that so many jobs begin to wait for what their kind waits for, or cease to, where it is negative."""
-        rule = kind.watched[0].rule
-        count, trace = self._waiting.get(rule) or (0, Trace())
-        self._waiting[rule] = count + jobs, trace
-        trace.note(now - self.origin, count + jobs)
+    def record_waiting(self, now: int, job_class: JobClass, jobs: int) -> None:
+        """Record that jobs begin to wait for the awaited limit of their class; a negative number of them stops."""
+        limit = job_class.awaited[0].configured
+        count, trace = self._waiting.get(limit) or (0, Trace())
+        self._waiting[limit] = count + jobs, trace
+        trace.set(now - self.origin, count + jobs)
 
-    def observed(self, now: int, running: int, held: int) -> None:
-        """Take in how many jobs run and wait."""
-        self._running.note(now - self.origin, running)
-        self._held.note(now - self.origin, held)
+    def record_counts(self, now: int, running: int, held: int) -> None:
+        """Record the numbers of running and waiting jobs."""
+        self._running.set(now - self.origin, running)
+        self._held.set(now - self.origin, held)
 
     def finish(self, now: int) -> None:
-        """End the time."""
+        """End the recording."""
         self.end = now - self.origin
 
 

@@ -1,17 +1,17 @@
-"""The replay: what would a configuration have done to a workload?
+"""The replay of a workload under a configuration, with a virtual clock.
 
-Time is virtual. Nothing limits a job but the partition: its placement rules, the quotas of its queues, the limits of
-its users and groups, and the size of the cluster where one is given; otherwise it is as if the machines were without
-end. What the report calls waiting is what these add.
+A job waits only for the partition: its placement rules, the quotas of its queues, the limits of its users and groups,
+and the size of the cluster if it is given. Without a cluster size, the cluster is unlimited. The waiting times in the
+report are those that the partition causes.
 
-The rule that decides which job starts when:
+The following rule determines the start of each job:
 
-- A job is placed and asked for when it is submitted. If it is denied it is held; if it can never fit, or no placement
-  rule finds a queue for it, it is rejected.
-- When jobs end, everything that ends at that second is given back first. Then the held jobs are asked for again in the
-  order of their submission, and each that fits starts. So within a queue it is first come first served, but a job that
-  does not fit is skipped and does not keep later ones back; between queues, too, the oldest job goes first.
-- Jobs submitted at the same second as others end come after both.
+- A job is placed and requested when it is submitted. If it is denied, it is held. If it can never fit, or no placement
+  rule finds a queue, it is rejected.
+- When jobs end, all jobs that end at that second are released first. Then the held jobs are requested again in the
+  order of their submission, and each that fits starts. A job that does not fit is skipped, and does not delay later
+  jobs.
+- Jobs that are submitted at the same second come after that.
 
 A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
 answer. A denied class waits for one of the limits that denied it, until that limit has enough free. A round of retries
@@ -41,11 +41,11 @@ __all__ = ["Progress", "simulate"]
 
 
 class Progress(NamedTuple):
-    """Where a replay is."""
+    """The progress of a replay."""
 
-    #: The virtual clock.
+    #: The time of the virtual clock.
     now: int
-    #: Jobs submitted so far, and what became of those that have not ended.
+    #: The numbers of submitted, running and held jobs.
     read: int
     running: int
     held: int
@@ -63,33 +63,33 @@ def simulate(
 ) -> Report:
     """Replay a workload in a partition.
 
-    Memory grows with the jobs that are held or running, by a few bytes for each job that started, by about 1.2 kB for
-    each distinct user, with the limits and quotas that jobs met, and by about 3 kB for each distinct kind of jobs
-    (queue, user and size) that is rejected.
+    The memory grows with the number of held and running jobs, by a few bytes for each started job, by about 1.2 kB for
+    each distinct user, with the limits and quotas that apply to jobs, and by about 3 kB for each distinct class of
+    rejected jobs (queue, user and size).
 
     Args:
-        jobs: in the order of their submission; read one by one.
+        jobs: the jobs in the order of their submission; they are read one by one.
         config: the partition of a configuration.
-        cluster: what the cluster offers; without it, its size limits nothing.
+        cluster: the resources of the cluster; None for an unlimited cluster.
         group_limits: as for `ugm.Partition`.
-        until: stop the clock after this second; None to go on until the last job has ended.
+        until: the last second of the replay; None to continue until the last job has ended.
         observer: called after each submission and each round of completions, to show progress.
-        recorder: takes in what goes on over time, and is asked for it afterwards; one that is new.
+        recorder: a new recorder, to be queried after the replay.
 
     Returns:
-        The report, the same for the same arguments.
+        The report, which only depends on the arguments.
 
     Raises:
-        RequestError: a job is submitted before the one that precedes it, or has the number of one that has not ended.
+        RequestError: the jobs are not in order, or a job has the number of another job that has not ended.
 
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
     >>> config = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {vcore: 1}}}]}]")
     >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
     >>> simulate(jobs, config.partition()).waiting
-    Waiting(jobs=2, delayed=1, total=60, p95=60, max=60)
+    WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
-    # Who is charged where does not depend on who is held to it, so the gauges ask a partition that enforces everything.
+    # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
     gauges = Gauges(Partition(config, cluster=cluster))
     partition = Partition(config, cluster=cluster, group_limits=group_limits)
     replay = _Replay(partition, gauges, observer or _ignore, recorder)
@@ -102,12 +102,12 @@ def simulate(
 
 
 def _ignore(progress: Progress) -> None:
-    """Observe nothing."""
+    """Ignore the progress."""
 
 
-def _nominate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
-    """Add the first in line before a gauge to a heap of (order, amount, gauge), if it has room for anybody."""
-    found = gauge.next_in_line()
+def _add_candidate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
+    """Add the first job class that fits a gauge to a heap of (order, amount, gauge)."""
+    found = gauge.first_fitting()
     if found is not None:
         heappush(candidates, (*found, gauge))
 
@@ -127,15 +127,14 @@ class _Replay:
         self._observer: Final = observer
         self._recorder: Final = recorder
         self._gauges: Final = gauges
-        self._tally: Final = ReplayCounters()
+        self._counters: Final = ReplayCounters()
         self._now = 0
         self._decisions = 0
-        #: A kind is forgotten with the last of its jobs that is held or runs: where each job has its own size, there
-        #: would be one for each.
-        self._kinds: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = WeakValueDictionary()
+        #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
+        self._classes: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = WeakValueDictionary()
         #: Numbers of the jobs that are held or running.
         self._alive: set[int] = set()
-        #: A heap of (end, order of start, kind, job); the order settles which of two that end together is first.
+        #: A heap of (end, order of start, job class, job); the order is unique.
         self._running: list[tuple[int, int, JobClass, Job]] = []
 
     @property
@@ -143,80 +142,80 @@ class _Replay:
         return len(self._alive) - len(self._running)
 
     def submit(self, job: Job) -> None:
-        """Let everything happen that ends until the job comes, then start, hold or reject it."""
+        """Advance the clock to the submission of a job, then start, hold or reject the job."""
         if job.submit_time < self._now:
             raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self._now}")
         self._advance(job.submit_time)
-        if self._recorder and not self._tally.read:
+        if self._recorder and not self._counters.read:
             self._recorder.begin(self._now)
         if job.number in self._alive:
             raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
-        self._tally.read += 1
+        self._counters.read += 1
         placement = self._partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
-            self._tally.misplace(job, placement)
+            self._counters.reject_unplaced(job, placement)
         else:
-            self._start_or_hold(self._kind_of(placement.queue_path, job), job)
+            self._start_or_hold(self._class_of(placement.queue_path, job), job)
         self._observe()
 
-    def _start_or_hold(self, kind: JobClass, job: Job) -> None:
-        """Start, hold or reject a job that has been placed."""
-        if kind.never:
-            self._reject(kind, job)
-        elif kind.held:
-            self._hold(kind, job)
-        elif decision := self._ask(kind, job):
-            self._start(kind, job)
+    def _start_or_hold(self, job_class: JobClass, job: Job) -> None:
+        """Start, hold or reject a placed job."""
+        if job_class.never:
+            self._reject(job_class, job)
+        elif job_class.held:
+            self._hold(job_class, job)
+        elif decision := self._request(job_class, job):
+            self._start(job_class, job)
         elif decision.can_wait:
-            self._hold(kind, job, decision)
+            self._hold(job_class, job, decision)
         else:
-            kind.never = tuple(violation for violation in decision.violations if not violation.can_wait)
-            self._reject(kind, job)
+            job_class.never = tuple(violation for violation in decision.violations if not violation.can_wait)
+            self._reject(job_class, job)
 
-    def _kind_of(self, queue_path: str, job: Job) -> JobClass:
+    def _class_of(self, queue_path: str, job: Job) -> JobClass:
         key = (queue_path, job.user, job.usage)
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = JobClass(*key, self._gauges.for_job(*key))
-        return kind
+        job_class = self._classes.get(key)
+        if job_class is None:
+            job_class = self._classes[key] = JobClass(*key, self._gauges.for_job(*key))
+        return job_class
 
-    def _ask(self, kind: JobClass, job: Job) -> Decision:
+    def _request(self, job_class: JobClass, job: Job) -> Decision:
         self._decisions += 1
-        return self._partition.allocate(job.application_id, job.application_id, kind.usage)
+        return self._partition.allocate(job.application_id, job.application_id, job_class.usage)
 
-    def _start(self, kind: JobClass, job: Job) -> None:
-        kind.charge()
+    def _start(self, job_class: JobClass, job: Job) -> None:
+        job_class.charge()
         if self._recorder:
-            self._recorder.charged(self._now, kind)
+            self._recorder.record_start(self._now, job_class)
         self._alive.add(job.number)
-        self._tally.start(job, self._now - job.submit_time)
-        heappush(self._running, (self._now + job.run_time, self._tally.started, kind, job))
+        self._counters.start(job, self._now - job.submit_time)
+        heappush(self._running, (self._now + job.run_time, self._counters.started, job_class, job))
 
-    def _hold(self, kind: JobClass, job: Job, decision: Decision | None = None) -> None:
-        """Hold a job: behind others of its kind, or the first of its kind because of *decision*."""
-        kind.book(self._now)
-        kind.held.append((self._tally.read, job))
+    def _hold(self, job_class: JobClass, job: Job, decision: Decision | None = None) -> None:
+        """Hold a job, because of *decision* if it is the first held job of its class."""
+        job_class.count_waiting(self._now)
+        job_class.held.append((self._counters.read, job))
         if decision is not None:
-            self._stand(kind, decision)
-        kind.watched[0].rule.book(job.user.name, 1, 0)
+            self._wait(job_class, decision)
+        job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
         if self._recorder:
-            self._recorder.joined(self._now, kind, 1)
+            self._recorder.record_waiting(self._now, job_class, 1)
         self._alive.add(job.number)
-        self._tally.most_held = max(self._tally.most_held, self._held)
+        self._counters.most_held = max(self._counters.most_held, self._held)
 
-    def _reject(self, kind: JobClass, job: Job) -> None:
+    def _reject(self, job_class: JobClass, job: Job) -> None:
         self._partition.remove(job.application_id)
-        self._tally.reject(kind, job)
-        for violation in kind.never:
-            self._gauges.of(violation).rule.rejected += 1
+        self._counters.reject(job_class, job)
+        for violation in job_class.never:
+            self._gauges.of(violation).configured.rejected += 1
 
-    def _stand(self, kind: JobClass, decision: Decision) -> None:
-        """Let a denied kind wait for the first of the limits in its way."""
+    def _wait(self, job_class: JobClass, decision: Decision) -> None:
+        """Let a denied job class wait for the first limit that denied it."""
         violation = decision.violations[0]
-        kind.wait_for(self._gauges.of(violation), violation.requested)
+        job_class.wait_for(self._gauges.of(violation), violation.requested)
 
     def _advance(self, time: int) -> None:
-        """Let everything happen that ends until *time*, and set the clock to it."""
+        """End jobs and retry held jobs up to *time*, and set the clock."""
         while self._running and self._running[0][0] <= time:
             self._now = self._running[0][0]
             self._retry(self._end_jobs())
@@ -224,71 +223,71 @@ class _Replay:
         self._now = time
 
     def _end_jobs(self) -> Iterable[Gauge]:
-        """Give back what every job holds that ends now; return the gauges that jobs are waiting for and that fell."""
+        """Release the jobs that end now, and return the lowered gauges that job classes wait for."""
         relieved: dict[Gauge, None] = {}
         while self._running and self._running[0][0] == self._now:
-            _, _, kind, job = heappop(self._running)
+            _, _, job_class, job = heappop(self._running)
             self._partition.remove(job.application_id)
             self._alive.remove(job.number)
-            kind.refund()
+            job_class.refund()
             if self._recorder:
-                self._recorder.refunded(self._now, kind)
-            relieved.update((gauge, None) for gauge, _ in kind.gauges if gauge.waiting)
+                self._recorder.record_end(self._now, job_class)
+            relieved.update((gauge, None) for gauge, _ in job_class.gauges if gauge.waiting)
         return relieved
 
     def _retry(self, relieved: Iterable[Gauge]) -> None:
         """Start the held jobs that fit now, the oldest first.
 
-        During a round usage only grows: who does not fit a gauge once will not fit it later, and those that find
-        another limit in their way are done with for this round.
+        Usage only grows during a round. Therefore a job class that does not fit a gauge will not fit later in the
+        round, and a class that another limit denies is not requested again in the round.
         """
         candidates: list[tuple[int, int, Gauge]] = []
         for gauge in relieved:
-            _nominate(gauge, candidates)
+            _add_candidate(gauge, candidates)
         while candidates:
             order, amount, gauge = heappop(candidates)
-            # Others may have taken the room since.
-            if gauge.has_room(amount):
-                self._retry_kind(gauge.waiting.take(order))
-            _nominate(gauge, candidates)
+            # Another job class may have started jobs since.
+            if gauge.fits(amount):
+                self._retry_class(gauge.waiting.remove(order))
+            _add_candidate(gauge, candidates)
 
-    def _retry_kind(self, kind: JobClass) -> None:
-        """Ask for the oldest job of a kind that waits nowhere now; let the kind wait again if it has to."""
-        kind.book(self._now)
+    def _retry_class(self, job_class: JobClass) -> None:
+        """Request the oldest job of a class, and let the class wait again if jobs are still held."""
+        job_class.count_waiting(self._now)
         if self._recorder:
-            self._recorder.joined(self._now, kind, -len(kind.held))
-        if decision := self._ask(kind, kind.held[0][1]):
-            self._start(kind, kind.held.popleft()[1])
-            if kind.held:
-                kind.wait_for(*kind.watched)
+            self._recorder.record_waiting(self._now, job_class, -len(job_class.held))
+        if decision := self._request(job_class, job_class.held[0][1]):
+            self._start(job_class, job_class.held.popleft()[1])
+            if job_class.held:
+                job_class.wait_for(*job_class.awaited)
         else:
-            self._stand(kind, decision)
+            self._wait(job_class, decision)
         if self._recorder:
-            self._recorder.joined(self._now, kind, len(kind.held))
+            self._recorder.record_waiting(self._now, job_class, len(job_class.held))
 
     def _observe(self) -> None:
         if self._recorder:
-            self._recorder.observed(self._now, len(self._running), self._held)
-        self._observer(Progress(self._now, self._tally.read, len(self._running), self._held))
+            self._recorder.record_counts(self._now, len(self._running), self._held)
+        self._observer(Progress(self._now, self._counters.read, len(self._running), self._held))
 
     def finish(self, until: int | None) -> None:
-        """Go on without further submissions, to the second *until* or until nothing runs."""
+        """Continue without further submissions, to the second *until* or until no job runs."""
         while self._running and (until is None or self._running[0][0] <= until):
             self._advance(self._running[0][0])
         if until is not None:
             self._now = until
-        for kind in self._kinds.values():
-            kind.book(self._now)
+        for job_class in self._classes.values():
+            job_class.count_waiting(self._now)
         if self._recorder:
             self._recorder.finish(self._now)
 
     def report(self) -> Report:
-        """Check the partition and return the figures."""
-        return self._tally.report(
+        """Verify the partition, and return the report."""
+        return self._counters.report(
             held=self._held,
             decisions=self._decisions,
             end_time=self._now,
-            rules=self._gauges.rules.values(),
+            limits=self._gauges.configured.values(),
             findings=self._verify(),
         )
 

@@ -1,7 +1,7 @@
-"""The figures of a replay: frozen values, and their form in JSON.
+"""The report of a replay: frozen values with a JSON form.
 
-Nothing here depends on when or how fast the replay ran: the same workload and configuration give an equal report. Times
-are seconds of the workload, amounts are base units.
+The report does not depend on the time or speed of the replay: the same workload and configuration lead to an equal
+report. Times are seconds of the workload, and amounts are in base units.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ __all__ = ["JobRejection", "LimitSummary", "Report", "UserImpact", "WaitingTime"
 @final
 @dataclass(frozen=True, slots=True)
 class WaitingTime:
-    """How long jobs waited, of those that started.
+    """The waiting times of started jobs.
 
     >>> WaitingTime.of([0, 0, 30, 10])
-    Waiting(jobs=4, delayed=2, total=40, p95=30, max=30)
+    WaitingTime(jobs=4, delayed=2, total=40, p95=30, max=30)
     """
 
     jobs: int
-    #: Those that did not start at once.
+    #: Jobs that did not start immediately.
     delayed: int
     total: int
-    #: The shortest wait that is not exceeded by 95 of 100 jobs; 0 without jobs, as is the longest.
+    #: The 95th percentile and the maximum; 0 without jobs.
     p95: int
     max: int
 
     @classmethod
     def of(cls, waits: Sequence[int]) -> WaitingTime:
-        """Summarise the waits of some jobs."""
+        """Summarize the waiting times of jobs."""
         if not waits:
             return cls(0, 0, 0, 0, 0)
         ordered = sorted(waits)
-        # Nearest rank: the position is 95 hundredths of the count, rounded up.
+        # The nearest-rank method: the position is 95 % of the count, rounded up.
         rank = -(-95 * len(ordered) // 100)
         delayed = sum(1 for wait in ordered if wait)
         return cls(len(ordered), delayed, sum(ordered), ordered[rank - 1], ordered[-1])
 
     @property
     def mean(self) -> float:
-        """The mean over all jobs that started, also those that did not wait."""
+        """The mean over all started jobs, including those that did not wait."""
         return self.total / self.jobs if self.jobs else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
+        """Return the values for JSON."""
         return {**asdict(self), "mean": round(self.mean, 3)}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class UserImpact:
-    """What one limit did to the jobs of one user."""
+    """The effect of one limit on the jobs of one user."""
 
     user: str
     jobs: int
@@ -66,60 +66,60 @@ class UserImpact:
 @final
 @dataclass(frozen=True, slots=True)
 class LimitSummary:
-    """What one configured limit, on one resource or on running applications, did during the replay.
+    """The effect of one configured limit, on one resource or on running applications.
 
-    Each held job is counted once, by the limit that denied it when it came; where several did, by the first in the
-    order of `ugm.Decision.violations`. Each second that a job is held is booked on one limit: the one that stands
-    against the job, from when that was found until the limit has room for it. The seconds of all limits therefore add
-    up to all the waiting there was.
+    Each held job is counted for one limit: the one that denied it when it arrived, or if there were several, the first
+    in the order of `ugm.Decision.violations`. Each second for which a job is held is counted for the limit that the job
+    waits for, from the denial until the limit has enough free. So the sum of the seconds of all limits is the total
+    waiting time.
     """
 
-    #: Whether users, a group or the queue itself is limited: a `ugm.TrackingType`.
+    #: A `ugm.TrackingType`: users, a group or the queue itself.
     kind: str
-    #: Resources of the queue ``root`` are those of the cluster.
+    #: Limits on resources of the queue ``root`` are the size of the cluster.
     queue_path: str
-    #: The user or group that the limit is for, or ``*``; empty for a queue.
+    #: The user or group in the configuration, or ``*``; empty for a queue.
     limit_name: str
     #: None for the number of running applications.
     resource: str | None
-    #: The entry that sets it, for example ``root.prod limits[2]``; the path for a queue.
+    #: The entry of the configuration, for example ``root.prod limits[2]``; the path for a queue.
     place: str
     limit: int
-    #: The highest usage of any one user, group or queue that the limit holds for, and whose it was.
+    #: The highest usage of a single user, group or queue under the limit, and its name.
     peak: int
     peak_name: str
-    #: For how many users, groups or queues the limit held.
+    #: The number of users, groups or queues to which the limit applied.
     names: int
     held_jobs: int
     held_seconds: int
-    #: Jobs that asked for more than the limit, which no waiting can change.
+    #: Jobs that requested more than the limit, so that they can never start.
     rejected: int
-    #: Whom it held, those held the longest first.
+    #: The users whose jobs it held, those with the longest time first.
     users: tuple[UserImpact, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
-        return {**asdict(self), "kind": str(self.kind), "users": [asdict(hit) for hit in self.users]}
+        """Return the values for JSON."""
+        return {**asdict(self), "kind": str(self.kind), "users": [asdict(impact) for impact in self.users]}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class JobRejection:
-    """Equal jobs that can never start under the configuration, and why."""
+    """Equal jobs that can never start under the configuration, with the reason."""
 
     user: str
-    #: Where they were placed. Where no placement rule found a queue: what they asked for, empty for none.
+    #: The queue of the jobs. If no placement rule placed them: the requested queue, empty for none.
     queue_path: str
-    #: None for jobs of any size, where no placement rule found a queue.
+    #: None if no placement rule placed the jobs; they may have different sizes.
     usage: Resource | None
-    #: The limits that they exceed by themselves, or what every placement rule said.
+    #: The limits that a single job exceeds, or the results of all placement rules.
     reason: str
     jobs: int
     #: The number of the first of them in the workload.
     first_job: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
+        """Return the values for JSON."""
         return {
             "user": self.user,
             "queue_path": self.queue_path,
@@ -133,33 +133,33 @@ class JobRejection:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a configuration would have done to a workload."""
+    """The effect of a configuration on a workload."""
 
-    #: Jobs read; each of them is started, rejected, or still held at the end.
+    #: The number of jobs; each is started, rejected, or still held at the end.
     read: int
     started: int
     rejected: int
     held: int
-    #: The most jobs that were held at one time.
+    #: The most held jobs at any time.
     most_held: int
-    #: Requests that the partition answered.
+    #: The number of decisions of the partition.
     decisions: int
     #: The second at which the replay ended.
     end_time: int
     waiting: WaitingTime
-    #: By name, those that waited longest in total first. A job counts in each of the groups that it came with.
+    #: By name, those with the longest total waiting time first. A job counts for each of its groups.
     users: tuple[tuple[str, WaitingTime], ...]
     groups: tuple[tuple[str, WaitingTime], ...]
-    #: Those that held jobs longest first; only limits that some job met.
+    #: The limits that apply to any job, those that held jobs longest first.
     limits: tuple[LimitSummary, ...]
-    #: Those that concern most jobs first.
+    #: Those with most jobs first.
     rejections: tuple[JobRejection, ...]
-    #: What the self-check of the partition found at the end; empty when all is well.
+    #: The findings of the self-check of the partition at the end; empty if there are none.
     findings: tuple[str, ...]
 
     @property
     def is_clean(self) -> bool:
-        """Whether the self-check of the partition found nothing."""
+        """Whether the self-check of the partition had no findings."""
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""One amount over time, kept small however long and busy the time is: lowest, highest and mean of each column.
+"""An amount over time in bounded memory: the lowest, highest and mean amount of each column.
 
-A *column* is a stretch of time; all are equally wide. When the time outgrows the columns there are, they are made wider
-and merged, and nothing of the three figures is lost by that: the lowest, the highest and the mean of a wider column are
-those that would have been found with it from the start. A peak is therefore never smoothed away.
+A *column* is an interval of time; all columns have the same width. When the time exceeds the last column, columns are
+merged into wider ones. Merging is exact: the lowest, highest and mean amounts of a wider column are the same as if it
+had been used from the start. Therefore no peak is lost.
 
-The lowest and the mean are of amounts that held for a second at least. The highest is also of those that held for an
-instant: a job of 0 seconds counts, as it does for the limits.
+The lowest and mean amounts only regard amounts that lasted for at least one second. The highest also regards amounts
+that lasted for 0 seconds, because a job of 0 seconds is charged to the limits.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import Final, NamedTuple, final
 
 __all__ = ["COLUMNS", "Envelope", "Trace", "coarser", "fitting"]
 
-#: The most columns that there are: about as many as a plot has pixels.
+#: The most columns, about the number of pixels of a plot.
 COLUMNS: Final = 960
 
-#: Widths that people use, in seconds; each divides the next. From the last on they double.
+#: Common widths in seconds, each a divisor of the next; after the last, widths double.
 _WIDTHS: Final = (1, 2, 10, 30, 60, 120, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 
-#: Above every amount that holds.
+#: Larger than every amount.
 _NEVER: Final = float("inf")
 
 
 def coarser(width: int) -> int:
-    """Return the width after this one.
+    """Return the next larger width.
 
     >>> coarser(1), coarser(1800), coarser(86400)
     (2, 3600, 172800)
@@ -35,7 +35,7 @@ def coarser(width: int) -> int:
 
 
 def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
-    """Return the least width, from *width* on, with which the second *end* is in one of so many columns.
+    """Return the smallest width >= *width* with which the second *end* is in one of *columns* columns.
 
     >>> fitting(959), fitting(960), fitting(11 * 86400)
     (1, 2, 1800)
@@ -46,30 +46,30 @@ def fitting(end: int, columns: int = COLUMNS, width: int = 1) -> int:
 
 
 class Envelope(NamedTuple):
-    """The figures of all columns from second 0 on; in the last one the time may end early."""
+    """The amounts of all columns from second 0; the last column may be incomplete."""
 
-    #: Of each column, in seconds.
+    #: The width of each column, in seconds.
     width: int
-    #: The second at which the time ends.
+    #: The last second.
     end: int
     low: tuple[int, ...]
     high: tuple[int, ...]
-    #: The amount times the seconds for which it held, exactly; the mean is this through the seconds.
+    #: The sum of amounts times seconds, exact; the mean is the quotient of this and the seconds.
     area: tuple[int, ...]
 
     def seconds(self, column: int) -> int:
-        """Return how much time there is in a column."""
+        """Return the number of seconds in a column."""
         return min(self.width, self.end - column * self.width)
 
     def means(self) -> tuple[float, ...]:
-        """Return the mean of each column; where the time ends as the column begins, what holds then."""
+        """Return the mean of each column; for a last column of 0 seconds, the amount at its start."""
         lasting = map(self.seconds, range(len(self.area)))
         return tuple(
             area / seconds if seconds else low for area, seconds, low in zip(self.area, lasting, self.low, strict=True)
         )
 
     def merged(self, columns: int) -> Envelope:
-        """Return the figures of at most so many columns."""
+        """Merge columns, so that at most *columns* are left."""
         width = fitting(self.end, columns, self.width)
         ratio = width // self.width
         starts = range(0, len(self.low), ratio)
@@ -84,40 +84,40 @@ class Envelope(NamedTuple):
 
 
 class _Closed(NamedTuple):
-    """A column in which the amount changed; in those between, what holds at the end of the one before goes on."""
+    """A column in which the amount changed; in all others, the last amount of the previous one continues."""
 
     column: int
-    #: `_NEVER` where nothing has held for a second, which only the column of the end can be.
+    #: `_NEVER` if no amount has lasted for a second, which is only possible in the last column.
     low: float
     high: int
-    #: What holds at its end.
+    #: The amount at the end.
     last: int
-    #: The amount times the seconds from second 0 to its end. As a running sum it survives merging as it is.
+    #: The sum of amounts times seconds from second 0 to the end. A cumulative sum does not change when columns merge.
     total: int
 
 
 @final
 class Trace:
-    """Follows one amount, which is 0 until the first note.
+    """Records one amount, which is 0 before the first call of `set`.
 
     >>> trace = Trace()
     >>> for second, amount in ((0, 5), (2, 1), (2, 7), (4, 0)):
-    ...     trace.note(second, amount)
+    ...     trace.set(second, amount)
     >>> trace.envelope(width=2, end=4)
     Envelope(width=2, end=4, low=(5, 7, 0), high=(5, 7, 0), area=(10, 14, 0))
     """
 
     __slots__ = ("_closed", "_column", "_columns", "_end", "_high", "_low", "_since", "_total", "_value", "_width")
 
-    #: In the order of time, without the column that is open.
+    #: In the order of time, without the open column.
     _closed: list[_Closed]
     #: The open column, and the second at which it ends.
     _column: int
     _end: int
-    #: Of the open column so far; `_NEVER` while nothing has held in it for a second.
+    #: Of the open column so far; `_NEVER` if no amount in it has lasted for a second.
     _low: float
     _high: int
-    #: What has held since the last note, and the amount times the seconds until then.
+    #: The current amount, its start, and the sum of amounts times seconds before.
     _value: int
     _since: int
     _total: int
@@ -130,21 +130,21 @@ class Trace:
         self._low, self._high = _NEVER, 0
         self._value = self._since = self._total = 0
 
-    def note(self, now: int, value: int) -> None:
-        """Let an amount hold from the second *now* on, which is not before that of the last note."""
+    def set(self, now: int, value: int) -> None:
+        """Set the amount from the second *now*, which must not be before that of the last call."""
         if now != self._since:
             held = self._value
-            if held < self._low:  # noqa: PLR1730 - a call of `min` would take time for every limit of every job
+            if held < self._low:  # noqa: PLR1730 - this runs for every limit of every job, and a call of `min` is slow
                 self._low = held
             if now >= self._end:
-                self._turn(now)
+                self._open_column(now)
             self._total += held * (now - self._since)
             self._since = now
         self._high = max(self._high, value)
         self._value = value
 
-    def _turn(self, now: int) -> None:
-        """Close the open column and open the one of *now*."""
+    def _open_column(self, now: int) -> None:
+        """Close the open column, and open that of *now*."""
         held = self._value
         self._closed.append(self._open())
         if now // self._width >= self._columns:
@@ -160,16 +160,16 @@ class Trace:
             self._low, self._high = (held, held) if now > start else (_NEVER, 0)
 
     def _open(self) -> _Closed:
-        """Return the open column as if what holds went on to its end."""
+        """Return the open column, if the current amount continues to its end."""
         rest = self._end - self._since
         return _Closed(self._column, self._low, self._high, self._value, self._total + self._value * rest)
 
     def envelope(self, width: int, end: int) -> Envelope:
-        """Return the figures in columns of some width, up to the second *end*, which is that of the last note or later.
+        """Return the envelope up to the second *end*, which must not be before the last call of `set`.
 
         Args:
-            width: one that `fitting` returns for *end*.
-            end: when the time ends.
+            width: the width of the columns, a result of `fitting` for *end*.
+            end: the last second.
         """
         opened = self._open()
         if end > self._since:
@@ -188,7 +188,7 @@ class Trace:
 
 
 def _merged(columns: list[_Closed], width: int, wider: int) -> Iterator[_Closed]:
-    """Yield what columns are together in wider ones."""
+    """Merge columns into wider ones."""
     ratio = wider // width
     found: _Closed | None = None
     for column, low, high, last, total in columns:

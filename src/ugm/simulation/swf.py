@@ -1,12 +1,11 @@
-"""The Standard Workload Format: one job a line, 18 numbers separated by white space.
+"""A reader for the Standard Workload Format: one job per line, with 18 numbers separated by white space.
 
 The format is that of the Parallel Workloads Archive. ``;`` starts a comment, ``-1`` means unknown, times are seconds,
-memory is KB per processor, and the lines are in the order of their submit times. Files may be gzipped; that is told
-from their first bytes, not from their name.
+memory is KB per processor, and the lines are sorted by submit time. Files may be gzipped; the reader detects that by
+their first bytes, not by their name.
 
-Reading is strict and streams: one line is in memory at a time, of a long comment a piece. The first line that is not of
-the format, or has a number beyond all reason, ends the reading with its number. Nothing is interpreted here; see
-`ugm.simulation.JobMapping` for what the numbers become.
+The reader is strict and streams the file: only one line is in memory at a time. The first invalid line, or a number
+that is too large, raises an error with the line number. `ugm.simulation.JobMapping` interprets the numbers.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from ugm.simulation.workload import MAX_SECONDS, WorkloadError
 
 __all__ = ["UNKNOWN", "SwfRecord", "parse_swf", "read_swf"]
 
-#: What the format writes where the log does not say.
+#: The value for unknown numbers.
 UNKNOWN: Final = -1
 
-#: Lines of the parts in which a job ran that was stopped in between; another line stands for the whole job.
+#: The statuses of parts of a job that was interrupted; another line describes the whole job.
 PARTIAL_STATUSES: Final = frozenset((2, 3, 4))
 
-#: Characters that a line with a job may have: more than ten times what 18 numbers need.
+#: The most characters of a line with a job: more than ten times the length of 18 numbers.
 _MAX_LINE: Final = 4096
 
 #: The fields that are times.
@@ -46,14 +45,14 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class SwfRecord(NamedTuple):
-    """One line of a workload file, with `UNKNOWN` where the log does not say."""
+    """One line of a workload file, with `UNKNOWN` for unknown numbers."""
 
     number: int
     submit_time: int
     wait_time: int
     run_time: int
     processors: int
-    #: The one field that logs also give with decimals.
+    #: The only field that may have decimals.
     cpu_time: float
     memory: int
     requested_processors: int
@@ -70,13 +69,12 @@ class SwfRecord(NamedTuple):
 
 
 def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
-    """Yield the jobs of a workload file, plain or gzipped, as they are asked for.
+    """Yield the jobs of a workload file, plain or gzipped, lazily.
 
-    Lines for parts of a job that was stopped and continued (status 2, 3 and 4) are left out: the format has another
-    line for the whole of it.
+    Lines for parts of an interrupted job (status 2, 3 and 4) are skipped, because another line describes the whole job.
 
     Raises:
-        WorkloadError: the file cannot be read, or a line is not of the format.
+        WorkloadError: the file cannot be read, or a line is invalid.
     """
     try:
         with open(path, "rb") as stream:  # noqa: PTH123 - a path may be a text
@@ -90,12 +88,12 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
 
     Args:
         stream: the bytes of the file.
-        name: what errors call the file.
+        name: the name of the file in errors.
 
     Raises:
-        WorkloadError: a line is not of the format, or the compressed data are damaged or end early.
+        WorkloadError: a line is invalid, or the compressed data are damaged or incomplete.
     """
-    # A pipe may have no more than the first byte yet; no text begins with it.
+    # A pipe may have only the first byte yet, but no text starts with it.
     head = stream.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
     zipped = head != b"" and _GZIP_MAGIC.startswith(head)
     line_number, latest = 0, 0
@@ -112,12 +110,12 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
                 if record.status not in PARTIAL_STATUSES:
                     yield record
         except (EOFError, gzip.BadGzipFile, zlib.error):
-            reason = "the compressed data are damaged or end early"
+            reason = "the compressed data are damaged or incomplete"
             raise WorkloadError(name, line_number + 1, reason) from None
 
 
 def _lines(text: TextIOBase) -> Iterator[tuple[int, str]]:
-    """Yield the lines and their numbers; of one of more than `_MAX_LINE` characters the beginning."""
+    """Yield the lines with their numbers; lines of more than `_MAX_LINE` characters are truncated."""
     number = 0
     while line := text.readline(_MAX_LINE + 1):
         number += 1
@@ -134,14 +132,14 @@ def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
         record = SwfRecord._make(map(int, texts))
     except ValueError:
         record = _with_decimals(texts, name, line_number)
-    if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0 or _is_beyond_reason(record):
+    if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0 or _is_too_large(record):
         raise WorkloadError(name, line_number, _out_of_range(record))
     return record
 
 
 def _fault(line: str, texts: list[str]) -> str:
     if len(line) > _MAX_LINE:
-        return f"a line of more than {_MAX_LINE} characters"
+        return f"the line has more than {_MAX_LINE} characters"
     if len(texts) != len(SwfRecord._fields):
         return f"expected {len(SwfRecord._fields)} fields, found {len(texts)}"
     odd = next(text for text in texts if not _NUMBERS.fullmatch(text))
@@ -158,7 +156,7 @@ def _with_decimals(texts: list[str], name: str, line_number: int) -> SwfRecord:
     return SwfRecord._make(values)
 
 
-def _is_beyond_reason(record: SwfRecord) -> bool:
+def _is_too_large(record: SwfRecord) -> bool:
     return max(record) > MAX_SECONDS and any(map(_exceeds, SwfRecord._fields, record))
 
 
@@ -173,8 +171,8 @@ def _most(field: str) -> int:
 def _out_of_range(record: SwfRecord) -> str:
     for field, value in zip(SwfRecord._fields, record, strict=True):
         if value < UNKNOWN:
-            return f"{field} is {value}, and only {UNKNOWN} may stand for unknown"
+            return f"{field} is {value}, expected a number >= 0, or {UNKNOWN} for unknown"
         if _exceeds(field, value):
-            return f"{field} is more than {_most(field)}"
+            return f"{field} is larger than {_most(field)}"
     field = "number" if record.number < 0 else "submit_time"
     return f"{field} is unknown"

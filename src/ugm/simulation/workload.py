@@ -1,6 +1,6 @@
-"""What is replayed: jobs, each with when it comes, how long it runs, who sends it, where to, and what it takes.
+"""Jobs: the elements of a workload, with their submission, run time, queue, user and resources.
 
-A job knows nothing of the log it was read from. A workload is any iterable of jobs in the order of their submission.
+A job does not depend on the format of the log. A workload is any iterable of jobs in the order of their submission.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ugm.resources import Resource
 
 __all__ = ["MAX_SECONDS", "Job", "WorkloadError"]
 
-#: The longest that a job may run, and the latest that it may come: 300 years. Waits of a thousand million such jobs,
-#: one after the other, fit the 64 bits in which a replay keeps them.
+#: The largest run time and submit time: 300 years. The waiting times of a thousand million such jobs in sequence fit
+#: into the 64 bits that a replay uses for them.
 MAX_SECONDS: Final = 10**10
 
 
 class WorkloadError(UgmError, ValueError):
-    """A workload file cannot be read any further.
+    """A workload file has an error.
 
     Attributes:
         file: the name of the file.
-        line: counted from 1; 0 where the error has no place in the text.
-        reason: what is wrong there, as a sentence without its full stop.
+        line: the line number, from 1; 0 if the error is not in the text.
+        reason: the problem, as a sentence without a full stop.
     """
 
     def __init__(self, file: str, line: int, reason: str) -> None:
@@ -43,7 +43,7 @@ class WorkloadError(UgmError, ValueError):
 @final
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job of a workload; in the replay it is one application that holds its usage for as long as it runs.
+    """One job of a workload; in a replay it is one application with one allocation.
 
     Raises:
         RequestError: a time is negative, or more than `MAX_SECONDS`.
@@ -53,27 +53,27 @@ class Job:
     number: int
     #: In seconds since the start of the log.
     submit_time: int
-    #: In seconds. A job of 0 seconds starts and ends at one instant, if its usage fits.
+    #: In seconds. A job of 0 seconds starts and ends at the same time, if its usage fits.
     run_time: int
-    #: The queue that is asked for, empty for none; placement decides.
+    #: The requested queue, empty for none; the placement rules choose the final one.
     queue: str
     user: UserGroup
     usage: Resource
-    #: What placement rules look at, for example the namespace.
+    #: Data for the placement rules, for example the namespace.
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.submit_time < 0:
-            raise RequestError("submit_time", self.submit_time, "a workload starts at second 0")
+            raise RequestError("submit_time", self.submit_time, "expected a number of seconds >= 0")
         if self.run_time < 0:
-            raise RequestError("run_time", self.run_time, "a job runs for 0 seconds or longer")
+            raise RequestError("run_time", self.run_time, "expected a number of seconds >= 0")
         for name, time in (("submit_time", self.submit_time), ("run_time", self.run_time)):
             if time > MAX_SECONDS:
-                raise RequestError(name, time, f"a time is at most {MAX_SECONDS} seconds")
+                raise RequestError(name, time, f"expected at most {MAX_SECONDS} seconds")
 
     @property
     def application_id(self) -> str:
-        """The application that the job is to the partition, and its one allocation.
+        """The id of the application of the job, and of its allocation.
 
         >>> Job(17, 0, 60, "root.a", UserGroup("sue"), Resource()).application_id
         'job-17'

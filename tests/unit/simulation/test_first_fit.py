@@ -33,7 +33,7 @@ def test_leaving(amounts: dict[int, int], source: Random) -> None:
     """Whoever is taken leaves the line as if they had never been there, in whatever order."""
     line = line_of(amounts)
     for position in source.sample(sorted(amounts), len(amounts)):
-        assert line.take(position) == f"at {position}"
+        assert line.remove(position) == f"at {position}"
         del amounts[position]
         assert len(line) == len(amounts)
         assert [line.first(room) for room in range(10)] == [line_of(amounts).first(room) for room in range(10)]
@@ -45,7 +45,7 @@ def test_nothing_is_left(amounts: dict[int, int]) -> None:
     line = line_of(amounts)
 
     for position in amounts:
-        line.take(position)
+        line.remove(position)
 
     assert not line._items
-    assert not line._least
+    assert not line._smallest

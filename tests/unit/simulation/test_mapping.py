@@ -117,8 +117,8 @@ def test_values_are_shared() -> None:
     [
         ({"queue_levels": ("site",)}, "field 'site': expected one of user, group, executable, queue, partition"),
         ({"prefixes": {"job": "j"}}, "field 'job': expected one of user, group, executable, queue, partition"),
-        ({"vcore_per_processor": -1}, "vcore_per_processor -1: an amount is 0 or more"),
-        ({"memory_per_processor": -1}, "memory_per_processor -1: an amount is 0 or more"),
+        ({"vcore_per_processor": -1}, "vcore_per_processor -1: expected an int >= 0"),
+        ({"memory_per_processor": -1}, "memory_per_processor -1: expected an int >= 0"),
     ],
 )
 def test_bad_options(options: dict[str, Any], said: str) -> None:
@@ -138,10 +138,10 @@ def test_bad_prefix() -> None:
 @pytest.mark.parametrize(
     ("times", "said"),
     [
-        ((-1, 0), "submit_time -1: a workload starts at second 0"),
-        ((0, -1), "run_time -1: a job runs for 0 seconds or longer"),
-        ((10**10 + 1, 0), "submit_time 10000000001: a time is at most 10000000000 seconds"),
-        ((0, 2**63 - 1), "run_time 9223372036854775807: a time is at most 10000000000 seconds"),
+        ((-1, 0), "submit_time -1: expected a number of seconds >= 0"),
+        ((0, -1), "run_time -1: expected a number of seconds >= 0"),
+        ((10**10 + 1, 0), "submit_time 10000000001: expected at most 10000000000 seconds"),
+        ((0, 2**63 - 1), "run_time 9223372036854775807: expected at most 10000000000 seconds"),
     ],
 )
 def test_bad_times(times: tuple[int, int], said: str) -> None:

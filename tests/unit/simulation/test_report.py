@@ -136,7 +136,7 @@ replay     9 decisions in 0.5 s, 18 a second
 verify     clean
 
 Limits that held jobs
-queue      limit for  most  jobs  share  held for  whom most
+queue      limit for  most  jobs  share  held for  mostly
 root.prod  user *      4Gi     3   100%    1m 30s  sue +1
 
 Peak usage against limit
@@ -152,7 +152,7 @@ Waiting by group
 group  jobs  delayed  mean  p95  longest  in total
 dev       3        2   27s  50s      50s    1m 20s
 
-Rejected, because no waiting can help
+Rejected, because they can never start
 jobs  first  why
    1     17  too much
 

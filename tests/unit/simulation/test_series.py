@@ -42,7 +42,7 @@ def test_exact(notes: list[tuple[int, int]], rest: int, columns: int) -> None:
     now = 0
     for pause, amount in notes:
         now += pause
-        trace.note(now, amount)
+        trace.set(now, amount)
     width = fitting(now + rest, columns)
 
     assert trace.envelope(width, now + rest) == naive(notes, width, now + rest)
@@ -69,7 +69,7 @@ def test_few_columns() -> None:
     """A trace keeps no more columns than it is asked for, however often the amount changes."""
     trace = Trace(10)
     for now in range(5000):
-        trace.note(now, now % 7)
+        trace.set(now, now % 7)
 
     assert len(trace._closed) <= 10
 
