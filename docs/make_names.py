@@ -98,10 +98,7 @@ def _rows_of(name: Name) -> Iterator[tuple[str, str]]:
 
 
 def _is_documented(member: object) -> bool:
-    if isinstance(member, property):
-        member = member.fget
-    is_ours = (getattr(member, "__module__", None) or "").partition(".")[0] == "ugm"
-    return (isfunction(member) or ismethod(member)) and is_ours and bool(getdoc(member))
+    return (isfunction(member) or ismethod(member) or isinstance(member, property)) and bool(getdoc(member))
 
 
 def _object(name: str) -> object:

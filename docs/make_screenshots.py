@@ -1,9 +1,7 @@
-"""Make the screenshots of the web page in docs/images.
+"""Make the pictures of the page in docs/images, run as ``python docs/make_screenshots.py``.
 
-    python docs/make_screenshots.py
-
-They show the demo at one moment of its workload, and a partition with 10,000 users. The script needs the packages of
-the tests, and Chromium.
+They show the demo at one moment of its workload, and a crowd of 10,000 users. It needs what the tests need, and a
+Chromium.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from support.page_server import BROWSER, crowd, served  # noqa: E402 - found amo
 
 
 class Picture(NamedTuple):
-    """A view of the page, and the size and colours of its screenshot."""
+    """One picture: what is looked at, and how."""
 
     name: str
     view: str
@@ -43,7 +41,7 @@ OF_CROWD = (Picture("page-crowd", "users?find=user12"),)
 
 
 def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
-    """Take screenshots of the page of one server."""
+    """Take pictures of the page of one server."""
     for picture in pictures:
         context = browser.new_context(
             viewport={"width": picture.width, "height": picture.height},
@@ -59,7 +57,7 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
 
 
 def main() -> None:
-    """Take all screenshots."""
+    """Take all pictures."""
     player, history = demo.stage()
     player.advance(demo.START)
     with sync_playwright() as playwright:

@@ -47,7 +47,7 @@ AcceptedNames: TypeAlias = Literal["yunikorn", "any"]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LimitConfig(ConfigValue):
     """The limit of each of the named users, and of each of the named groups, in a queue.
 
@@ -56,7 +56,7 @@ class LimitConfig(ConfigValue):
     """
 
     #: A description for people; nothing depends on it.
-    label: str = field(default="", metadata={"yaml": "limit"})
+    label: str = field(default="", kw_only=True, metadata={"yaml": "limit"})
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     #: None does not limit resources; nor is a resource limited that is not named.
@@ -126,7 +126,7 @@ class QueueConfig(ConfigValue):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FilterConfig(ConfigValue):
     """The users and groups that a placement rule applies to."""
 

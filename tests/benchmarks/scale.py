@@ -15,48 +15,36 @@ import random
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from statistics import median
 from time import perf_counter, perf_counter_ns
-from typing import NamedTuple
 
 from ugm import Manager, Request, Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 
 USAGE = Resource(vcore=100, memory=1 << 20)
 PLENTY = Resource(vcore=10**9, memory=1 << 60)
 STEPS = 40_000
 
 
-class Limit(NamedTuple):
-    """An entry in the limits of a queue."""
-
-    users: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    max_resources: Resource | None = PLENTY
-    max_applications: int = 1_000_000
+def limit(*, users: tuple[str, ...] = (), groups: tuple[str, ...] = (), most: Resource) -> LimitConfig:
+    """Return an entry in the limits of a queue."""
+    return LimitConfig(users, groups, most, 1_000_000)
 
 
-class Queue(NamedTuple):
-    """A queue with its limits and the queues below."""
-
-    name: str
-    limits: Sequence[Limit] = ()
-    queues: Sequence[Queue] = ()
-
-
-class Partition(NamedTuple):
-    """The queues of a partition."""
-
-    root: Queue
-
-
-def partition(leaves: int, limits: int, resources: Resource = PLENTY) -> Partition:
+def partition(leaves: int, limits: int, resources: Resource = PLENTY) -> PartitionConfig:
     """Return queues of depth 4 with *limits* named entries, and a wildcard, for users and for groups at all four."""
-    users = [Limit(users=[f"user-{n}"], max_resources=resources) for n in range(limits)]
-    groups = [Limit(groups=[f"group-{n}"], max_resources=resources) for n in range(limits)]
-    every = [*users, Limit(users=["*"], max_resources=resources), *groups, Limit(groups=["*"], max_resources=resources)]
-    teams = [Queue(f"t{team}", every, [Queue(f"q{n}", every) for n in range(leaves // 10)]) for team in range(10)]
-    return Partition(Queue("root", every, [Queue("d", every, teams)]))
+    users = [limit(users=(f"user-{n}",), most=resources) for n in range(limits)]
+    groups = [limit(groups=(f"group-{n}",), most=resources) for n in range(limits)]
+    every = (*users, limit(users=("*",), most=resources), *groups, limit(groups=("*",), most=resources))
+    teams = [
+        QueueConfig(
+            f"t{team}", limits=every, queues=tuple(QueueConfig(f"q{n}", limits=every) for n in range(leaves // 10))
+        )
+        for team in range(10)
+    ]
+    division = QueueConfig("d", limits=every, queues=tuple(teams))
+    return PartitionConfig(queues=(QueueConfig("root", limits=every, queues=(division,)),))
 
 
 def requests(users: int, leaves: int, limits: int) -> Iterator[Request]:

@@ -24,9 +24,10 @@ from support.law_partitions import (
     traits_of,
 )
 from ugm import AllocationRequest, Partition, RequestError, Resource, Running
+from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
-from ugm.testing import DrawnPartition, allocation_requests, exposed_partition, full_partitions, resources
+from ugm.testing import allocation_requests, exposed_partition, full_partitions, resources
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
 
 #: Each example makes a whole partition, or two: fewer do.
@@ -135,7 +136,7 @@ def test_gang_is_its_requests_one_by_one(scene: Scene, gang: list[AllocationRequ
 
 @laws
 @given(scenes(), full_partitions() | st.none(), MODES)
-def test_what_is_planned_happens(scene: Scene, config: DrawnPartition | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
+def test_what_is_planned_happens(scene: Scene, config: PartitionConfig | None, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """A plan changes nothing; applied, exactly those are over, and exactly those queues drain, that it named."""
     partition = scene.partition(group_limits=mode)
     before = everything(partition)
@@ -152,7 +153,7 @@ def test_what_is_planned_happens(scene: Scene, config: DrawnPartition | None, mo
 
 @laws
 @given(scenes(), full_partitions())
-def test_a_configuration_and_back(scene: Scene, config: DrawnPartition) -> None:
+def test_a_configuration_and_back(scene: Scene, config: PartitionConfig) -> None:
     """Usage, groups and allocations survive any configuration; what it lifts holds again when it is taken back."""
     partition = scene.partition()
     before = exposed_partition(partition)

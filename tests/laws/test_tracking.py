@@ -11,10 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Manager, Request, RequestError, Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import (
-    DrawnLimit,
-    DrawnPartition,
-    DrawnQueue,
     TrackerModel,
     check_never_above,
     exposed,
@@ -27,12 +25,12 @@ from ugm.testing import (
 )
 
 #: A configuration, what was asked before, and one more request.
-Scene = tuple[DrawnPartition, list[Request], Request]
+Scene = tuple[PartitionConfig, list[Request], Request]
 scenes = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config), requests(config)))
 streams = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config)))
 
 
-def after(config: DrawnPartition, stream: list[Request], **options: Any) -> tuple[Manager, list[Request]]:  # noqa: ANN401 - the manager's
+def after(config: PartitionConfig, stream: list[Request], **options: Any) -> tuple[Manager, list[Request]]:  # noqa: ANN401 - the manager's
     """Return a manager after a stream of increases, and those that were granted."""
     manager = Manager(config, **options)
     return manager, [request for request in stream if manager.increase(*request)]
@@ -68,7 +66,7 @@ def test_decrease_undoes_increase(scene: Scene) -> None:
 
 
 @given(streams)
-def test_everything_given_back_leaves_nothing(scene: tuple[DrawnPartition, list[Request]]) -> None:
+def test_everything_given_back_leaves_nothing(scene: tuple[PartitionConfig, list[Request]]) -> None:
     """When every application has ended, nothing is tracked any more."""
     manager, granted = after(*scene)
     end_everything(manager, granted)
@@ -78,7 +76,7 @@ def test_everything_given_back_leaves_nothing(scene: tuple[DrawnPartition, list[
 
 
 @given(streams, st.randoms(use_true_random=False))
-def test_order_of_applications_does_not_matter(scene: tuple[DrawnPartition, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
+def test_order_of_applications_does_not_matter(scene: tuple[PartitionConfig, list[Request]], random: Any) -> None:  # noqa: ANN401 - `random.Random`, as hypothesis makes it
     """Usage of different applications adds up to the same in any order."""
     config, stream = scene
     first = {request.application_id: request for request in stream}
@@ -95,7 +93,7 @@ def test_order_of_applications_does_not_matter(scene: tuple[DrawnPartition, list
 
 
 @given(streams)
-def test_order_of_users_does_not_matter(scene: tuple[DrawnPartition, list[Request]]) -> None:
+def test_order_of_users_does_not_matter(scene: tuple[PartitionConfig, list[Request]]) -> None:
     """Users without groups do not compete: each is granted the same, whatever the others ask in between."""
     config, stream = scene
     alone = [request._replace(user=UserGroup(request.user.name)) for request in stream]
@@ -108,7 +106,7 @@ def test_order_of_users_does_not_matter(scene: tuple[DrawnPartition, list[Reques
 
 
 @given(streams)
-def test_usage_is_the_sum_of_the_applications(scene: tuple[DrawnPartition, list[Request]]) -> None:
+def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionConfig, list[Request]]) -> None:
     """What a user uses in and below a queue is the sum of what was granted there."""
     manager, granted = after(*scene)
     sums: dict[tuple[str, str], Counter[str]] = {}
@@ -180,7 +178,7 @@ def test_error_changes_nothing(scene: Scene, argument: str) -> None:
 
 
 @given(streams)
-def test_never_above_a_limit(scene: tuple[DrawnPartition, list[Request]]) -> None:
+def test_never_above_a_limit(scene: tuple[PartitionConfig, list[Request]]) -> None:
     """What is granted keeps within every limit."""
     manager, _ = after(*scene)
 
@@ -189,7 +187,7 @@ def test_never_above_a_limit(scene: tuple[DrawnPartition, list[Request]]) -> Non
 
 
 @st.composite
-def tightened(draw: st.DrawFn, queue: DrawnQueue) -> DrawnQueue:
+def tightened(draw: st.DrawFn, queue: QueueConfig) -> QueueConfig:
     """Draw the same queue with limits that are as low or lower; none is added for a name that has none."""
     return replace(
         queue,
@@ -199,7 +197,7 @@ def tightened(draw: st.DrawFn, queue: DrawnQueue) -> DrawnQueue:
 
 
 @st.composite
-def lower(draw: st.DrawFn, limit: DrawnLimit) -> DrawnLimit:
+def lower(draw: st.DrawFn, limit: LimitConfig) -> LimitConfig:
     """Draw a limit on the same resources and more, that is as low or lower."""
     given = limit.max_resources or Resource()
     amounts = {**draw(resources(smallest=1)), **{name: draw(st.integers(0, amount)) for name, amount in given.items()}}
@@ -210,10 +208,10 @@ def lower(draw: st.DrawFn, limit: DrawnLimit) -> DrawnLimit:
 
 
 @given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), tightened(scene[0].root))))
-def test_tightening_never_admits_more(pair: tuple[Scene, DrawnQueue]) -> None:
+def test_tightening_never_admits_more(pair: tuple[Scene, QueueConfig]) -> None:
     """What is granted under lower limits is granted under higher ones, whatever is running."""
     (config, stream, request), root = pair
-    loose, tight = Manager(config), Manager(DrawnPartition(root))
+    loose, tight = Manager(config), Manager(PartitionConfig(queues=(root,)))
     for before in stream:
         loose.adopt(*before)
         tight.adopt(*before)
@@ -222,7 +220,7 @@ def test_tightening_never_admits_more(pair: tuple[Scene, DrawnQueue]) -> None:
 
 
 @given(scenes, st.lists(st.tuples(st.integers(0, 20), partitions()), max_size=4))
-def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, DrawnPartition]]) -> None:
+def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, PartitionConfig]]) -> None:
     """Whatever limits come and go in mid-stream, usage is what was granted, and all of it can be given back."""
     config, stream, _ = scene
     manager, granted, coming = Manager(config), [], sorted(changes, key=lambda change: change[0])

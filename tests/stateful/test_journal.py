@@ -14,9 +14,10 @@ from hypothesis.stateful import rule
 
 from support.law_partitions import Backlog, Licences
 from support.random_changes import state_of
+from ugm.configuration import PartitionConfig
 from ugm.journal import JournaledPartition, open_partition
 from ugm.model import QuotaModel
-from ugm.testing import DrawnPartition, PartitionMachine
+from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=20, stateful_step_count=30)
 DEEP: Final = settings(max_examples=300, stateful_step_count=50)
@@ -27,12 +28,12 @@ class JournalMachine(PartitionMachine):
 
     durability: ClassVar[Literal["each", "group"]] = "each"
 
-    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> JournaledPartition:
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> JournaledPartition:
         """Return a partition with a new journal."""
         self.folder = TemporaryDirectory()
         return self.opened(config, models)
 
-    def opened(self, config: DrawnPartition | None, models: Sequence[QuotaModel]) -> JournaledPartition:
+    def opened(self, config: PartitionConfig | None, models: Sequence[QuotaModel]) -> JournaledPartition:
         """Open the journal."""
         partition = open_partition(
             Path(self.folder.name) / "journal",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import settings
 
 from ugm import GroupUsage, Manager, Resource, Tracker, UserGroup, UserUsage
-from ugm.testing import DrawnPartition, TrackerMachine
+from ugm.configuration import PartitionConfig
+from ugm.testing import TrackerMachine
 
 SMALL = settings(max_examples=60, stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
@@ -24,7 +25,7 @@ class LenientMachine(TrackerMachine):
 class OnlyTracker:
     """A tracker with the methods of the interface and no others."""
 
-    def __init__(self, config: DrawnPartition) -> None:
+    def __init__(self, config: PartitionConfig) -> None:
         self._manager = Manager(config)
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
@@ -62,7 +63,7 @@ class OnlyTracker:
 class TrackerOnlyMachine(TrackerMachine):
     """Anything with the interface can be driven."""
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return a tracker that is no manager."""
         return OnlyTracker(config)
 

@@ -10,8 +10,9 @@ from hypothesis import settings
 
 from support.law_partitions import Backlog, Licences
 from ugm import Partition
+from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
-from ugm.testing import DrawnPartition, PartitionMachine
+from ugm.testing import PartitionMachine
 
 SMALL: Final = settings(max_examples=40, stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
@@ -34,7 +35,7 @@ class BesideMachine(PartitionMachine):
 class FollowedMachine(PartitionMachine):
     """Somebody is told of everything, which takes other ways through the partition."""
 
-    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Partition:
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
         """Return a partition that is followed."""
         return Partition(
             config, models=models, group_limits=self.group_limits, subscribers=[lambda _number, _events: None]

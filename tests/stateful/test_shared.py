@@ -9,8 +9,9 @@ import pytest
 from hypothesis import settings
 
 from support.postgres import Server, shared_server
+from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
-from ugm.testing import DrawnPartition, PartitionMachine
+from ugm.testing import PartitionMachine
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -27,7 +28,7 @@ class SharedMachine(PartitionMachine):
 
     server: ClassVar[Server]
 
-    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Any:  # noqa: ANN401 - it has the same operations
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Any:  # noqa: ANN401 - it has the same operations
         """Return a partition of which nobody has ever heard."""
         assert not models
         partition = SharedPartition(

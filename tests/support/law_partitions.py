@@ -8,18 +8,11 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
+from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.decision import Violation
 from ugm.identity import ROOT
 from ugm.model import Claim, QuotaModel
-from ugm.testing import (
-    DrawnPartition,
-    DrawnQueue,
-    allocation_requests,
-    exposed_partition,
-    full_partitions,
-    resources,
-    users,
-)
+from ugm.testing import allocation_requests, exposed_partition, full_partitions, resources, users
 from ugm.testing.partition_strategies import SUBMITTED
 
 __all__ = [
@@ -155,7 +148,7 @@ class Faulty:
 class Scene(NamedTuple):
     """What there was before, and one more allocation."""
 
-    config: DrawnPartition
+    config: PartitionConfig
     nodes: tuple[Any, ...]
     homes: tuple[tuple[UserGroup, str], ...]
     stream: list[AllocationRequest]
@@ -197,7 +190,7 @@ def grant_all(partition: Partition, stream: Iterable[AllocationRequest]) -> list
     return granted
 
 
-def _leaves(queue: DrawnQueue, path: str = ROOT) -> Iterator[str]:
+def _leaves(queue: QueueConfig, path: str = ROOT) -> Iterator[str]:
     if not queue.parent:
         yield path
     for child in queue.queues:

@@ -10,7 +10,7 @@ import pytest
 from support.manager_replay import DIFFERENCES, Answer, partition, queues_of
 from support.vectors import vectors
 from ugm import Partition, Resource, UserGroup
-from ugm.partition import PartitionSettings
+from ugm.configuration import PartitionConfig
 
 if TYPE_CHECKING:
     from ugm.shared import SharedPartition
@@ -113,7 +113,7 @@ class PartitionReplay:
         }
 
 
-def _limits_alone(queues: Mapping[str, Any]) -> PartitionSettings:
+def _limits_alone(queues: Mapping[str, Any]) -> PartitionConfig:
     return partition(_without_quotas(queues))
 
 

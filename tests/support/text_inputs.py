@@ -22,6 +22,7 @@ from support.vectors import vectors
 from ugm import Partition, Resource, UgmError, UserGroup, parse_config
 from ugm.config import SchedulerConfig, dump_config, export_config, review_config
 from ugm.config.loader import load
+from ugm.configuration import FilterConfig
 from ugm.kubernetes import pod_usage, read_elastic_quota, read_namespace, read_pod
 from ugm.queues import Filter
 from ugm.quotatree import parse_consumer
@@ -82,14 +83,8 @@ def _without_quotes(value: object) -> object:
 
 
 def _filter(text: str) -> object:
-    found = Filter.compile(_Names((text,)))
+    found = Filter.compile(FilterConfig("allow", (text,), ("[a-z]+x$",)))
     return found and found.allows(UserGroup("ana-7" * 51, ("dev-x_" * 42,)))
-
-
-class _Names(NamedTuple):
-    users: tuple[str, ...]
-    groups: tuple[str, ...] = ("[a-z]+x$",)
-    type: str = "allow"
 
 
 _TREE: Final = json.dumps(

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
 from ugm import Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ancestors
-from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue
 
 __all__ = ["BOB", "NOTHING", "ONE", "SUE", "Wrong", "group", "partition", "user"]
 
@@ -20,24 +20,24 @@ ONE: Final = Resource(memory=1)
 NOTHING: Final = Resource()
 
 
-def user(*names: str, applications: int = 0, **resources: int) -> DrawnLimit:
+def user(*names: str, applications: int = 0, **resources: int) -> LimitConfig:
     """Return a limit for users."""
-    return DrawnLimit(names, (), Resource(resources) if resources else None, applications)
+    return LimitConfig(names, (), Resource(resources) if resources else None, applications)
 
 
-def group(*names: str, applications: int = 0, **resources: int) -> DrawnLimit:
+def group(*names: str, applications: int = 0, **resources: int) -> LimitConfig:
     """Return a limit for groups."""
-    return DrawnLimit((), names, Resource(resources) if resources else None, applications)
+    return LimitConfig((), names, Resource(resources) if resources else None, applications)
 
 
-def partition(limits: Mapping[str, Iterable[DrawnLimit]]) -> DrawnPartition:
+def partition(limits: Mapping[str, Iterable[LimitConfig]]) -> PartitionConfig:
     """Return a partition from queue path to limits; queues on the way need not be named."""
     below: dict[str, list[str]] = {}
     for path in sorted({above for named in ["root", *limits] for above in ancestors(named)}):
         below.setdefault(path.rpartition(".")[0], []).append(path)
 
-    def queue(path: str) -> DrawnQueue:
+    def queue(path: str) -> QueueConfig:
         children = tuple(queue(child) for child in below.get(path, ()))
-        return DrawnQueue(path.rpartition(".")[2], tuple(limits.get(path, ())), children)
+        return QueueConfig(path.rpartition(".")[2], limits=tuple(limits.get(path, ())), queues=children)
 
-    return DrawnPartition(queue("root"))
+    return PartitionConfig(queues=(queue("root"),))

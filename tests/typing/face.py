@@ -24,7 +24,7 @@ from ugm import (
     Violation,
 )
 from ugm.config import PartitionConfig, SchedulerConfig
-from ugm.testing import DrawnPartition, TrackerMachine, check_sums
+from ugm.testing import TrackerMachine, check_sums
 
 
 def values(resource: Resource) -> None:
@@ -46,7 +46,7 @@ def configuration() -> None:
     assert_type(config.partition(), PartitionConfig)
     assert_type(config.partition("gpu"), PartitionConfig)
     Manager(config.partition(), group_limits="unless-user-limited", strict=False)
-    Manager(DrawnPartition())
+    Manager(PartitionConfig())
     Manager(None)
 
 
@@ -114,7 +114,7 @@ def protocol(manager: Manager) -> None:
 class MyMachine(TrackerMachine):
     """A machine for a tracker of one's own."""
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return the tracker to be tested."""
         return Manager(config)
 

@@ -12,6 +12,7 @@ from ugm.config.scalars import quote
 from ugm.errors import RequestError
 from ugm.identity import ROOT
 from ugm.queues.acl import Acl
+from ugm.queues.rules import QUEUE_NAMES
 from ugm.resources import Resource, format_amount
 
 __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
@@ -28,7 +29,7 @@ def queue_name_is_valid(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
     if spot.parent and not _QUEUE_NAME.fullmatch(spot.queue.name):
-        message = f"{quote(spot.queue.name)} is no queue name: 1 to 64 letters, digits and characters of _:#/@-"
+        message = f"{quote(spot.queue.name)} is not a valid queue name ({QUEUE_NAMES})"
         yield Finding((*spot.path, "name"), "queue-name-invalid", message)
 
 
@@ -38,7 +39,7 @@ def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
     if spot.parent and spot.queue.name == ROOT:
-        message = f"a queue below {spot.parent.queue_path} is called root, which is the queue above all others"
+        message = f"a queue below {spot.parent.queue_path} has the name 'root', which only the root queue may have"
         yield Finding((*spot.path, "name"), "queue-name-reserved", message)
 
 

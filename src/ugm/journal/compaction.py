@@ -24,8 +24,8 @@ from ugm.partition.checkpoint_codec import encode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, to_json
 from ugm.partition.events import ConfigurationChanged
-from ugm.partition.settings import settings_of, written_settings
 from ugm.partition.state import PartitionState
+from ugm.partition.stored_config import config_to_data
 
 __all__ = ["Compaction", "compact_connection", "compact_file"]
 
@@ -113,7 +113,7 @@ def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, li
     def observe(entry: JournalEntry) -> None:
         intervals.extend(meter.process(entry))
         history.extend(
-            ["configured", entry.number, entry.at, written_settings(settings_of(event.after.config))]
+            ["configured", entry.number, entry.at, config_to_data(event.after.config)]
             for event in entry.events
             if isinstance(event, ConfigurationChanged)
         )
@@ -125,7 +125,7 @@ def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, li
     since = max(start.usage_since, usage_since or 0)
     history += _usage_records(intervals, since)
     snapshot = list(encode_checkpoint(checkpoint_of(state)))
-    settings = written_settings(settings_of(state.compiled.config))
+    settings = config_to_data(state.compiled.config)
     head = to_json([number, at, len(snapshot) + 1, len(history), since, settings])
     return number, [head, *snapshot], list(map(to_json, history))
 

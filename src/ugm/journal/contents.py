@@ -22,8 +22,8 @@ from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, decode_events, from_json
 from ugm.partition.events import ConfigurationChanged, Event
 from ugm.partition.replay import replay_events
-from ugm.partition.settings import read_settings
 from ugm.partition.state import PartitionState
+from ugm.partition.stored_config import config_from_data
 
 __all__ = ["JournalContents", "JournalEntry", "StartState", "open_contents", "replay"]
 
@@ -97,7 +97,7 @@ class JournalContents:
         if count != len(rows):
             raise self._reader.damaged(f"the snapshot has {len(rows)} of {count} rows")
         return StartState(
-            number, at, history, usage_since, CompiledConfig.of(read_settings(settings)), decode_checkpoint(rows[1:])
+            number, at, history, usage_since, CompiledConfig.of(config_from_data(settings)), decode_checkpoint(rows[1:])
         )
 
     def history(self) -> Iterator[Json]:

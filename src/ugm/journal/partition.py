@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
+from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.change_log import ChangeLog
@@ -40,11 +41,10 @@ from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.journal.writer_lock import WriterLock
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition import Partition, PartitionSettings, Plan, Subscriber
+from ugm.partition import Partition, Subscriber
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.settings import settings_of
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
@@ -118,20 +118,10 @@ class JournaledPartition(Partition):
         answer.run(operation, *args, **kwargs)
         return await answer.future
 
-    # The configuration is kept as a value
-
-    def plan(self, config: PartitionSettings | None) -> Plan:
-        """Return what another configuration would do here; as `ugm.Partition.plan`."""
-        return super().plan(settings_of(config))
-
-    def configure(self, config: PartitionSettings | None) -> None:
-        """Put another configuration in force; as `ugm.Partition.configure`."""
-        super().configure(settings_of(config))
-
 
 def open_partition(
     path: str | os.PathLike[str],
-    config: PartitionSettings | None = None,
+    config: PartitionConfig | None = None,
     *,
     durability: Literal["each", "group"] = "each",
     cluster: Resource | None = None,
@@ -168,7 +158,8 @@ def open_partition(
     if group_limits not in ("always", "unless-user-limited"):
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
     lock = OperationLock()
-    settings, others, outbox = settings_of(config), ModelSet(models, lock), EventOutbox(subscribers, lock.undo)
+    CompiledConfig.of(config)  # before the journal is opened, so that a wrong configuration leaves it as it is
+    others, outbox = ModelSet(models, lock), EventOutbox(subscribers, lock.undo)
     place, outlet = resolve_path(path), JournalOutlet(outbox)
     with ExitStack() as undo:
         writer_lock = WriterLock.acquire(place)
@@ -181,7 +172,7 @@ def open_partition(
         others.apply(claims_of(state))
         lock.settle()
         state.tell = outbox.add
-        _follow(partition, state, settings if config is not None else None, cluster)
+        _follow(partition, state, config, cluster)
         undo.pop_all()
     return partition
 
@@ -219,11 +210,11 @@ def _writer(
 
 
 def _follow(
-    partition: JournaledPartition, state: PartitionState, settings: PartitionSettings | None, cluster: Resource | None
+    partition: JournaledPartition, state: PartitionState, config: PartitionConfig | None, cluster: Resource | None
 ) -> None:
     """Bring what was restored in line with what the program says."""
-    if settings is not None and settings != state.compiled.config:
-        partition.configure(settings)
+    if config is not None and config != state.compiled.config:
+        partition.configure(config)
     if cluster is not None:
         known = _CLUSTER in state.cluster.nodes
         (partition.update_node if known else partition.add_node)(_CLUSTER, cluster)

@@ -1,6 +1,6 @@
-"""Kubernetes manifests in ugm's terms: what a pod asks for, where it belongs, what its namespace allows.
+"""Kubernetes manifests in ugm's terms: pods, namespaces with their quotas, and elastic quotas.
 
-Manifests are plain mappings, as YAML or JSON is read; nothing here talks to a cluster.
+A manifest is a plain mapping, as a YAML or JSON parser returns it. This package does not connect to a cluster.
 """
 
 from ugm.kubernetes.elastic_quotas import read_elastic_quota, write_elastic_quota

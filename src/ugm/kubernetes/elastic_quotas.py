@@ -1,11 +1,12 @@
-"""ElasticQuota manifests: read as the document has them and as they are today, written as they are today.
+"""ElasticQuota manifests: read in the documented and in the current form, written in the current form.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "API". Labels and annotations all start with
-``quota.scheduling.koordinator.sh/``. The document names the parent in ``parent-quota-name``; today it is ``parent``. In
-the document booleans stand without quotes, and vectors are mappings such as ``{cpu:4, memory: 8Gi}``; today both are
-texts, the vectors with JSON in them. All of these are read.
+``quota.scheduling.koordinator.sh/``. The document names the parent in the label ``parent-quota-name``; current
+manifests use ``parent``. In the document, booleans are written without quotes, and vectors are mappings such as
+``{cpu:4, memory: 8Gi}``; in current manifests both are texts, and the text of a vector is JSON. All forms are read.
 
-What cannot be understood is an error, never a silent default: a misspelt boolean would lend what must not be lent.
+A value that cannot be understood is an error, never a silent default: a misspelt boolean could lend resources that must
+not be lent.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     """Read the manifest of an elastic group.
 
     Raises:
-        ManifestError: it is of another kind, has no name, or something in it cannot be understood.
+        ManifestError: the manifest has another kind or no name, or a value in it is not valid.
 
     >>> group = read_elastic_quota({
     ...     "metadata": {
@@ -54,7 +55,7 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     annotations = read_mapping(metadata, "annotations", "metadata")
     name = read_name(metadata, "name", "metadata")
     if name is None:
-        raise ManifestError("metadata.name", None, "an elastic group has a name")
+        raise ManifestError("metadata.name", None, "expected a name")
     return ElasticGroup(
         name,
         _parent(labels),
@@ -79,7 +80,7 @@ def _parent(labels: Mapping[str, object]) -> str:
     now, before = (read_name(labels, f"{_PREFIX}{label}", _LABELS) for label in ("parent", "parent-quota-name"))
     if now is not None and before is not None and now != before:
         place = below(_LABELS, f"{_PREFIX}parent-quota-name")
-        raise ManifestError(place, before, f"the label 'parent' names {now!r}")
+        raise ManifestError(place, before, f"differs from the label 'parent', which is {now!r}")
     return now or before or ROOT_GROUP
 
 
@@ -95,7 +96,7 @@ def _boolean(labels: Mapping[str, object], label: str, *, default: bool) -> bool
 
 
 def _vector(annotations: Mapping[str, object], annotation: str) -> Resource | None:
-    """Read a vector; one without any resource is absent."""
+    """Read a vector; None if it names no resource."""
     place, value = below(_ANNOTATIONS, f"{_PREFIX}{annotation}"), annotations.get(f"{_PREFIX}{annotation}")
     if isinstance(value, str):
         value = _mapping(value, place)
@@ -105,7 +106,7 @@ def _vector(annotations: Mapping[str, object], annotation: str) -> Resource | No
 
 
 def _mapping(text: str, place: str) -> object:
-    """Read a mapping of JSON, or of the looser kind that the document shows."""
+    """Parse a mapping in JSON, or in the looser notation of the document."""
     if not text.strip():
         return None
     try:
@@ -118,15 +119,15 @@ def _mapping(text: str, place: str) -> object:
 
 
 def _pairs(vector: Mapping[Any, object], place: str) -> list[tuple[str, object]]:
-    """Return names and quantities, also where YAML takes ``cpu:4``, without a blank, for a name."""
+    """Return names and quantities; YAML reads ``cpu:4``, without a blank, as a name without a value."""
     pairs = []
     for name, quantity in vector.items():
         if quantity is None and isinstance(name, str):
-            name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, taken apart
+            name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, split
             name, quantity = name.strip(" \t\n\"'"), quantity.strip(" \t\n\"'")  # noqa: PLW2901 - as above
         pairs.append((name, quantity))
     if len({name for name, _ in pairs}) < len(pairs):
-        raise ManifestError(place, [name for name, _ in pairs], "a resource is named twice")
+        raise ManifestError(place, [name for name, _ in pairs], "a resource is listed twice")
     return pairs
 
 
@@ -135,7 +136,7 @@ def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...
     names = value
     if isinstance(value, str):
         try:
-            # A number is refused below, however long it is.
+            # A number of any length is reported below.
             names = json.loads(value, parse_int=_no_name) if value.strip() else None
         except (json.JSONDecodeError, RecursionError):
             raise ManifestError(place, value, "expected a JSON list of names") from None
@@ -149,7 +150,7 @@ def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...
 
 
 def _no_name(_digits: str) -> None:
-    """Stand for a number where a name is expected."""
+    """Replace a number where a name is expected."""
 
 
 def _reported(manifest: Mapping[str, object]) -> Resource:
@@ -158,13 +159,13 @@ def _reported(manifest: Mapping[str, object]) -> Resource:
 
 
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> dict[str, Any]:
-    """Return the manifest of a group, with what it asks for, uses and gets if *status* is given.
+    """Return the manifest of a group; with *status*, also its request, usage and runtime quota.
 
-    Reading it gives the same group, except that a text in place of the weights is left out, and that weights of nothing
-    are none.
+    Reading the manifest gives an equal group, except that weights given as a text are left out and that empty weights
+    become None.
 
     Raises:
-        RequestError: an amount is none that Kubernetes can hold, or stands for ``cpu``, which is called ``vcore`` here.
+        RequestError: an amount is not valid in Kubernetes, or the resource ``cpu`` is named, which ugm calls ``vcore``.
     """
     labels = {
         "parent": group.parent or ROOT_GROUP,
@@ -196,7 +197,7 @@ def _shown(status: GroupStatus) -> dict[str, Resource]:
     return {"runtime": status.runtime, "request": status.request, "child-request": status.child_request}
 
 
-def _word(value: bool) -> str:  # noqa: FBT001 - a boolean is what it is about
+def _word(value: bool) -> str:  # noqa: FBT001 - the boolean is the value to write
     return "true" if value else "false"
 
 
@@ -206,7 +207,9 @@ def _prefixed(fields: Mapping[str, str | None]) -> dict[str, str]:
 
 def _quantities(amounts: Resource) -> dict[str, str]:
     if CPU in amounts:
-        raise RequestError("amounts", amounts, f"Kubernetes counts {CPU!r} in thousandths, which are {VCORE!r} here")
+        raise RequestError(
+            "amounts", amounts, f"the resource {CPU!r} is named; expected {VCORE!r}, in thousandths of a core"
+        )
     if not all(0 <= amount <= MAX_QUANTITY for amount in amounts.values()):
-        raise RequestError("amounts", amounts, "less than nothing, or more than a signed 64-bit integer holds")
+        raise RequestError("amounts", amounts, f"expected amounts from 0 to {MAX_QUANTITY}")
     return {CPU if name == VCORE else name: format_amount(name, amount) for name, amount in amounts.items()}

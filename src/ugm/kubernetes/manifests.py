@@ -1,9 +1,10 @@
-"""Reading manifests: plain mappings from somebody else's hand, and errors that name the place.
+"""Functions that read fields of manifests, and the error that names the place of a wrong field.
 
-A place is written as Kubernetes writes it in its own errors: ``spec.containers[1].resources.requests.memory``, and
-``requests[nvidia.com/gpu]`` where a name has signs of its own.
+Manifests come from outside, so every field is checked when it is read. A place is written as in error messages of
+Kubernetes: ``spec.containers[1].resources.requests.memory``, or ``requests[nvidia.com/gpu]`` for a name with other
+characters than letters, digits, ``_`` and ``-``.
 
-Fields that are absent, null or empty are the same, as they are to Kubernetes. Only fields that are read are checked.
+As in Kubernetes, a field that is null or empty is absent. Fields that are not read are not checked.
 """
 
 from __future__ import annotations
@@ -30,26 +31,26 @@ __all__ = [
     "read_text",
 ]
 
-#: What Kubernetes calls ``vcore``.
+#: The name of ``vcore`` in Kubernetes.
 CPU: Final = "cpu"
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 
-#: Shortens values: YAML's aliases make small manifests with endless representations.
+#: Shortens values: with YAML aliases, a small manifest may have a very large representation.
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = 200
 _SHORT.maxlevel = 2
-#: How much of a long name a place shows.
+#: The number of characters that a place shows of a long name.
 _LONG: Final = 64
 
 
 class ManifestError(UgmError, ValueError):
-    """A manifest cannot be understood.
+    """A value in a manifest is not valid.
 
     Attributes:
-        place: where in the manifest.
-        value: what stands there; None if nothing does.
-        reason: what is wrong with it, as the end of a sentence.
+        place: the place in the manifest.
+        value: the value found there; None if there is none.
+        reason: the problem, as the end of a sentence.
     """
 
     def __init__(self, place: str, value: object, reason: str) -> None:
@@ -83,10 +84,12 @@ def below(place: str, name: object) -> str:
 
 
 def check_kind(manifest: Mapping[str, object], kind: str) -> None:
-    """Refuse a manifest of another kind; the elements of a list from Kubernetes name none.
+    """Raise an error for a manifest of another kind; a manifest without a kind is accepted.
+
+    The elements of a list that Kubernetes returns have no kind.
 
     Raises:
-        ManifestError: it is no mapping, or it names another kind.
+        ManifestError: the manifest is not a mapping, or has another kind.
     """
     if not isinstance(manifest, Mapping):
         raise ManifestError("manifest", manifest, "expected a mapping")
@@ -95,10 +98,10 @@ def check_kind(manifest: Mapping[str, object], kind: str) -> None:
 
 
 def read_mapping(parent: Mapping[str, object], name: str, place: str = "") -> Mapping[str, object]:
-    """Return the mapping in a field of *parent*, which stands at *place*.
+    """Return the mapping in a field of *parent*, whose place is *place*; empty if the field is absent.
 
     Raises:
-        ManifestError: something else is there.
+        ManifestError: the value is not a mapping.
     """
     value = parent.get(name)
     if value is None:
@@ -109,10 +112,10 @@ def read_mapping(parent: Mapping[str, object], name: str, place: str = "") -> Ma
 
 
 def read_list(parent: Mapping[str, object], name: str, place: str) -> Sequence[Mapping[str, object]]:
-    """Return the mappings listed in a field.
+    """Return the list of mappings in a field; empty if the field is absent.
 
     Raises:
-        ManifestError: something else is there.
+        ManifestError: the value is not a list of mappings.
     """
     value = parent.get(name)
     if value is None:
@@ -126,10 +129,10 @@ def read_list(parent: Mapping[str, object], name: str, place: str) -> Sequence[M
 
 
 def read_text(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the text in a field, or None.
+    """Return the text in a field; None if the field is absent.
 
     Raises:
-        ManifestError: something else is there: a number without quotes, say, where Kubernetes expects a text.
+        ManifestError: the value is not a text, for example a number without quotes.
     """
     value = parent.get(name)
     if value is not None and not isinstance(value, str):
@@ -138,22 +141,22 @@ def read_text(parent: Mapping[str, object], name: str, place: str) -> str | None
 
 
 def read_name(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the name in a field, or None.
+    """Return the name in a field; None if the field is absent.
 
     Raises:
-        ManifestError: something else is there, or a text of more than 256 characters.
+        ManifestError: the value is not a text of at most 256 characters.
     """
     found = read_text(parent, name, place)
     if found is not None and len(found) > MAX_NAME:
-        raise ManifestError(below(place, name), found, f"a name has 1 to {MAX_NAME} characters")
+        raise ManifestError(below(place, name), found, f"expected a name of 1 to {MAX_NAME} characters")
     return found
 
 
 def read_queue(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the queue named in a field as it stands there, with or without ``root.`` before it, or None.
+    """Return the queue named in a field, as written, with or without ``root.`` before it; None if the field is absent.
 
     Raises:
-        ManifestError: no queue can have this name.
+        ManifestError: the value is not a valid queue name.
     """
     queue = read_text(parent, name, place)
     if queue is None:
@@ -167,19 +170,19 @@ def read_queue(parent: Mapping[str, object], name: str, place: str) -> str | Non
 
 
 def read_amounts(quantities: Mapping[str, object], place: str) -> Resource:
-    """Return a list of resources in base units: ``cpu`` becomes ``vcore``, every other name stays.
+    """Return quantities as a vector in base units; ``cpu`` becomes ``vcore``, other names stay as they are.
 
     Raises:
-        ManifestError: something is no quantity, is negative, or is more than a signed 64-bit integer holds, which is
-            what Kubernetes counts in.
+        ManifestError: a value is not a quantity, is negative, or exceeds a signed 64-bit integer, which Kubernetes
+            uses for amounts.
     """
     amounts = {}
     for name, quantity in quantities.items():
         where = below(place, name)
         if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
-            raise ManifestError(where, quantity, "a resource name is a text of 1 to 256 characters")
+            raise ManifestError(where, quantity, "expected a resource name of 1 to 256 characters")
         if name == VCORE:
-            raise ManifestError(where, quantity, f"Kubernetes has no {VCORE!r}; it is written as {CPU!r}")
+            raise ManifestError(where, quantity, f"unknown resource in Kubernetes; expected {CPU!r}")
         amounts[VCORE if name == CPU else name] = _amount(quantity, where, cpu=name == CPU)
     return Resource(amounts)
 
@@ -190,7 +193,7 @@ def _amount(quantity: object, where: str, *, cpu: bool) -> int:
     except QuantityError as error:
         raise ManifestError(where, quantity, error.reason) from error
     if amount < 0:
-        raise ManifestError(where, quantity, "less than nothing")
+        raise ManifestError(where, quantity, "expected a quantity of at least 0")
     if amount > MAX_QUANTITY:
-        raise ManifestError(where, quantity, "more than a signed 64-bit integer holds")
+        raise ManifestError(where, quantity, f"expected an amount of at most {MAX_QUANTITY}")
     return amount

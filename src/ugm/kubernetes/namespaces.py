@@ -1,14 +1,14 @@
-"""Namespaces: the quota and the parent queue that their annotations give to the queue of the namespace.
+"""Namespaces: the quota and the parent queue that annotations set for the queue of a namespace.
 
 Source: Apache YuniKorn, resource quota management. ``yunikorn.apache.org/namespace.quota`` holds a JSON object of
 Kubernetes quantities, of any resources. The deprecated ``yunikorn.apache.org/namespace.max.cpu`` and
-``yunikorn.apache.org/namespace.max.memory`` hold one quantity each and are not even read where there is a
-``namespace.quota``. ``yunikorn.apache.org/parentqueue`` names the queue above, with or without ``root.``.
+``yunikorn.apache.org/namespace.max.memory`` hold one quantity each; they are ignored if ``namespace.quota`` is set.
+``yunikorn.apache.org/parentqueue`` names the queue above, with or without ``root.``.
 
-An annotation that is empty is absent. One that cannot be understood is an error, never an absent quota: that would be
-no limit at all.
+An empty annotation is absent. An annotation that is not valid is an error, never an absent quota, because that would
+mean no limit.
 
-Nothing here makes a queue. The quota is meant for the queue that placement makes for the namespace, not for the one
+This module creates no queue. The quota applies to the queue that placement creates for the namespace, not to the queue
 above it.
 """
 
@@ -34,13 +34,13 @@ from ugm.resources import MEMORY, Resource
 
 __all__ = ["NamespaceTerms", "read_namespace"]
 
-#: The tags that placement rules look at.
+#: The tags that placement rules read.
 NAMESPACE_TAG: Final = "namespace"
 PARENT_TAG: Final = "namespace.parentqueue"
 
 _QUOTA: Final = "yunikorn.apache.org/namespace.quota"
 _PARENT: Final = "yunikorn.apache.org/parentqueue"
-#: Deprecated annotation to resource.
+#: The resource of each deprecated annotation.
 _DEPRECATED: Final = {
     "yunikorn.apache.org/namespace.max.cpu": CPU,
     "yunikorn.apache.org/namespace.max.memory": MEMORY,
@@ -50,12 +50,12 @@ _PLACE: Final = "metadata.annotations"
 
 
 class NamespaceTerms(NamedTuple):
-    """What a namespace says to placement and to its queue."""
+    """The settings of a namespace for placement and for its queue."""
 
     name: str
-    #: The maximum of the namespace's queue; a resource that it does not name is unlimited, and None limits nothing.
+    #: The maximum of the namespace's queue; None, and a resource that is not named, is without limit.
     max_resources: Resource | None = None
-    #: The queue above, as the annotation has it.
+    #: The queue above, as written in the annotation.
     parent_queue: str | None = None
 
     @property
@@ -73,7 +73,7 @@ def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
     """Read the manifest of a namespace.
 
     Raises:
-        ManifestError: it is no namespace, has no name, or an annotation cannot be understood.
+        ManifestError: the manifest has another kind or no name, or an annotation is not valid.
 
     >>> read_namespace({"metadata": {"name": "dev", "annotations": {
     ...     "yunikorn.apache.org/namespace.quota": '{"cpu": "64", "memory": "100G"}'}}}).max_resources
@@ -83,7 +83,7 @@ def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
     metadata = read_mapping(manifest, "metadata")
     name = read_name(metadata, "name", "metadata")
     if name is None:
-        raise ManifestError("metadata.name", None, "a namespace has a name")
+        raise ManifestError("metadata.name", None, "expected a name")
     annotations = read_mapping(metadata, "annotations", "metadata")
     return NamespaceTerms(name, _quota(annotations), read_queue(annotations, _PARENT, _PLACE))
 
@@ -104,7 +104,7 @@ def _deprecated(annotations: Mapping[str, object]) -> Resource:
 
 
 def _one(text: str, resource: str, place: str) -> Resource:
-    """Read a quantity that is a whole annotation: the annotation is the place, not a resource in it."""
+    """Read a quantity that is a whole annotation; errors name the annotation, not a resource in it."""
     try:
         return read_amounts({resource: text}, place)
     except ManifestError as error:
@@ -112,7 +112,7 @@ def _one(text: str, resource: str, place: str) -> Resource:
 
 
 def _json(text: str) -> Mapping[str, object]:
-    """Return the object in the text, with its numbers as they are written there."""
+    """Return the JSON object of a text, with numbers as texts."""
     place = below(_PLACE, _QUOTA)
     unique = partial(_unique, place)
     try:
@@ -127,5 +127,5 @@ def _json(text: str) -> Mapping[str, object]:
 def _unique(place: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is named twice")
+        raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is listed twice")
     return members

@@ -1,17 +1,17 @@
-"""Pods: what they use, which application they belong to, and what placement needs to find their queue.
+"""Pods: their usage, their application, and the data that placement needs to find their queue.
 
-A pod uses what its containers *request*; a missing request is nothing, and limits are not looked at. (Where a manifest
-has a limit and no request, Kubernetes itself fills in the request when it accepts the pod: read pods as they come from
-there, or write requests.)
+The usage of a pod is computed from the *requests* of its containers. A missing request counts as 0, and limits are
+ignored. (If a manifest has a limit and no request, Kubernetes sets the request when it accepts the pod; so pass pods
+as Kubernetes returns them, or with requests.)
 
-Containers that run side by side are added up: the ordinary ones, and init containers with the restart policy
-``Always``. Other init containers run before, one after another, each beside the restartable ones that have started by
-then, so a pod uses at least what the largest of these steps needs. Requests of the pod as a whole replace what its
-containers come to, resource by resource. The overhead of its runtime class is added last. (Source: Kubernetes, pod
-requests.) Each request is rounded up to the base unit by itself.
+The requests of containers that run at the same time are added: ordinary containers, and init containers with the
+restart policy ``Always``. Other init containers run earlier, one after the other, together with the restartable ones
+that have started by then; so the usage is at least that of the largest of these steps. Requests of the pod as a whole
+replace the sum of its containers, resource by resource. The overhead of the runtime class is added last. (Source:
+Kubernetes, pod requests.) Each request is rounded up to the base unit separately.
 
-The pod itself is not counted: there is no resource ``pods`` in the result (source: the example in Apache YuniKorn,
-resource quota management). Nor is a pod's status read: neither a resize that is under way, nor whether it has ended.
+The pod itself is not counted: the result has no resource ``pods`` (source: the example in Apache YuniKorn, resource
+quota management). The status of a pod is not read: neither a resize in progress nor the end of the pod.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from ugm.resources import MEMORY, Resource
 
 __all__ = ["PodTerms", "pod_usage", "read_pod"]
 
-#: Where Kubernetes puts a pod that names no namespace.
+#: The namespace of a pod that names none.
 DEFAULT_NAMESPACE: Final = "default"
 
-#: Where an application id and a queue are looked for; the first that is there wins.
+#: The labels and annotations that may hold an application id and a queue, in order of precedence.
 _APPLICATION_ID: Final = (
     ("labels", "yunikorn.apache.org/app-id"),
     ("annotations", "yunikorn.apache.org/app-id"),
@@ -53,23 +53,23 @@ _QUEUE: Final = (
     ("labels", "queue"),
 )
 
-#: What a pod as a whole can request, besides huge pages of any size.
+#: The resources that a pod as a whole can request, apart from huge pages.
 _POD_LEVEL: Final = (CPU, MEMORY)
 _HUGE_PAGES: Final = "hugepages-"
 
-#: So much of the namespace is part of an application id made for one pod; with the uid that makes 63 characters.
+#: The length of the namespace in the application id of a single pod; with the uid the id has at most 63 characters.
 _NAMESPACE_LENGTH: Final = 26
 
 
 class PodTerms(NamedTuple):
-    """A pod, as a scheduler hands it on: submit the application with the first of its pods, then allocate each."""
+    """A pod in ugm's terms: submit the application with its first pod, then allocate each pod."""
 
     application_id: str
-    #: The queue that the pod asks for, as it says it; None leaves it to the placement rules.
+    #: The queue that the pod names, as written; None leaves it to the placement rules.
     queue: str | None
     usage: Resource
     name: str | None
-    #: Kubernetes gives it to a pod when it accepts it.
+    #: Kubernetes assigns it when it accepts the pod.
     uid: str | None
     namespace: NamespaceTerms
 
@@ -87,19 +87,20 @@ def read_pod(
 ) -> PodTerms:
     """Read the manifest of a pod.
 
-    The application id is that of the label ``yunikorn.apache.org/app-id``, else of the annotation of the same name,
-    else of the label ``applicationId``; the queue likewise, the last label being ``queue``. Empty ones are absent.
+    The application id is read from the label ``yunikorn.apache.org/app-id``, else from the annotation of the same name,
+    else from the label ``applicationId``. The queue is read from the label ``yunikorn.apache.org/queue``, else from
+    the annotation of the same name, else from the label ``queue``. An empty value is absent.
 
     Args:
         manifest: the pod.
-        namespace: the pod's namespace; without it, what its annotations say is not known.
-        generated_ids: the application of pods that name none: one for each namespace (``yunikorn-dev-autogen``), or one
-            for each pod (``dev-`` and the pod's uid). An application belongs to one user, so take the latter where
+        namespace: the pod's namespace; if it is missing, its annotations have no effect.
+        generated_ids: the application id of pods without one: one id for each namespace (``yunikorn-dev-autogen``), or
+            one for each pod (``dev-`` and the pod's uid). An application belongs to one user, so use ``"pod"`` if
             several users share a namespace.
 
     Raises:
-        ManifestError: the manifest cannot be understood, or an id is to be made for a pod without a uid.
-        RequestError: *namespace* is not the pod's, or *generated_ids* is something else.
+        ManifestError: a value in the manifest is not valid, or the id of a pod without a uid has to be generated.
+        RequestError: *namespace* is not the namespace of the pod, or *generated_ids* has another value.
     """
     if generated_ids not in ("namespace", "pod"):
         raise RequestError("generated_ids", generated_ids, "expected 'namespace' or 'pod'")
@@ -112,7 +113,7 @@ def read_pod(
         application_id = _id_for_pod(terms.name, uid)
     application_id = application_id or f"yunikorn-{terms.name}-autogen"
     if len(application_id) > MAX_NAME:
-        raise ManifestError("metadata", application_id, f"an application id has 1 to {MAX_NAME} characters")
+        raise ManifestError("metadata", application_id, f"expected an application id of 1 to {MAX_NAME} characters")
     return PodTerms(application_id, _queue(metadata), usage, name, uid, terms)
 
 
@@ -135,7 +136,7 @@ def _application_id(metadata: Mapping[str, object]) -> str | None:
 
 def _id_for_pod(namespace: str, uid: str | None) -> str:
     if uid is None:
-        raise ManifestError("metadata.uid", None, "needed for the id of an application of one pod")
+        raise ManifestError("metadata.uid", None, "a generated application id needs the uid of the pod")
     return f"{namespace[:_NAMESPACE_LENGTH]}-{uid}"
 
 
@@ -148,12 +149,12 @@ def _queue(metadata: Mapping[str, object]) -> str | None:
 
 
 def pod_usage(manifest: Mapping[str, object]) -> Resource:
-    """Return what a pod uses as long as it runs.
+    """Return the usage of a running pod.
 
     Raises:
-        ManifestError: it is no pod, has no containers, or a request is no quantity or a negative one.
+        ManifestError: the manifest has another kind or no containers, or a request is not a quantity of at least 0.
 
-    An init container that needs more than what runs after it counts, though it ends:
+    An init container that requests more than the containers after it determines the usage, although it ends:
 
     >>> container = {"resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}
     >>> unpacking = {"resources": {"requests": {"cpu": 1}}}
@@ -163,13 +164,13 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
     check_kind(manifest, "Pod")
     spec = read_mapping(manifest, "spec")
     if not read_list(spec, "containers", "spec"):
-        raise ManifestError("spec.containers", spec.get("containers"), "a pod has at least one container")
+        raise ManifestError("spec.containers", spec.get("containers"), "expected at least one container")
     usage = {**_containers(spec), **_pod_level(spec)}
     return Resource(usage) + read_amounts(read_mapping(spec, "overhead", "spec"), "spec.overhead")
 
 
 def _containers(spec: Mapping[str, object]) -> Resource:
-    """Return what the containers need: while they run, or in the largest step before."""
+    """Return the larger of two requests: of all running containers, and of the largest step before them."""
     started: dict[str, int] = {}
     peak: dict[str, int] = {}
     for requests, restartable in _requests(spec, "initContainers"):
@@ -186,7 +187,7 @@ def _containers(spec: Mapping[str, object]) -> Resource:
 
 
 def _requests(spec: Mapping[str, object], kind: str) -> list[tuple[Resource, bool]]:
-    """Return what each container requests, and whether it stays when the next one starts."""
+    """Return the requests of each container, and whether it keeps running when the next one starts."""
     found = []
     for number, container in enumerate(read_list(spec, kind, "spec")):
         place = f"spec.{kind}[{number}]"
@@ -206,7 +207,9 @@ def _pod_level(spec: Mapping[str, object]) -> Resource:
     place = "spec.resources.requests"
     for name, quantity in read_mapping(read_mapping(spec, "resources", "spec"), "requests", "spec.resources").items():
         if name not in _POD_LEVEL and not _is_huge_page(name):
-            raise ManifestError(below(place, name), quantity, "a pod as a whole requests cpu, memory and huge pages")
+            raise ManifestError(
+                below(place, name), quantity, "a pod as a whole can only request cpu, memory and huge pages"
+            )
     return _amounts(spec, "spec")
 
 

@@ -1,17 +1,17 @@
-"""The quantity syntax of Kubernetes, read exactly.
+"""The quantity syntax of Kubernetes, parsed exactly.
 
-A quantity is a sign or none, a number with or without a fraction, and at most one suffix: ``n u m k M G T P E``,
-``Ki Mi Gi Ti Pi Ei``, or an exponent such as ``e3`` or ``E-3``. It is another syntax than that of queue configurations,
-which `ugm.resources` reads: that one has blanks, and no fractions, signs or exponents.
+A quantity is an optional sign, a number with an optional fraction, and at most one suffix: ``n u m k M G T P E``,
+``Ki Mi Gi Ti Pi Ei``, or an exponent such as ``e3`` or ``E-3``. The syntax of queue configurations, which
+`ugm.resources` reads, is different: it allows blanks, but no fractions, signs or exponents.
 
-At its edges it does what Kubernetes does (source: Kubernetes, ``apimachinery/pkg/api/resource``): a quantity is kept to
-the nano, what is finer is rounded away from zero, and a quantity with a binary suffix is capped at 2^63 - 1, silently.
-Then it is rounded away from zero once more, to the base unit: whoever asks for something gets something. No float takes
-part.
+Rounding follows Kubernetes (source: Kubernetes, ``apimachinery/pkg/api/resource``): a quantity has a resolution of one
+nano and is rounded away from zero, and a quantity with a binary suffix is capped at 2^63 - 1 without an error. The
+result is then rounded away from zero to the base unit, so that a request above 0 is never lost. All arithmetic uses
+integers.
 
-Two differences. Kubernetes takes a sign, a point or a suffix without any digit for 0; that is an error here, as it is
-in the pattern by which Kubernetes describes quantities. And numbers that nobody can mean (a text of more than 1,000
-characters, a value of more than 100 digits before the point) are refused before they are computed.
+There are two differences. Kubernetes reads a sign, a point or a suffix without any digit as 0; here it is an error, as
+in the pattern with which Kubernetes describes quantities. And absurd numbers (a text of more than 1,000 characters, a
+value of more than 100 digits before the point) are errors, because computing them takes too long.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 #: Powers of two.
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-#: Kubernetes keeps nothing smaller than a nano.
+#: The resolution of a quantity in Kubernetes, as a negative power of ten.
 _NANO: Final = 9
-#: What Kubernetes makes of every larger quantity with a binary suffix.
+#: The value to which Kubernetes caps quantities with a binary suffix.
 _BINARY_CAP: Final = (2**63 - 1) * 10**_NANO
-#: Kubernetes keeps an exponent in 32 bits.
+#: Kubernetes stores an exponent in 32 bits.
 _MAX_EXPONENT: Final = 2**31 - 1
 
-#: `int` is quadratic in the length of a text.
+#: A bound on the time of `int`, which is quadratic in the length of a text.
 _MAX_LENGTH: Final = 1000
 #: Digits before the point; a signed 64-bit integer has 19.
 _MAX_DIGITS: Final = 100
 _TOO_LARGE: Final = f"more than {_MAX_DIGITS} digits before the point"
-#: No number within `_MAX_LENGTH` reaches a nano if it is divided by this power of ten, or by a larger one.
+#: Divided by this power of ten or a larger one, every number within `_MAX_LENGTH` is below one nano.
 _VANISHING: Final = _MAX_LENGTH + 100
 
 _QUANTITY: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[A-Za-z]*)")
@@ -50,15 +50,15 @@ def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
     """Read one quantity of a manifest.
 
     Args:
-        quantity: a text; or a number, as YAML and JSON have them. A float counts as its shortest decimal text, which is
-            what stood in the manifest.
-        cpu: whether to count thousandths; otherwise units are whole.
+        quantity: a text, or a number as in YAML and JSON. A float is read as its shortest decimal text, which is the
+            text of the manifest.
+        cpu: if true, the base unit is one thousandth; otherwise it is one.
 
     Returns:
         The amount in base units, rounded away from zero. It may be negative, and larger than 64 bits.
 
     Raises:
-        QuantityError: it is anything else, or too large to be meant.
+        QuantityError: the value is not a quantity, or is absurdly large.
 
     >>> parse_quantity("1.5Gi"), parse_quantity("100m"), parse_quantity("1e3")
     (1610612736, 1, 1000)
@@ -78,10 +78,10 @@ def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
 
 
 def _text(quantity: object) -> str:
-    """Return what stands in the manifest, or would stand there."""
+    """Return a quantity as it is written in a manifest."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError(type(quantity).__name__, "expected a text or a number")
-    # Python refuses to write out very long integers, with an error of its own.
+    # Python raises an error of its own when it converts a very long integer to text.
     if isinstance(quantity, int) and quantity.bit_length() > 4 * _MAX_DIGITS:
         raise QuantityError(f"integer of {quantity.bit_length()} bits", _TOO_LARGE)
     text = quantity if isinstance(quantity, str) else repr(quantity)
@@ -98,7 +98,7 @@ def _nanos(text: str, digits: str, places: int, suffix: str) -> int:
     if number and len(digits.lstrip("0")) + tens > _MAX_DIGITS:
         raise QuantityError(text, _TOO_LARGE)
     tens += _NANO
-    # A zero may have any exponent; nothing is to be computed from that.
+    # A zero may have any exponent, from which no power must be computed.
     shifted = (number << twos) * 10 ** max(tens, 0) if number else 0
     nanos = _divide_up(shifted, min(-tens, _VANISHING))
     return min(nanos, _BINARY_CAP) if twos else nanos

@@ -2,7 +2,6 @@
 
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, Running
-from ugm.partition.compiled_config import PartitionQueue, PartitionSettings
 from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
 from ugm.partition.event_codec import event_name, event_to_dict
 from ugm.partition.events import (
@@ -65,8 +64,6 @@ __all__ = [
     "Pace",
     "Partition",
     "PartitionClosed",
-    "PartitionQueue",
-    "PartitionSettings",
     "PartitionSnapshot",
     "PartitionView",
     "Pending",

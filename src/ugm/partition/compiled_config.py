@@ -1,65 +1,46 @@
-"""The configuration of a partition, compiled off the lock and ready to be put in force."""
+"""The compiled form of a configuration: everything that a partition needs to put it in force.
+
+Compiling may fail and takes time in the size of the configuration, so it happens without the lock. Putting a compiled
+configuration in force is a sequence of assignments, none of which can fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
-from ugm.queues import PlacementRules, QueueSettings, QueueSpecs, RuleConfig
-from ugm.tracking.limits import Limits, PartitionLimits, QueueLimits
+from ugm.configuration import PartitionConfig, PlacementRule
+from ugm.queues import PlacementRules, QueueSpecs
+from ugm.tracking.limits import Limits
 
-__all__ = ["CompiledConfig", "PartitionQueue", "PartitionSettings"]
-
-
-class PartitionQueue(QueueSettings, QueueLimits, Protocol):
-    """A queue of a configuration, with its quota and the limits of users and groups."""
-
-    @property
-    def queues(self) -> Sequence[PartitionQueue]:
-        """The queues directly below."""
-        ...
-
-
-class PartitionSettings(PartitionLimits, Protocol):
-    """A partition of a configuration."""
-
-    @property
-    def root(self) -> PartitionQueue:
-        """The queue above all others."""
-        ...
-
-    @property
-    def placement_rules(self) -> Sequence[RuleConfig]:
-        """How applications find their queue."""
-        ...
+__all__ = ["CompiledConfig"]
 
 
 class CompiledConfig(NamedTuple):
-    """A configuration, ready to be put in force by one assignment after the other, none of which can fail."""
+    """A configuration, compiled."""
 
     limits: Limits
     specs: QueueSpecs
     rules: PlacementRules
-    #: What all this was compiled from.
-    config: PartitionSettings | None
-    #: Identifies what the configuration says. An equal one that replaces this one takes it over, so that earlier plans
-    #: stay valid.
+    #: The configuration that was compiled; None for none.
+    config: PartitionConfig | None
+    #: Identifies the content of the configuration. An equal configuration that replaces this one keeps the version, so
+    #: that earlier plans stay valid.
     version: object
 
     @property
-    def rule_configs(self) -> tuple[RuleConfig, ...]:
-        """What the rules were compiled from, for comparing."""
-        return () if self.config is None else tuple(self.config.placement_rules)
+    def rule_configs(self) -> tuple[PlacementRule, ...]:
+        """The placement rules before they were compiled, for comparison."""
+        return () if self.config is None else self.config.placement_rules
 
     @classmethod
-    def of(cls, config: PartitionSettings | None) -> Self:
+    def of(cls, config: PartitionConfig | None) -> Self:
         """Compile a configuration; None has no limits, and a root without queues.
 
         Raises:
-            RequestError: something in it cannot be used.
+            RequestError: the value is not a `PartitionConfig`, or a partition cannot use the configuration.
         """
         if config is None:
             return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), None, object())
-        # What is no partition at all is told by the limits.
+        # The limits come first, because they check the type of the configuration.
         limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
         return cls(limits, specs, PlacementRules.compile(config.placement_rules), config, object())

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ugm.configuration import PartitionConfig
 from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType
-from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount
 from ugm.tracking.limits import LimitBook
@@ -134,7 +135,7 @@ class Changes(NamedTuple):
         return "\n".join(lines) or "no changes"
 
 
-def changes(old: PartitionSettings | None, new: PartitionSettings | None) -> Changes:
+def changes(old: PartitionConfig | None, new: PartitionConfig | None) -> Changes:
     """Compare two configurations of a partition.
 
     Raises:

@@ -45,7 +45,7 @@ from ugm.partition.events import (
     Resized,
 )
 from ugm.partition.ledger_entry import Allocation, AllocationRequest, AllocationState
-from ugm.partition.settings import read_settings, settings_of, written_settings
+from ugm.partition.stored_config import config_from_data, config_to_data
 from ugm.resources import Resource
 
 __all__ = [
@@ -304,7 +304,7 @@ def _encode(event: Event) -> list[Json]:
         return _GRANT.encode(event)
     kind = _KINDS[type(event)]
     if type(event) is ConfigurationChanged:
-        return [kind.tag, written_settings(settings_of(event.after.config))]
+        return [kind.tag, config_to_data(event.after.config)]
     return kind.encode(event)
 
 
@@ -321,7 +321,7 @@ def decode_events(data: bytes, before: CompiledConfig) -> tuple[Event, ...]:
     events: list[Event] = []
     for tag, *values in from_json(data):
         if tag == _KINDS[ConfigurationChanged].tag:
-            after = CompiledConfig.of(read_settings(values[0]))
+            after = CompiledConfig.of(config_from_data(values[0]))
             events.append(ConfigurationChanged(before, after))
             before = after
         else:

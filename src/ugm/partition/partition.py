@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
+from ugm.configuration import PartitionConfig
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.hierarchy import RequestVector
@@ -22,7 +23,7 @@ from ugm.model import QuotaModel
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.application import Application
 from ugm.partition.applications import Applications
-from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox, Notifier
 from ugm.partition.events import Subscriber
 from ugm.partition.gang import allocate_all, asks_of
@@ -77,7 +78,7 @@ class Partition(Applications):
 
     def __init__(
         self,
-        config: PartitionSettings | None = None,
+        config: PartitionConfig | None = None,
         *,
         cluster: Resource | None = None,
         models: Iterable[QuotaModel] = (),

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self, final
 
+from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
 from ugm.partition.application import Application, GangStyle
-from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
 from ugm.partition.ledger_entry import PLAIN, LedgerEntry
 from ugm.partition.state import PartitionState
@@ -126,7 +127,7 @@ class Snapshot:
         return self._user_limits_win, self._nodes, self._made, tenancies
 
     @classmethod
-    def of(cls, config: PartitionSettings | None, parts: tuple[Any, ...]) -> Self:
+    def of(cls, config: PartitionConfig | None, parts: tuple[Any, ...]) -> Self:
         """Return the snapshot with these `parts`, made under a configuration."""
         tenancies = [_Tenancy(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
         return cls(CompiledConfig.of(config), (*parts[:-1], tenancies))

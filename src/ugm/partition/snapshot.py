@@ -16,9 +16,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
+from ugm.configuration import PartitionConfig
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
-from ugm.partition.compiled_config import PartitionSettings
 from ugm.partition.ledger_entry import LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.partition.survey import LimitUtilization
@@ -98,7 +98,7 @@ class PartitionSnapshot:
     def __init__(self, state: PartitionState, pace: Pace | None = None) -> None:
         """Copy what changes; the caller holds the lock."""
         self._pace: Final = pace or _at_once
-        self.config: Final[PartitionSettings | None] = state.compiled.config
+        self.config: Final[PartitionConfig | None] = state.compiled.config
         self.cluster: Final = state.tree.cluster
         self.nodes: Final = dict(state.cluster.nodes)
         self.application_count: Final = len(state.applications)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from ugm.arguments import require_amounts, require_name, require_resource, require_user, require_vector
+from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, Violation, exceeded
 from ugm.errors import RequestError, value_text
 from ugm.hierarchy import Node, headroom
@@ -22,7 +23,6 @@ from ugm.model import Claim
 from ugm.operation_lock import OperationLock, exclusive
 from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
-from ugm.partition.compiled_config import PartitionSettings
 from ugm.partition.explanation import Explanation, Held, charged, explain, require_holder_count
 from ugm.partition.ledger_entry import LedgerEntry
 from ugm.partition.model_set import ModelSet
@@ -78,7 +78,7 @@ class Survey:
         self._lock.settle()
 
     @property
-    def config(self) -> PartitionSettings | None:
+    def config(self) -> PartitionConfig | None:
         """The configuration in force, as it was given; None for none."""
         return self._state.compiled.config
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from ugm.arguments import require_amounts, require_name, require_resource
+from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
 from ugm.operation_lock import growing
 from ugm.partition.audit import AuditReport, Running, audit, differences_of, truth_of
-from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import changes_between
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_set import ModelSet, claims_of
@@ -112,7 +113,7 @@ class Upkeep(PartitionView):
 
     # The configuration
 
-    def plan(self, config: PartitionSettings | None) -> Plan:
+    def plan(self, config: PartitionConfig | None) -> Plan:
         """Return what another configuration would do here, without doing it.
 
         Takes time in the size of the partition, and of that under the lock only what it takes to copy who holds what.
@@ -151,7 +152,7 @@ class Upkeep(PartitionView):
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
         self._state.swap(plan.compiled)
 
-    def configure(self, config: PartitionSettings | None) -> None:
+    def configure(self, config: PartitionConfig | None) -> None:
         """Put another configuration in force, all at once.
 
         From then on every answer follows it. Applications stay where they are and keep their group, nobody is evicted,

@@ -1,11 +1,11 @@
-"""Access control lists: who may submit applications to a queue, or administer it.
+"""Access control lists: the users and groups that may submit applications to a queue, or administer it.
 
-A list is a text: users separated by commas, and after a blank groups separated by commas. A text that begins with a
-blank has groups only; ``*`` in place of the users or of the groups is everybody. An empty text is no list at all, while
-a blank is a list that allows nobody.
+A list is a text: users separated by commas, then one blank, then groups separated by commas. A text that begins with a
+blank has groups only; ``*`` in place of the users or of the groups allows every user. An empty text is no list; a
+single blank is a list that allows no user.
 
-Names are compared as they are written; nothing here asks whether they can be names. A list knows no queue: which lists
-count for a queue is the caller's to say, and how they count together `path_allows` says.
+Names are compared as they are written and are not checked. A list does not know its queue: the caller passes the lists
+of a queue and of the queues above it to `path_allows`, which combines them.
 
 Source: Apache YuniKorn, access control lists.
 """
@@ -26,11 +26,11 @@ _MOST_PARTS: Final = 2
 
 @final
 class Acl:
-    """Whom one access control list allows. Never changes, and is compared by what it allows.
+    """One access control list. Immutable; two lists are equal if they allow the same users and groups.
 
     Args:
-        users: who is allowed; with the wildcard among them, everybody.
-        groups: whose members are allowed; with the wildcard among them, everybody.
+        users: the allowed users; the wildcard among them allows every user.
+        groups: the groups whose members are allowed; the wildcard among them allows every user.
 
     >>> acl = Acl.parse("ana,bob physics")
     >>> acl.allows(UserGroup("ana")), acl.allows(UserGroup("sue", ("physics",))), acl.allows(UserGroup("sue"))
@@ -40,7 +40,7 @@ class Acl:
     __slots__ = ("everybody", "groups", "users")
 
     everybody: Final[bool]
-    #: Empty where everybody is allowed.
+    #: Empty if every user is allowed.
     users: Final[frozenset[str]]
     groups: Final[frozenset[str]]
 
@@ -52,13 +52,13 @@ class Acl:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Read a list; an empty text is none.
+        """Parse a list; an empty text is no list.
 
-        More than one blank in a row counts as one, because a configuration may have them; the peer accepts them in a
-        file and then fails to make the queue.
+        Several blanks in a row count as one, because a configuration may contain them: Apache YuniKorn accepts them in
+        a file and then fails to create the queue.
 
         Raises:
-            RequestError: it is no text, or has more parts than users and groups.
+            RequestError: the value is not a text, or has more parts than users and groups.
 
         >>> Acl.parse("") is None, Acl.parse(" "), Acl.parse(" physics"), Acl.parse("*")
         (True, Acl.parse(' '), Acl.parse(' physics'), Acl.parse('*'))
@@ -77,7 +77,7 @@ class Acl:
         return cls(users, groups)
 
     def allows(self, user: UserGroup) -> bool:
-        """Return whether the user, or a group that the user is a member of, is on the list."""
+        """Return whether the list contains the user or one of the user's groups."""
         return self.everybody or user.name in self.users or not self.groups.isdisjoint(user.groups)
 
     def __eq__(self, other: object) -> bool:
@@ -89,7 +89,7 @@ class Acl:
         return hash((self.everybody, self.users, self.groups))
 
     def __str__(self) -> str:
-        """Return the text of the list, in order."""
+        """Return the text of the list with sorted names."""
         if self.everybody:
             return WILDCARD
         groups = ",".join(sorted(self.groups))
@@ -102,20 +102,20 @@ class Acl:
 def _names(part: str) -> list[str]:
     if part == WILDCARD:
         return [part]
-    # Among others the wildcard is nobody's name: it would open the queue in passing.
+    # A wildcard among other names is ignored: it would open the queue by accident.
     return [name for name in part.split(",") if name not in ("", WILDCARD)]
 
 
 def path_allows(acls: Iterable[Acl | None], user: UserGroup) -> bool:
-    """Return whether the lists of a queue and of the queues above it let a user in.
+    """Return whether the lists of a queue and of the queues above it allow a user.
 
-    A path without any list is open. Otherwise one list that allows the user is enough, wherever on the path it is: a
-    list below takes nothing away. To submit, the lists for submitting and those for administering count; to administer,
-    only the latter.
+    A path without lists allows every user. Otherwise one list that allows the user is enough, at any level: a list of a
+    lower queue does not restrict a list above it. For submitting, submit lists and admin lists count; for
+    administering, only admin lists.
 
     Args:
-        acls: the lists on the path, in any order; None where a queue has none.
-        user: who asks.
+        acls: the lists on the path, in any order; None for a queue without a list.
+        user: the user.
 
     >>> path_allows([None, None], UserGroup("sue"))
     True

@@ -1,4 +1,4 @@
-"""The nodes of a cluster, and what they add up to."""
+"""The nodes of a cluster and the sum of their resources."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from ugm.resources import Resource
 
 __all__ = ["Cluster"]
 
-#: Number of names with a 0 that are always kept in the sum.
-_FEW: Final = 16
+#: The number of zero amounts that the sum always keeps.
+_KEPT_ZEROS: Final = 16
 
 
 @final
 class Cluster:
-    """Nodes by name, with what each of them offers.
+    """The nodes of a cluster by name, with the resources of each node.
 
-    The sum is None until a first node is registered: a program that knows no nodes has no limit at the root. From then
-    on the sum holds, also when the last node has gone.
+    The sum is None until the first node is registered, so that a program without nodes has no limit at the root. From
+    then on the sum is the limit, even after the last node is removed.
 
-    A resource that only removed nodes have offered is named with a 0. If such names are the larger part of the sum,
-    they are dropped: otherwise a cluster whose devices have names of their own would grow without end. Dropping them
-    changes no answer, because a closed limit allows nothing of a resource that it does not name.
+    A resource that only removed nodes offered stays in the sum with the amount 0. If more than half of the amounts are
+    0, the zeros are dropped: otherwise the sum would grow without bound in a cluster whose devices have names of their
+    own. Dropping them changes no decision, because a closed limit allows nothing of a resource that it does not name.
     """
 
     __slots__ = ("nodes", "total")
@@ -37,10 +37,10 @@ class Cluster:
         self.total = None
 
     def add(self, name: str, offers: Resource) -> None:
-        """Register a node; one that is registered with the same resources stays as it is.
+        """Register a node; do nothing if it is already registered with the same resources.
 
         Raises:
-            RequestError: a node of that name is registered with other resources.
+            RequestError: the node is registered with other resources.
         """
         if name not in self.nodes:
             self._set(name, offers)
@@ -48,17 +48,17 @@ class Cluster:
             raise RequestError("node", name, "a node of that name is registered with other resources")
 
     def update(self, name: str, offers: Resource) -> None:
-        """Change what a registered node offers.
+        """Change the resources of a registered node.
 
         Raises:
-            RequestError: there is no such node.
+            RequestError: the node is not registered.
         """
         if name not in self.nodes:
             raise RequestError("node", name, "there is no such node")
         self._set(name, offers)
 
     def remove(self, name: str) -> bool:
-        """Remove a node, and say whether there was one."""
+        """Remove a node; return whether it was registered."""
         if name not in self.nodes:
             return False
         self._set(name, Resource())
@@ -71,8 +71,8 @@ class Cluster:
         for resource in {**before, **offers}:
             total[resource] = total.get(resource, 0) + offers.get(resource, 0) - before.get(resource, 0)
         self.nodes[name] = offers
-        if sum(1 for amount in total.values() if not amount) > max(_FEW, len(total) // 2):
-            # The resources of this change stay: a sum without names would look like no limit.
+        if sum(1 for amount in total.values() if not amount) > max(_KEPT_ZEROS, len(total) // 2):
+            # Keep the resources of this change: a sum without names would mean no limit.
             total = {name: amount for name, amount in total.items() if amount or name in before or name in offers}
         self.total = Resource(total)
 

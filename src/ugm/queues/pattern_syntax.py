@@ -1,6 +1,7 @@
-r"""The syntax of the regular expressions in filters of placement rules: from a text to a tree.
+r"""The syntax of the regular expressions in filters of placement rules: a recursive descent parser.
 
-The supported syntax is a part of that of Go's package ``regexp``, which Apache YuniKorn uses:
+The parser turns a text into a tree of five kinds of nodes, from which `ugm.queues.patterns` builds an automaton. The
+supported syntax is a part of that of Go's package ``regexp``, which Apache YuniKorn uses:
 
 - characters, ``.``, classes such as ``[a-z_]`` and ``[^0-9]``, ``[[:alpha:]]``, ``\d \D \s \S \w \W`` (ASCII);
 - ``^ $ \A \z \b \B``;
@@ -9,7 +10,8 @@ The supported syntax is a part of that of Go's package ``regexp``, which Apache 
 - the flags ``i`` and ``s``, as in ``(?i)`` and ``(?i:...)``;
 - the escapes ``\t \n \r \f \v \xHH \x{H...}``, and a backslash before any punctuation.
 
-Everything else is refused, with its place: lookaround, back references, conditions, ``\p``, ``\Q``, octal escapes.
+Everything else is an error that names the position: lookaround, back references, conditions, ``\p``, ``\Q``, octal
+escapes. Length, nesting and repetition counts are bounded, so that parsing and matching take bounded time.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ __all__ = [
 MAX_LENGTH: Final = 1_000
 #: The most characters, classes and assertions that a pattern may have with its repetitions written out.
 MAX_STATES: Final = 1_000
-#: How deep groups may be nested.
+#: The deepest nesting of groups.
 _MAX_DEPTH: Final = 30
 #: The largest count of a repetition.
 _MAX_COUNT: Final = 1_000
@@ -89,31 +91,31 @@ _NAMED_CLASS: Final = re.compile(r"\[:(\^?)([a-z]+):\]")
 
 
 class Characters(NamedTuple):
-    """One character out of some ranges, which are sorted and do not touch."""
+    """Any one character of some ranges, which are sorted and separated."""
 
     ranges: _Ranges
 
 
 class Assertion(NamedTuple):
-    """A condition on the place between two characters: ``start``, ``end``, ``boundary`` or ``inside``."""
+    """A condition on the position between two characters: ``start``, ``end``, ``boundary`` or ``inside``."""
 
     kind: str
 
 
 class Series(NamedTuple):
-    """One part after the other; without parts, the empty text."""
+    """A sequence of parts; without parts, the empty text."""
 
     parts: tuple[Node, ...]
 
 
 class Either(NamedTuple):
-    """One of several."""
+    """One of several alternatives."""
 
     options: tuple[Node, ...]
 
 
 class Repeat(NamedTuple):
-    """A part several times."""
+    """A repeated part."""
 
     part: Node
     least: int
@@ -125,18 +127,19 @@ Node: TypeAlias = "Characters | Assertion | Series | Either | Repeat"
 
 
 class Pattern(NamedTuple):
-    """A pattern that has been read."""
+    """A parsed pattern."""
 
     node: Node
-    #: Its characters, classes and assertions with the repetitions written out.
+    #: The number of its characters, classes and assertions with the repetitions written out.
     states: int
 
 
 def parse_pattern(text: str) -> Pattern:
-    r"""Read a pattern.
+    r"""Parse a pattern.
 
     Raises:
-        RequestError: the pattern is too long or too large, or its syntax is not supported; with the place.
+        RequestError: the pattern is too long or too large, or its syntax is not supported; the message names the
+            position.
 
     >>> parse_pattern(r"a\1")
     Traceback (most recent call last):
@@ -145,13 +148,13 @@ def parse_pattern(text: str) -> Pattern:
     """
     if len(text) > MAX_LENGTH:
         raise RequestError("pattern", text, f"it has {len(text)} characters (allowed: up to {MAX_LENGTH})")
-    reader = _Reader(text)
-    return Pattern(reader.read(), reader.states)
+    parser = _Parser(text)
+    return Pattern(parser.parse(), parser.states)
 
 
 @final
-class _Reader:
-    """Reads one pattern from left to right."""
+class _Parser:
+    """A parser of one pattern, from left to right."""
 
     __slots__ = ("_at", "_depth", "_dot", "_fold", "_text", "states")
 
@@ -164,7 +167,7 @@ class _Reader:
         self._dot = False
         self.states = 0
 
-    def read(self) -> Node:
+    def parse(self) -> Node:
         node = self._either()
         if self._at < len(self._text):
             raise self._error("unexpected )", self._at)
@@ -177,7 +180,7 @@ class _Reader:
         return RequestError("pattern", self._text, f"{what} at character {at + 1} is not supported")
 
     def _next(self) -> str:
-        """Return the next character without taking it; the empty text at the end."""
+        """Return the next character without consuming it; the empty text at the end."""
         return self._text[self._at : self._at + 1]
 
     def _either(self) -> Node:
@@ -194,7 +197,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Series(tuple(parts))
 
     def _part(self) -> Iterator[Node]:
-        """Read an atom and how often it is repeated; flags alone are no part."""
+        """Parse an atom and its repetition; a group that only sets flags is not a part."""
         start, before = self._at, self.states
         atom = self._atom()
         count = self._count(missing=atom is None)
@@ -205,7 +208,7 @@ class _Reader:
         else:
             least, most = count
             copies = max(least, 1) if most is None else most
-            # What matches the empty text alone is copied like everything else.
+            # A part that matches only the empty text is copied like any other, so its copies count as well.
             self._grow(max(self.states - before, 1) * (copies - 1), start)
             yield Repeat(atom, least, most)
 
@@ -271,7 +274,7 @@ class _Reader:
         return Characters(_normal(self._folded(ranges)) if _is_one(ranges) else ranges)
 
     def _group(self, at: int) -> Node | None:
-        """Read what follows an opening parenthesis; None for a group that only sets flags."""
+        """Parse the rest of a group after the opening parenthesis; None for a group that only sets flags."""
         flags = self._fold, self._dot
         if found := _GROUP_NAME.match(self._text, self._at):
             self._at = found.end()
@@ -297,7 +300,7 @@ class _Reader:
         return node
 
     def _escape(self, at: int) -> _Ranges:
-        """Read what follows a backslash."""
+        """Parse the rest of an escape after the backslash."""
         sign = self._next()
         self._at += 1
         if sign in _CONTROLS:
@@ -315,7 +318,7 @@ class _Reader:
         raise self._unsupported(f"the escape \\{sign}", at)
 
     def _class(self, at: int) -> Node:
-        """Read what follows an opening bracket."""
+        """Parse the rest of a class after the opening bracket."""
         negated = self._next() == "^"
         self._at += negated
         ranges: list[tuple[int, int]] = []
@@ -347,7 +350,7 @@ class _Reader:
         self._at += 1
         high = self._class_character()
         if not _is_one(low) or not _is_one(high) or low[0][0] > high[0][0]:
-            raise self._error("a range whose ends are no characters in order", start)
+            raise self._error("a range whose ends are not two characters in order", start)
         return self._folded(((low[0][0], high[0][0]),))
 
     def _class_character(self) -> _Ranges:
@@ -356,7 +359,7 @@ class _Reader:
         return self._escape(at) if sign == "\\" else _single(sign)
 
     def _folded(self, ranges: _Ranges) -> Iterator[tuple[int, int]]:
-        """Yield ranges and, with the flag ``i``, what they are in the other case."""
+        """Yield ranges and, with the flag ``i``, the same ranges in the other case."""
         yield from ranges
         for low, high in ranges if self._fold else ():
             if low == high:
@@ -368,7 +371,7 @@ class _Reader:
 
 
 def _number(digits: str) -> int:
-    """Read a count; one with many digits is too large, whatever it is."""
+    """Parse a count; a count with more digits than the largest is not converted."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) <= len(str(_MAX_COUNT)) else _MAX_COUNT + 1
 

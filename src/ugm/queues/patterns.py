@@ -1,15 +1,28 @@
 r"""Regular expressions that are matched in linear time, for the filters of placement rules.
 
-Filters are matched under the lock of a partition, on names that users choose, and the engine behind Python's `re`
-backtracks: ``^(a+)+$`` takes seconds for a name of 27 characters. Here a pattern becomes an automaton without empty
-transitions (Glushkov's construction): each character of the pattern is a state, and a set of states is the bits of one
-integer. All states advance at once, so a name costs a bounded amount of work for each character, whatever the pattern.
+Problem
+    Filters are matched under the lock of a partition, on names that users choose. Python's `re` backtracks: the pattern
+    ``^(a+)+$`` takes seconds for a name of 27 characters, and every other caller waits.
 
-An assertion such as ``^`` or ``\b`` is about a place between two characters of the name. Whether it holds there decides
-which transitions exist, so each kind of place (there are at most eight) has transitions of its own. They are made when
-a name needs them.
+Idea
+    A pattern becomes an automaton without empty transitions (Glushkov's construction). Each character of the pattern
+    is a state, and a set of states is the bits of one integer. All states advance together: the states that may follow
+    the current set, together with the states that a match may begin with, intersected with the states that the next
+    character leads to.
 
-The supported syntax is described in `ugm.queues.pattern_syntax`.
+    An assertion such as ``^`` or ``\b`` is a condition on a position between two characters of the name. It decides
+    which transitions exist there. So each kind of position (start, end, word boundary, and their combinations: at most
+    eight) has its own transitions, which are built when a name first needs them.
+
+Invariant
+    Before each character, bit *n* of the set is 1 exactly if some match of the beginning of the pattern up to state *n*
+    ends there.
+
+Cost
+    A name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), whatever the
+    pattern. The tables have 4 entries for each state. Building them takes time in the square of the states at worst.
+
+`ugm.queues.pattern_syntax` describes the supported syntax.
 """
 
 from __future__ import annotations
@@ -23,17 +36,17 @@ from ugm.queues.pattern_syntax import Assertion, Characters, Either, Node, Repea
 
 __all__ = ["Matcher", "compile_pattern"]
 
-#: How many matchers are remembered: a configuration compiles each of its patterns several times.
-_REMEMBERED: Final = 256
+#: The size of the cache of matchers: reading a configuration compiles each of its patterns several times.
+_CACHED: Final = 256
 
-#: What a place between two characters can be; an assertion holds where its bit is set.
+#: The properties of a position between two characters; an assertion holds if its bit is set.
 _START: Final = 1
 _END: Final = 2
 _BOUNDARY: Final = 4
 _BITS: Final = {"start": _START, "end": _END, "boundary": _BOUNDARY, "inside": _BOUNDARY}
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=_CACHED)
 def compile_pattern(text: str) -> Matcher:
     r"""Compile a pattern.
 
@@ -54,42 +67,42 @@ class Matcher:
 
     Args:
         node: the pattern.
-        size: how many states it has; see `ugm.queues.pattern_syntax.MAX_STATES`.
+        size: the number of its states; see `ugm.queues.pattern_syntax.MAX_STATES`.
     """
 
-    __slots__ = ("_places", "_starts", "_states_at", "_tested", "node", "size")
+    __slots__ = ("_starts", "_states_at", "_tested", "_transitions", "node", "size")
 
     def __init__(self, node: Node, size: int) -> None:
         self.node: Final = node
         self.size: Final = size
-        #: What of a place the pattern asks for.
+        #: The properties of a position that the pattern depends on.
         self._tested: Final = _tested(node)
-        self._places: dict[int, _Transitions] = {}
-        #: Where ranges of characters begin, and the states that the characters of each range lead to.
+        self._transitions: dict[int, _Transitions] = {}
+        #: The first characters of ranges, and the states that the characters of each range lead to.
         self._starts, self._states_at = _ranges(_Construction(node, 0).characters)
 
     def search(self, text: str) -> bool:
-        """Return whether the pattern matches any part of a text. The cost is linear in the length of the text."""
+        """Return whether the pattern matches any part of a text. Takes time linear in the length of the text."""
         states, tested, starts, states_at = 0, self._tested, self._starts, self._states_at
         transitions = self._at(0)
         for at, character in enumerate(text):
             if tested:
-                transitions = self._at(_place(text, at) & tested)
+                transitions = self._at(_position(text, at) & tested)
             if transitions.nullable or states & transitions.last:
                 return True
             found = states_at[bisect_right(starts, ord(character)) - 1]
             states = (transitions.after(states) | transitions.first) & found
-        transitions = self._at(_place(text, len(text)) & tested)
+        transitions = self._at(_position(text, len(text)) & tested)
         return transitions.nullable or bool(states & transitions.last)
 
-    def _at(self, place: int) -> _Transitions:
-        found = self._places.get(place)
+    def _at(self, position: int) -> _Transitions:
+        found = self._transitions.get(position)
         if found is None:
-            found = self._places[place] = _Construction(self.node, place).transitions()
+            found = self._transitions[position] = _Construction(self.node, position).transitions()
         return found
 
 
-def _place(text: str, at: int) -> int:
+def _position(text: str, at: int) -> int:
     before, after = at > 0 and _is_word(text[at - 1]), at < len(text) and _is_word(text[at])
     return _START * (at == 0) | _END * (at == len(text)) | _BOUNDARY * (before != after)
 
@@ -99,7 +112,7 @@ def _is_word(character: str) -> bool:
 
 
 def _tested(node: Node) -> int:
-    """Return the bits of a place that the assertions in a pattern depend on."""
+    """Return the properties of a position that the assertions in a pattern depend on."""
     tested, pending = 0, [node]
     while pending:
         match pending.pop():
@@ -115,15 +128,15 @@ def _tested(node: Node) -> int:
 
 
 class _Transitions(NamedTuple):
-    """What happens at one kind of place between two characters."""
+    """The transitions at one kind of position between two characters."""
 
-    #: Whether the empty text matches here.
+    #: True if the empty text matches here.
     nullable: bool
     #: The states that a match which begins here may enter.
     first: int
     #: The states in which a match may end here.
     last: int
-    #: For each four states, lowest first, and each of their sixteen sets: the states that may follow.
+    #: For each group of four states, lowest first, and each of its sixteen subsets: the states that may follow.
     following: Sequence[Sequence[int]]
 
     def after(self, states: int) -> int:
@@ -138,7 +151,7 @@ class _Transitions(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A part of a pattern: whether it matches nothing, and the states that it begins and ends with."""
+    """A part of a pattern: whether it matches the empty text, and the states that it begins and ends with."""
 
     nullable: bool
     first: int
@@ -151,19 +164,22 @@ _NEVER: Final = _Piece(nullable=False, first=0, last=0)
 
 @final
 class _Construction:
-    """Glushkov's construction for one kind of place: an assertion matches the empty text if it holds, else nothing."""
+    """Glushkov's construction for one kind of position.
 
-    __slots__ = ("_follow", "_piece", "_place", "characters")
+    An assertion that holds there matches the empty text; one that does not hold matches no text.
+    """
 
-    def __init__(self, node: Node, place: int) -> None:
-        self._place: Final = place
+    __slots__ = ("_follow", "_piece", "_position", "characters")
+
+    def __init__(self, node: Node, position: int) -> None:
+        self._position: Final = position
         #: By state: the states that may follow it, and the characters that lead to it.
         self._follow: Final[list[int]] = []
         self.characters: Final[list[Characters]] = []
         self._piece: Final = self._build(node)
 
     def transitions(self) -> _Transitions:
-        """Return what has been constructed."""
+        """Return the constructed transitions."""
         follow = self._follow + [0] * (-len(self._follow) % 4)
         fours = [follow[at : at + 4] for at in range(0, len(follow), 4)]
         return _Transitions(*self._piece, [_unions(four) for four in fours])
@@ -176,7 +192,7 @@ class _Construction:
                 self.characters.append(node)
                 return _Piece(nullable=False, first=state, last=state)
             case Assertion(kind):
-                holds = bool(self._place & _BITS[kind]) != (kind == "inside")
+                holds = bool(self._position & _BITS[kind]) != (kind == "inside")
                 return _EMPTY if holds else _NEVER
             case Series(parts):
                 return self._series([self._build(part) for part in parts])
@@ -190,9 +206,9 @@ class _Construction:
                 return self._series([self._build(part) for _ in range(most or 0)], least)
 
     def _series(self, pieces: Sequence[_Piece], least: int | None = None) -> _Piece:
-        """Put pieces behind each other; all that follow the *least* first are optional.
+        """Concatenate pieces; all pieces after the first *least* are optional.
 
-        From the right, so that the states which a piece ends with are visited once.
+        Works from the right, so that the states that a piece ends with are visited once.
         """
         series = _EMPTY
         for at in reversed(range(len(pieces))):
@@ -240,7 +256,7 @@ def _unions(four: Sequence[int]) -> list[int]:
 
 
 def _ranges(characters: Sequence[Characters]) -> tuple[list[int], list[int]]:
-    """Return where the states that a character leads to change, and the states from there on."""
+    """Return the characters at which the set of reachable states changes, and the set from there on."""
     changes: dict[int, int] = {0: 0}
     for state, (ranges,) in enumerate(characters):
         for low, high in ranges:

@@ -1,14 +1,14 @@
 """Placement: the rules that find the queue of an application when it is submitted.
 
-Rules are tried in order, and the first that comes up with a queue which may be used decides. Every rule that passes
-says why, so that a rejected application can be explained.
+Rules are tried in order, and the first that finds a usable queue decides. Every rule that finds none gives a reason, so
+that a rejection can be explained.
 
-A rule finds a name, and puts it below the root or below the queue that its parent rule finds; a text that starts with
-``root.`` is a whole path, and the parent rule is not asked. Paths come out canonical. What the rules are given may be
-any text: one that cannot be the name of a queue makes its rule pass, and is never an error.
+A rule finds a queue name, which is placed below the root or below the queue that the parent rule finds. A text that
+starts with ``root.`` is a whole path; the parent rule is then not used. Paths are canonical. The rules accept any text:
+if a text cannot be a queue name, its rule finds no queue; it is never an error.
 
-Nothing here makes a queue or changes one: a placement says whether the queue has to be made. The queues are seen
-through the few questions of a `QueueView`; what each rule finds is in `ugm.queues.rules`.
+This module creates and changes no queue: a `Placement` states whether the queue has to be created. It reads the queues
+through a `QueueView`. `ugm.queues.rules` implements the single rules.
 
 Source: Apache YuniKorn, placement rules; resource quota management, "Namespace to queue mapping" and "Parent queue
 mapping for namespaces".
@@ -19,45 +19,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol, Self, final
 
+from ugm.configuration import PlacementRule
 from ugm.errors import printable
 from ugm.identity import MAX_DEPTH, ROOT, UserGroup
 from ugm.queues.filters import Filter
-from ugm.queues.rules import QUALIFIED, Find, Found, RuleConfig, Submission, finder, provided, quoted
+from ugm.queues.rules import QUALIFIED, Find, Found, Submission, finder, provided, quoted
 
-__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "PlacementTrial", "QueueView", "RuleConfig", "Submission"]
+__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
 
-#: How many names the path of a queue that is created may have; a configuration has none as deep.
+#: The most names in the path of a queue that placement creates; a configuration cannot be as deep.
 MOST_NAMES: Final = MAX_DEPTH
 
 
 class QueueView(Protocol):
-    """What placement asks of a tree of queues. All paths are canonical, and all questions only read."""
+    """The read-only view of a tree of queues that placement needs. All paths are canonical."""
 
     def exists(self, queue_path: str) -> bool:
-        """Return whether there is such a queue; the root there is always."""
+        """Return whether the queue exists; the root always does."""
         ...
 
     def is_leaf(self, queue_path: str) -> bool:
-        """Return whether an existing queue takes applications, and no queues below it."""
+        """Return whether an existing queue takes applications and therefore has no queues below it."""
         ...
 
     def is_draining(self, queue_path: str) -> bool:
-        """Return whether an existing queue only waits for what runs in it to end."""
+        """Return whether an existing queue accepts no more applications and is deleted with its last one."""
         ...
 
     def may_submit(self, queue_path: str, user: UserGroup) -> bool:
-        """Return whether the access control lists of a queue, or of those above it that exist, let a user in."""
+        """Return whether the access control lists of a queue, and of the existing queues above it, admit a user."""
         ...
 
 
 class PlacementTrial(NamedTuple):
-    """What came of one rule."""
+    """The result of one placement rule."""
 
-    #: Its place, name and value; with those of its parent rules where they were asked.
+    #: The place, name and value of the rule, and of its parent rules as far as they were used.
     rule: str
-    #: What it came up with; None for nothing.
+    #: The queue that the rule found, usable or not; None if it found none.
     queue_path: str | None
-    #: Why it passed, as a part of a sentence; empty if it was taken.
+    #: The reason why the queue is not used, as a part of a sentence; empty if it is used.
     reason: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,13 +70,14 @@ class PlacementTrial(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where an application is placed, and how that came about: true when it is placed."""
+    """The queue of an application and the rules that led to it; true if the application is placed."""
 
     #: None if the application is rejected.
     queue_path: str | None
-    #: Every rule that was tried, in order; the last was taken if the application is placed. None was if it was before.
+    #: Every rule that was tried, in order; the last one found the queue if the application is placed. Empty if the
+    #: application had been placed before.
     trials: tuple[PlacementTrial, ...]
-    #: Whether the queue does not exist yet.
+    #: True if the queue does not exist yet.
     creates: bool
 
     def __bool__(self) -> bool:
@@ -103,36 +105,37 @@ class Placement(NamedTuple):
 
 @final
 class PlacementRules:
-    """The placement rules of a partition, compiled. Never changes, and may be shared between threads.
+    """The placement rules of a partition, compiled. Immutable, and safe to share between threads.
 
     Args:
-        rules: in the order in which they are tried; without any, applications go to the queue that they name.
+        rules: the rules in the order in which they are tried; without rules, an application is placed in the queue
+            that it names.
 
     Raises:
-        RequestError: there is no such rule, or it can never find a queue: a ``fixed`` or ``tag`` rule has no value, a
-            ``fixed`` rule one that cannot be a queue, or one that starts at the root although a parent rule is to say
-            where; or a filter cannot be read.
+        RequestError: the name of a rule is unknown, or the rule can never find a queue: a ``fixed`` or ``tag`` rule has
+            no value, the value of a ``fixed`` rule is not a valid queue path, or it starts with ``root`` although
+            the rule has a parent rule; or a filter is not valid.
     """
 
     __slots__ = ("_chains",)
 
     _chains: tuple[_Chain, ...]
 
-    def __init__(self, rules: Sequence[RuleConfig] = ()) -> None:
+    def __init__(self, rules: Sequence[PlacementRule] = ()) -> None:
         chains = [_Chain(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(rules)]
         self._chains = tuple(chains) or (_Chain([_PROVIDED]),)
 
     @classmethod
-    def compile(cls, rules: Sequence[RuleConfig] = ()) -> Self:
-        """Read the rules out of a configuration, as the class does."""
+    def compile(cls, rules: Sequence[PlacementRule] = ()) -> Self:
+        """Compile the rules of a configuration; the same as calling the class."""
         return cls(rules)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
-        """Find the queue of an application. Changes nothing, and never fails for what a submission says.
+        """Find the queue of an application. Changes nothing, and accepts a submission with any texts.
 
-        The first rule that comes up with a queue which may be used is taken. A queue may not be used if it does not
-        exist and the rule creates none, if it is not a leaf or would be below one, if it or the queue that it would be
-        created in is draining, or if the user may not submit to it. The cost is that of the rules tried.
+        The first rule that finds a usable queue decides. A queue is not usable if it does not exist and the rule
+        creates none, if it is not a leaf or would be below a leaf, if it or the queue that it would be created in is
+        draining, or if the user may not submit to it. The cost is that of the rules tried.
         """
         trials = []
         for chain in self._chains:
@@ -152,19 +155,19 @@ class _Chain:
 
     #: The rule, its parent rule, and so on.
     steps: tuple[_Step, ...]
-    #: For people: the rule alone, with its parent rule, and so on.
+    #: Descriptions of the rule alone, with its parent rule, and so on.
     labels: tuple[str, ...]
     create: bool
 
     def __init__(self, steps: Iterable[_Step]) -> None:
         self.steps = tuple(steps)
         self.labels = tuple(
-            ", parent ".join(step.label for step in self.steps[:asked]) for asked in range(1, len(self.steps) + 1)
+            ", parent ".join(step.label for step in self.steps[:count]) for count in range(1, len(self.steps) + 1)
         )
         self.create = self.steps[0].create
 
     def attempt(self, submission: Submission, queues: QueueView) -> PlacementTrial:
-        """Say what comes of the rule."""
+        """Apply the rule to a submission."""
         names: list[str] = []
         path = label = ""
         for step, label in zip(self.steps, self.labels, strict=True):
@@ -177,20 +180,20 @@ class _Chain:
             names.append(found)
         path = path or f"{ROOT}.{names.pop()}"
         while names:
-            if reason := self.steps[len(names)].why_not_above(path, queues):
+            if reason := self.steps[len(names)].reason_against_parent(path, queues):
                 return PlacementTrial(label, None, reason)
             path = f"{path}.{names.pop()}"
-        return PlacementTrial(label, path, _why_not(path, submission.user, queues, create=self.create))
+        return PlacementTrial(label, path, _reason_against(path, submission.user, queues, create=self.create))
 
 
 @final
 class _Step:
-    """One rule by itself, without its parent rule."""
+    """A single rule without its parent rule."""
 
     __slots__ = ("_filter", "_find", "create", "label")
 
     _find: Find
-    #: None where everybody is allowed.
+    #: None if every user is allowed.
     _filter: Filter | None
     label: str
     create: bool
@@ -202,24 +205,24 @@ class _Step:
         self.create = create
 
     def find(self, submission: Submission) -> Found:
-        """Return a name or a path from the root; or nothing, and why."""
+        """Return a name or a path from the root, or the reason for neither."""
         if self._filter is not None and not self._filter.allows(submission.user):
             return "", f"the filter denies user {quoted(submission.user.name)}"
         return self._find(submission)
 
-    def why_not_above(self, path: str, queues: QueueView) -> str:
-        """Return why what this rule found cannot have queues below it; nothing if it can."""
+    def reason_against_parent(self, path: str, queues: QueueView) -> str:
+        """Return the reason why the queue that this rule found cannot be a parent; empty if it can."""
         if not queues.exists(path):
             return "" if self.create else f"{path} does not exist and the parent rule creates none"
-        return f"{path} is a leaf, and has no queues below it" if queues.is_leaf(path) else ""
+        return f"{path} is a leaf and cannot have queues below it" if queues.is_leaf(path) else ""
 
 
-#: What holds where a configuration has no rules.
+#: The rule of a configuration without rules.
 _PROVIDED: Final = _Step(provided, "provided (there are no placement rules)", None, create=False)
 
 
-def _why_not(path: str, user: UserGroup, queues: QueueView, *, create: bool) -> str:
-    """Return why an application cannot be placed in a queue; nothing if it can."""
+def _reason_against(path: str, user: UserGroup, queues: QueueView, *, create: bool) -> str:
+    """Return the reason why an application cannot be placed in a queue; empty if it can."""
     if queues.exists(path):
         if not queues.is_leaf(path):
             return f"{path} is not a leaf"
@@ -231,23 +234,23 @@ def _why_not(path: str, user: UserGroup, queues: QueueView, *, create: bool) -> 
             return f"{quoted(path)} has more than {MOST_NAMES} names"
         draining = _nearest(path, queues)
         if queues.is_leaf(draining):
-            return f"{draining} is a leaf, and has no queues below it"
+            return f"{draining} is a leaf and cannot have queues below it"
     if not queues.may_submit(path, user):
         return f"user {quoted(user.name)} may not submit to {path}"
     return f"{draining} is draining" if queues.is_draining(draining) else ""
 
 
 def _nearest(path: str, queues: QueueView) -> str:
-    """Return the nearest queue above that exists."""
+    """Return the nearest existing queue above a path."""
     above = path.rpartition(".")[0]
     while above != ROOT and not queues.exists(above):
         above = above.rpartition(".")[0]
     return above
 
 
-def _steps(rule: RuleConfig, place: str) -> Iterator[_Step]:
+def _steps(rule: PlacementRule, place: str) -> Iterator[_Step]:
     """Compile a rule, its parent rule, and so on."""
-    at: RuleConfig | None = rule
+    at: PlacementRule | None = rule
     prefix = f"{place} "
     while at is not None:
         find, label = finder(at, place)

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
@@ -111,19 +112,12 @@ class Configurations:
         self.refused = ()
 
     def in_force(self) -> str:
-        """Return the configuration in force as YAML.
-
-        Raises:
-            ApiError: the configuration of a partition is not a value of `ugm.config`.
-        """
+        """Return the configuration in force as YAML."""
         with self._swapping:
             found = {name: partition.config for name, partition in self._partitions.items()}
-        configs = []
-        for name, settings in found.items():
-            config = _empty_config(name) if settings is None else settings
-            if not isinstance(config, PartitionConfig):
-                raise ApiError(409, "config-foreign", f"the configuration of partition {name!r} was made by a program")
-            configs.append(config)
+        configs = (
+            _empty_config(name) if config is None else replace(config, name=name) for name, config in found.items()
+        )
         return dump_config(SchedulerConfig(partitions=tuple(configs)))
 
     def upload(self, text: str, actor: Actor = _PROGRAM) -> dict[str, Changes]:

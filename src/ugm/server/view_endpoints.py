@@ -12,8 +12,9 @@ from heapq import nsmallest
 from itertools import islice, zip_longest
 from typing import Final, TypedDict
 
+from ugm.configuration import PartitionConfig
 from ugm.identity import ancestors, canonical_path, is_below
-from ugm.partition import ApplicationInfo, LimitUtilization, PartitionSettings, PartitionSnapshot, Pending
+from ugm.partition import ApplicationInfo, LimitUtilization, PartitionSnapshot, Pending
 from ugm.queues import QueueState
 from ugm.resources import Resource, as_float
 from ugm.server.cooperative import cooperatively
@@ -196,7 +197,7 @@ def _amounts_dict(amounts: Resource | None) -> dict[str, int] | None:
     return None if amounts is None else dict(amounts)
 
 
-def _configured_limits(config: PartitionSettings | None, path: str) -> Iterator[dict[str, object]]:
+def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[dict[str, object]]:
     """Yield the limits that the configuration sets on a queue."""
     found = None if config is None else config.root
     for above in list(reversed(list(ancestors(path))))[1:]:

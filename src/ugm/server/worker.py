@@ -193,16 +193,13 @@ def _start(executable: str) -> _Child | None:
     return _Child(process, process.stdin, process.stdout)
 
 
-def _messages(job: Job, child: _Child) -> list[bytes] | None:
-    """Return a job as messages for a child; None if its configuration cannot be pickled."""
+def _messages(job: Job, child: _Child) -> list[bytes]:
+    """Return a job as messages for a child."""
     if not isinstance(job, PlanJob):
         return [pickle.dumps(job)]
     config, messages = job.basis.compiled.config, []
     if child.kept is not config:
-        try:
-            messages.append(pickle.dumps(KeepJob(config)))
-        except Exception:  # noqa: BLE001 - a class of another program may raise anything
-            return None
+        messages.append(pickle.dumps(KeepJob(config)))
         child.kept = config
     return [*messages, pickle.dumps(KeptPlanJob(job.text, job.name, job.basis.parts()))]
 

@@ -14,8 +14,8 @@ from ugm.identity import UserGroup
 from ugm.partition.application import Application, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import ConfigurationChanged, Event, QueueQuotaSet
-from ugm.partition.settings import read_settings, written_settings
 from ugm.partition.state import PartitionState
+from ugm.partition.stored_config import config_from_data, config_to_data
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 from ugm.resources import Resource
 from ugm.shared.database import Database
@@ -49,7 +49,7 @@ class Structure:
 
     def __init__(self, row: tuple[Any, ...], known: tuple[int, CompiledConfig]) -> None:
         self.epoch, self.revision, user_limits_win, names, total, closed, settings, nodes, queues = row
-        compiled = known[1] if known[0] == self.revision else CompiledConfig.of(read_settings(settings))
+        compiled = known[1] if known[0] == self.revision else CompiledConfig.of(config_from_data(settings))
         self.events: Final[list[Event]] = []
         # Only a part of all applications is ever loaded.
         self.state: Final = PartitionState(
@@ -127,7 +127,7 @@ class Structure:
         configures = any(isinstance(one, ConfigurationChanged) for one in self.events)
         if configures:
             self.revision = new_stamp()
-        settings = json.dumps(written_settings(state.compiled.config)) if configures else None  # type: ignore[arg-type]  # what is in force was made by `settings_of`
+        settings = json.dumps(config_to_data(state.compiled.config)) if configures else None
         total = None if state.cluster.total is None else json.dumps(dict(state.cluster.total))
         (self.epoch,) = database.run(
             database.text(

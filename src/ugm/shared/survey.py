@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
+from ugm.configuration import PartitionConfig
 from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.operation_lock import OperationLock
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.compiled_config import PartitionSettings
 from ugm.partition.explanation import Explanation
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
@@ -53,7 +53,7 @@ class SharedSurvey:
             )
 
     @property
-    def config(self) -> PartitionSettings | None:
+    def config(self) -> PartitionConfig | None:
         """The configuration in force; None for none."""
         return self._one(None, lambda view: view.config)
 

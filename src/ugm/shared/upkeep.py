@@ -11,13 +11,13 @@ from functools import partial
 from typing import TypeVar
 
 from ugm.arguments import require_amounts, require_name
+from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
 from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
-from ugm.partition.compiled_config import CompiledConfig, PartitionSettings
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.plan import Plan, Snapshot, make_plan
 from ugm.partition.reconcile import reconcile
-from ugm.partition.settings import settings_of
 from ugm.partition.upkeep import require_offer
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted
@@ -82,9 +82,9 @@ class Upkeep(Calls):
         with self._engine.lock:
             return self._engine.everything(lambda state, _counters: Snapshot.take(state))
 
-    def plan(self, config: PartitionSettings | None) -> Plan:
+    def plan(self, config: PartitionConfig | None) -> Plan:
         """Do what `ugm.Partition.plan` does."""
-        compiled = CompiledConfig.of(settings_of(config))
+        compiled = CompiledConfig.of(config)
         with self._engine.lock:
             return self._engine.everything(lambda state, _counters: make_plan(Snapshot.take(state), compiled))
 
@@ -102,9 +102,9 @@ class Upkeep(Calls):
 
         self._do(Need(structural=True), applied)
 
-    def configure(self, config: PartitionSettings | None) -> None:
+    def configure(self, config: PartitionConfig | None) -> None:
         """Put another configuration in force, for all processes at the same moment; see `ugm.Partition.configure`."""
-        compiled = CompiledConfig.of(settings_of(config))
+        compiled = CompiledConfig.of(config)
         self._do(Need(structural=True), lambda tools: tools.state.swap(compiled))
 
     # The truth

@@ -26,10 +26,11 @@ from heapq import heappop, heappush
 from typing import Final, Literal, NamedTuple, final
 from weakref import WeakValueDictionary
 
+from ugm.configuration import PartitionConfig
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup
-from ugm.partition import Partition, PartitionSettings
+from ugm.partition import Partition
 from ugm.resources import Resource
 from ugm.simulation.counters import ReplayCounters
 from ugm.simulation.gauges import Gauge, Gauges, JobClass
@@ -53,7 +54,7 @@ class Progress(NamedTuple):
 
 def simulate(
     jobs: Iterable[Job],
-    config: PartitionSettings,
+    config: PartitionConfig,
     *,
     cluster: Resource | None = None,
     group_limits: Literal["always", "unless-user-limited"] = "always",

@@ -28,13 +28,6 @@ from ugm.testing.partition_model_state import PartitionModelState, SubmittedAppl
 from ugm.testing.partition_strategies import allocation_requests, full_partitions, placement_rules, quotas
 from ugm.testing.queue_model import DynamicQueue, QueueAllowance, QueueModel
 from ugm.testing.strategies import (
-    DrawnAmounts,
-    DrawnFilter,
-    DrawnLimit,
-    DrawnPartition,
-    DrawnQueue,
-    DrawnRule,
-    DrawnTemplate,
     limits,
     partitions,
     queue_paths,
@@ -48,13 +41,6 @@ from ugm.testing.tracker_machine import TrackerMachine
 from ugm.testing.tracker_model import Grant, LimitInForce, Place, TrackerModel
 
 __all__ = [
-    "DrawnAmounts",
-    "DrawnFilter",
-    "DrawnLimit",
-    "DrawnPartition",
-    "DrawnQueue",
-    "DrawnRule",
-    "DrawnTemplate",
     "DynamicQueue",
     "Grant",
     "LimitInForce",

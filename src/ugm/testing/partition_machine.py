@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
+from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
 from ugm.partition import ApplicationInfo, AuditReport, Plan
@@ -48,7 +49,7 @@ from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests, full_partitions
 from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.strategies import GROUPS, DrawnPartition, users
+from ugm.testing.strategies import GROUPS, users
 from ugm.testing.tracker_machine import by_place
 from ugm.testing.tracker_model import Place
 
@@ -89,7 +90,7 @@ class PartitionMachine(RuleBasedStateMachine):
     #: The asks so far.
     made: list[AllocationRequest]
     #: Plans that were made and perhaps not applied.
-    plans: list[tuple[Plan, DrawnPartition | None]]
+    plans: list[tuple[Plan, PartitionConfig | None]]
     #: Audits that were made.
     reports: list[AuditReport]
 
@@ -97,12 +98,12 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return new other quota models to take part."""
         return ()
 
-    def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Partition:
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
         """Return the partition to be tested."""
         return Partition(config, models=models, group_limits=self.group_limits)
 
     @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
-    def start(self, config: DrawnPartition, homes: list[tuple[UserGroup, str]]) -> None:
+    def start(self, config: PartitionConfig, homes: list[tuple[UserGroup, str]]) -> None:
         """Begin with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
         self.models = self.make_models()
@@ -303,12 +304,12 @@ class PartitionMachine(RuleBasedStateMachine):
     # The configuration
 
     @rule(config=full_partitions())
-    def configure(self, config: DrawnPartition) -> None:
+    def configure(self, config: PartitionConfig) -> None:
         """Another configuration changes limits and queues, never usage."""
         self.both("configure", config)
 
     @rule(config=full_partitions() | st.none())
-    def plan(self, config: DrawnPartition | None) -> None:
+    def plan(self, config: PartitionConfig | None) -> None:
         """A plan says who will be over and which queues drain, and changes nothing."""
         with self.nothing_changes():
             self.plans.append((self.partition.plan(config), config))

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
+from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
@@ -20,9 +21,6 @@ from ugm.partition import Allocation, AllocationRequest, AllocationState, Applic
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNCHOSEN, PartitionModelState, SubmittedApplication
 from ugm.testing.tracker_model import Place
-
-if TYPE_CHECKING:
-    from ugm.partition import PartitionSettings
 
 __all__ = ["PartitionModel"]
 
@@ -345,7 +343,7 @@ class PartitionModel(PartitionModelState):
 
     # The configuration and the truth
 
-    def configure(self, config: PartitionSettings | None) -> None:
+    def configure(self, config: PartitionConfig | None) -> None:
         """Put another configuration in force."""
         self.queues.configure(config)
         self.queues.prune({app.queue_path for app in self.applications.values()})

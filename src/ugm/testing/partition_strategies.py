@@ -12,17 +12,9 @@ from typing import Final
 from hypothesis import strategies as st
 
 from ugm import AllocationRequest, Resource
+from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
 from ugm.identity import ROOT
-from ugm.testing.strategies import (
-    DrawnAmounts,
-    DrawnFilter,
-    DrawnPartition,
-    DrawnQueue,
-    DrawnRule,
-    DrawnTemplate,
-    limits,
-    resources,
-)
+from ugm.testing.strategies import limits, resources
 
 __all__ = ["ALLOCATIONS", "SUBMITTED", "allocation_requests", "full_partitions", "placement_rules", "quotas"]
 
@@ -32,18 +24,22 @@ SUBMITTED: Final = tuple(f"app-{number}" for number in range(1, 6))
 #: The ids of allocations.
 ALLOCATIONS: Final = tuple(f"x-{number}" for number in range(1, 9))
 
-_PROVIDED: Final = DrawnRule("provided", create=True)
-_NAMESPACE: Final = DrawnRule("tag", create=True, value="namespace")
+_PROVIDED: Final = PlacementRule("provided", create=True)
+_FIXED: Final = PlacementRule("fixed", create=True, value="ab")
+_NAMESPACE: Final = PlacementRule("tag", create=True, value="namespace")
 #: Lists of placement rules: none, one kind each, nested, filtered, and one after the other.
-_RULES: Final[tuple[tuple[DrawnRule, ...], ...]] = (
+_RULES: Final[tuple[tuple[PlacementRule, ...], ...]] = (
     (),
     (_PROVIDED,),
-    (DrawnRule("Provided"), DrawnRule("user", create=True, parent=DrawnRule("fixed", create=True, value="ab"))),
-    (_NAMESPACE, DrawnRule("fixed", value="root.a")),
-    (DrawnRule("tag", create=True, value="namespace", parent=DrawnRule("user", create=True)), _PROVIDED),
-    (DrawnRule("provided", create=True, parent=DrawnRule("fixed", value="root.b")), _PROVIDED),
-    (DrawnRule("user", create=True, filter=DrawnFilter("deny", ("ana",), ("dev",))), _PROVIDED),
-    (DrawnRule("provided", create=True, filter=DrawnFilter("allow", ("ana", "bob"))), _NAMESPACE),
+    (
+        PlacementRule("Provided"),
+        PlacementRule("user", create=True, parent=PlacementRule("fixed", create=True, value="ab")),
+    ),
+    (_NAMESPACE, PlacementRule("fixed", value="root.a")),
+    (PlacementRule("tag", create=True, value="namespace", parent=PlacementRule("user", create=True)), _PROVIDED),
+    (PlacementRule("provided", create=True, parent=PlacementRule("fixed", value="root.b")), _PROVIDED),
+    (PlacementRule("user", create=True, filter=FilterConfig("deny", ("ana",), ("dev",))), _PROVIDED),
+    (PlacementRule("provided", create=True, filter=FilterConfig("allow", ("ana", "bob"))), _NAMESPACE),
 )
 
 #: Which queues are below a queue.
@@ -53,9 +49,11 @@ _BELOW: Final = st.sampled_from(((), ("a",), ("b",), ("a", "b"), ("b", "ab"), ("
 _LISTS: Final = ("", "", "", "", "*", "ana", "bob dev", " ops,science", " ")
 
 
-def quotas() -> st.SearchStrategy[DrawnAmounts]:
+def quotas() -> st.SearchStrategy[QueueResources]:
     """Draw what a queue may use and is guaranteed, either or both of which may be left out."""
-    return st.just(DrawnAmounts()) | st.builds(DrawnAmounts, resources(largest=20), st.none() | resources())
+    return st.just(QueueResources()) | st.builds(
+        QueueResources, max=resources(largest=20), guaranteed=st.none() | resources()
+    )
 
 
 #: What many queues have nothing of.
@@ -64,34 +62,36 @@ _SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
 
 
 @st.composite
-def _queue(draw: st.DrawFn, name: str, depth: int) -> DrawnQueue:
+def _queue(draw: st.DrawFn, name: str, depth: int) -> QueueConfig:
     """Draw a queue with everything below it."""
+    templates = st.builds(ChildTemplate, resources=quotas(), max_applications=_SOME_COUNT)
     # A level may be left out, so that a path is a leaf in one configuration and a parent in another.
     below = draw(_BELOW) if depth > 1 else ()
-    return DrawnQueue(
+    return QueueConfig(
         draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
-        draw(_SOME_LIMITS),
-        tuple(draw(_queue(child, depth - 1)) for child in below),
-        draw(quotas()),
-        draw(_SOME_COUNT),
-        DrawnTemplate(draw(quotas()), draw(_SOME_COUNT)) if draw(st.booleans()) else None,
-        *draw(st.tuples(st.sampled_from(_LISTS), st.sampled_from(_LISTS))),
+        limits=draw(_SOME_LIMITS),
+        queues=tuple(draw(_queue(child, depth - 1)) for child in below),
+        resources=draw(quotas()),
+        max_applications=draw(_SOME_COUNT),
+        child_template=draw(st.none() | templates),
+        submit_acl=draw(st.sampled_from(_LISTS)),
+        admin_acl=draw(st.sampled_from(_LISTS)),
         declared_parent=draw(st.booleans()),
     )
 
 
-def placement_rules() -> st.SearchStrategy[tuple[DrawnRule, ...]]:
+def placement_rules() -> st.SearchStrategy[tuple[PlacementRule, ...]]:
     """Draw the placement rules of a partition."""
     return st.sampled_from(_RULES)
 
 
 @st.composite
-def full_partitions(draw: st.DrawFn, depth: int = 3) -> DrawnPartition:
+def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionConfig:
     """Draw a configuration with quotas, limits, templates, access lists and placement rules.
 
     Its queues are at most *depth* levels deep, the root among them.
     """
-    return DrawnPartition(draw(_queue(ROOT, depth)), draw(placement_rules()))
+    return PartitionConfig(queues=(draw(_queue(ROOT, depth)),), placement_rules=draw(placement_rules()))
 
 
 def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:

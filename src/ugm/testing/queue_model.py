@@ -10,18 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
+from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
 from ugm.resources import Resource
-
-if TYPE_CHECKING:
-    from ugm.partition import PartitionQueue, PartitionSettings
-    from ugm.queues import QueueSettings
-    from ugm.queues.filters import FilterSpec
-    from ugm.queues.placement import RuleConfig
-    from ugm.queues.specs import Template
 
 __all__ = ["DynamicQueue", "QueueAllowance", "QueueModel", "upward"]
 
@@ -53,7 +47,7 @@ class QueueModel:
     """The queues of one partition, by the book."""
 
     #: The configuration in force; None for a root alone.
-    config: PartitionSettings | None = None
+    config: PartitionConfig | None = None
     #: The queues that it does not name, by path.
     made: dict[str, DynamicQueue] = field(default_factory=dict)
     #: What every registered node offers.
@@ -63,11 +57,11 @@ class QueueModel:
 
     # What there is
 
-    def configured(self, path: str) -> PartitionQueue | None:
+    def configured(self, path: str) -> QueueConfig | None:
         """Return what the configuration says of a queue."""
-        queue: PartitionQueue | None = None if self.config is None else self.config.root
+        queue: QueueConfig | None = None if self.config is None else self.config.root
         for name in path.split(".")[1:]:
-            queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
+            queue = next((child for child in queue.queues if child.name == name), None) if queue else None
         return queue
 
     def paths(self) -> list[str]:
@@ -147,12 +141,12 @@ class QueueModel:
                 return path
         return None
 
-    def _found(self, rule: RuleConfig, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
+    def _found(self, rule: PlacementRule, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
         """Return the path that a rule comes up with, with the help of its parent rules."""
         if not _applies(rule.filter, user):
             return None
         kinds = {"provided": asked, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
-        name = _spelt(kinds[rule.name.lower()])
+        name = _spelt(kinds[rule.name])
         if name is None or name == ROOT or name.startswith("root."):
             return name
         if rule.parent is None:
@@ -193,7 +187,7 @@ class QueueModel:
         """Drop what the configuration does not name and has no application in it, or below."""
         self.made = {path: queue for path, queue in self.made.items() if any(path in upward(other) for other in busy)}
 
-    def configure(self, config: PartitionSettings | None) -> None:
+    def configure(self, config: PartitionConfig | None) -> None:
         """Follow another configuration."""
         before = self.paths()
         for path in [path for path in before if path not in self.made and path != ROOT]:
@@ -245,13 +239,13 @@ def upward(path: str) -> list[str]:
     return [".".join(names[:count]) for count in range(len(names), 0, -1)]
 
 
-def _paths(queue: QueueSettings, path: str) -> Iterator[str]:
+def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
     yield path
     for child in queue.queues:
-        yield from _paths(child, f"{path}.{child.name.lower()}")
+        yield from _paths(child, f"{path}.{child.name}")
 
 
-def _allowed(said: QueueSettings | Template | None) -> QueueAllowance:
+def _allowed(said: QueueConfig | ChildTemplate | None) -> QueueAllowance:
     """Return what a configuration says; a vector of nothing says nothing."""
     if said is None:
         return QueueAllowance()
@@ -273,7 +267,7 @@ def _is_name(text: str) -> bool:
     return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the length that a name may have
 
 
-def _applies(filtered: FilterSpec, user: UserGroup) -> bool:
+def _applies(filtered: FilterConfig, user: UserGroup) -> bool:
     """Return whether a filter without patterns lets a user through."""
     nobody = not filtered.users and not filtered.groups
     named = nobody or user.name in filtered.users or not set(filtered.groups).isdisjoint(user.groups)

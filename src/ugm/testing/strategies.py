@@ -9,8 +9,8 @@ group wildcard stands beside a named group, no name is given twice, and every en
 queue and the queues above it are not kept; no tracker relies on them.
 
 >>> from ugm import Manager
->>> prod = DrawnQueue("prod", limits=(DrawnLimit(users=("sue",), max_applications=1),))
->>> manager = Manager(DrawnPartition(DrawnQueue("root", queues=(prod,))))
+>>> prod = QueueConfig("prod", limits=(LimitConfig(users=("sue",), max_applications=1),))
+>>> manager = Manager(PartitionConfig(QueueConfig("root", queues=(prod,))))
 >>> manager.increase("root.prod", "app-1", Resource(), UserGroup("sue")).allowed
 True
 >>> manager.increase("root.prod", "app-2", Resource(), UserGroup("sue")).allowed
@@ -20,14 +20,14 @@ False
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
-from typing import Final, final
+from typing import Final
 
 from hypothesis import strategies as st
 
 from ugm import Request, Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT, WILDCARD
 
 __all__ = [
@@ -35,13 +35,6 @@ __all__ = [
     "GROUPS",
     "RESOURCES",
     "USERS",
-    "DrawnAmounts",
-    "DrawnFilter",
-    "DrawnLimit",
-    "DrawnPartition",
-    "DrawnQueue",
-    "DrawnRule",
-    "DrawnTemplate",
     "limits",
     "partitions",
     "queue_paths",
@@ -71,100 +64,12 @@ _LARGEST: Final = 9
 _QUEUES: Final = ("a", "ab", "b")
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnLimit:
-    """One entry in the limits of a queue.
-
-    Attributes:
-        users: whom it limits, each by itself; a wildcard ``*`` comes last.
-        groups: likewise.
-        max_resources: what each may use; None does not limit resources.
-        max_applications: how many applications each may run; 0 does not limit them.
-    """
-
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    max_resources: Resource | None = None
-    max_applications: int = 0
+def config_paths(partition: PartitionConfig) -> tuple[str, ...]:
+    """Return the full path of every queue of a configuration, parents before their children."""
+    return tuple(_paths(partition.root, ROOT))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnAmounts:
-    """What a queue may use, and what it is guaranteed; None for no limit, and for no guarantee."""
-
-    max: Resource | None = None
-    guaranteed: Resource | None = None
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnTemplate:
-    """What queues get that placement creates."""
-
-    resources: DrawnAmounts = DrawnAmounts()
-    max_applications: int = 0
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnQueue:
-    """A queue with its limits and the queues below it; all that follows matters to a `ugm.Partition` alone."""
-
-    name: str
-    limits: tuple[DrawnLimit, ...] = ()
-    queues: tuple[DrawnQueue, ...] = ()
-    resources: DrawnAmounts = DrawnAmounts()
-    max_applications: int = 0
-    child_template: DrawnTemplate | None = None
-    submit_acl: str = ""
-    admin_acl: str = ""
-    declared_parent: bool = False
-
-    @property
-    def parent(self) -> bool:
-        """Whether queues may be below it, and applications therefore not in it."""
-        return self.declared_parent or bool(self.queues) or self.name == ROOT
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnFilter:
-    """Whom a placement rule applies to."""
-
-    type: str = ""
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnRule:
-    """A placement rule."""
-
-    name: str
-    create: bool = False
-    value: str = ""
-    parent: DrawnRule | None = None
-    filter: DrawnFilter = DrawnFilter()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class DrawnPartition:
-    """A partition: the root of its queues, and how applications find theirs."""
-
-    root: DrawnQueue = DrawnQueue(ROOT)
-    placement_rules: tuple[DrawnRule, ...] = ()
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The full path of every queue, parents before their children."""
-        return tuple(_paths(self.root, ROOT))
-
-
-def _paths(queue: DrawnQueue, path: str) -> Iterator[str]:
+def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
     yield path
     for child in queue.queues:
         yield from _paths(child, f"{path}.{child.name}")
@@ -203,7 +108,7 @@ def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.Se
     return st.builds(_user, st.sampled_from(names), members)
 
 
-def limits() -> st.SearchStrategy[tuple[DrawnLimit, ...]]:
+def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
     """Draw the limits of one queue, which keep the rules of one queue."""
     counts = st.integers(1, 3)
     none: st.SearchStrategy[Resource | None] = st.none()
@@ -222,39 +127,44 @@ _Most = tuple[Resource | None, int]
 
 def _in_order(
     named: list[tuple[tuple[str, str], _Most]], all_users: _Most | None, all_groups: _Most | None
-) -> tuple[DrawnLimit, ...]:
+) -> tuple[LimitConfig, ...]:
     entries = [
-        DrawnLimit(**{kind: (name,)}, max_resources=most[0], max_applications=most[1]) for (kind, name), most in named
+        LimitConfig((name,), (), *most) if kind == "users" else LimitConfig((), (name,), *most)
+        for (kind, name), most in named
     ]
     if all_users is not None:
-        entries.append(DrawnLimit((WILDCARD,), (), *all_users))
+        entries.append(LimitConfig((WILDCARD,), (), *all_users))
     if all_groups is not None and any(entry.groups for entry in entries):
-        entries.append(DrawnLimit((), (WILDCARD,), *all_groups))
+        entries.append(LimitConfig((), (WILDCARD,), *all_groups))
     return tuple(entries)
 
 
-def partitions(depth: int = 3) -> st.SearchStrategy[DrawnPartition]:
+def partitions(depth: int = 3) -> st.SearchStrategy[PartitionConfig]:
     """Draw a configuration whose queues are at most *depth* levels deep, the root among them."""
-    return _queues(depth).map(lambda drawn: DrawnPartition(DrawnQueue(ROOT, *drawn)))
+    return _queues(depth).map(lambda drawn: PartitionConfig(queues=(_queue(ROOT, drawn),)))
 
 
-def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[DrawnLimit, ...], tuple[DrawnQueue, ...]]]:
+def _queues(depth: int) -> st.SearchStrategy[tuple[tuple[LimitConfig, ...], tuple[QueueConfig, ...]]]:
     """Draw the limits of a queue and the queues below it."""
     if depth <= 1:
         return st.tuples(limits(), st.just(()))
     below = st.dictionaries(st.sampled_from(_QUEUES), _queues(depth - 1), max_size=2)
-    return st.tuples(limits(), below.map(lambda drawn: tuple(DrawnQueue(name, *rest) for name, rest in drawn.items())))
+    return st.tuples(limits(), below.map(lambda drawn: tuple(_queue(name, rest) for name, rest in drawn.items())))
 
 
-def queue_paths(partition: DrawnPartition | None = None) -> st.SearchStrategy[str]:
+def _queue(name: str, drawn: tuple[tuple[LimitConfig, ...], tuple[QueueConfig, ...]]) -> QueueConfig:
+    return QueueConfig(name, limits=drawn[0], queues=drawn[1])
+
+
+def queue_paths(partition: PartitionConfig | None = None) -> st.SearchStrategy[str]:
     """Draw a well-formed queue path: mostly of a queue of *partition*, if one is given, in small letters or not."""
     names = [(), *product(_QUEUES), *product(_QUEUES, repeat=2), *product(_QUEUES, repeat=3)]
     anywhere = [".".join((ROOT, *below)) for below in names]
-    known = partition.paths if partition is not None else anywhere
+    known = config_paths(partition) if partition is not None else anywhere
     return st.sampled_from(known) | st.sampled_from([*anywhere, *map(str.title, anywhere)])
 
 
-def requests(partition: DrawnPartition | None = None) -> st.SearchStrategy[Request]:
+def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Request]:
     """Draw an increase: an application keeps to one user, but not to one queue, nor the user to the same groups."""
     return st.builds(
         lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
@@ -265,6 +175,6 @@ def requests(partition: DrawnPartition | None = None) -> st.SearchStrategy[Reque
     )
 
 
-def request_streams(partition: DrawnPartition | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
+def request_streams(partition: PartitionConfig | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
     """Draw up to *longest* increases, one after the other."""
     return st.lists(requests(partition), max_size=longest)

@@ -37,12 +37,12 @@ from ugm import (
     UserTracker,
     Violation,
 )
+from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, WILDCARD
 from ugm.testing.invariants import exposed, verify_all
 from ugm.testing.strategies import (
     GROUPS,
     USERS,
-    DrawnPartition,
     partitions,
     request_streams,
     requests,
@@ -121,10 +121,10 @@ class TrackerMachine(RuleBasedStateMachine):
     strict: ClassVar[bool] = True
     tracker: Tracker
     model: TrackerModel
-    config: DrawnPartition
+    config: PartitionConfig
     made: list[Request]
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return the tracker to be tested, with nothing running and the limits of *config* in force."""
         return Manager(config, group_limits=self.group_limits, strict=self.strict)
 
@@ -134,7 +134,7 @@ class TrackerMachine(RuleBasedStateMachine):
         return self.tracker
 
     @initialize(config=partitions())
-    def start(self, config: DrawnPartition) -> None:
+    def start(self, config: PartitionConfig) -> None:
         """Begin with a configuration and nothing running."""
         self.config, self.made = config, []
         self.model = TrackerModel(config, self.group_limits)
@@ -267,7 +267,7 @@ class TrackerMachine(RuleBasedStateMachine):
 
     @precondition(_has("update_config"))
     @rule(config=partitions())
-    def update_config(self, config: DrawnPartition) -> None:
+    def update_config(self, config: PartitionConfig) -> None:
         """Another configuration changes limits, never usage."""
         self.config = config
         self.more.update_config(config)

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.decision import Violation
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.identity import WILDCARD, TrackingType, UserGroup
 from ugm.resources import Resource
 
 if TYPE_CHECKING:
-    from ugm.tracking.limits import LimitEntry, PartitionLimits, QueueLimits
     from ugm.tracking.tracker import Request
 
 __all__ = ["Grant", "LimitInForce", "Place", "TrackerModel"]
@@ -74,7 +74,7 @@ class TrackerModel:
     Resource(memory=4)
     """
 
-    config: PartitionLimits | None = None
+    config: PartitionConfig | None = None
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
     by_hand: dict[Place, LimitInForce] = field(default_factory=dict)
@@ -132,8 +132,8 @@ class TrackerModel:
                     return LimitInForce(wanted, entry.max_resources or Resource(), entry.max_applications)
         return _NO_LIMIT
 
-    def _entries(self, queue_path: str) -> Sequence[LimitEntry]:
-        queue: QueueLimits | None = None if self.config is None else self.config.root
+    def _entries(self, queue_path: str) -> Sequence[LimitConfig]:
+        queue: QueueConfig | None = None if self.config is None else self.config.root
         for name in queue_path.split(".")[1:]:
             queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
         return queue.limits if queue else ()
@@ -296,7 +296,7 @@ class TrackerModel:
             for violation in violations
         )
 
-    def update_config(self, config: PartitionLimits | None) -> None:
+    def update_config(self, config: PartitionConfig | None) -> None:
         """Put other limits in force; what was set by hand ends."""
         self.config, self.by_hand = config, {}
 

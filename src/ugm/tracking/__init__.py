@@ -1,6 +1,6 @@
 """Users and groups: their usage by queue, and the limits of a configuration that apply to them."""
 
-from ugm.tracking.limits import LimitEntry, Limits, PartitionLimits, QueueLimits
+from ugm.tracking.limits import Limits
 from ugm.tracking.limits_in_force import LimitsInForce
 from ugm.tracking.manager import Manager
 from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
@@ -11,12 +11,9 @@ __all__ = [
     "EffectiveLimit",
     "GroupTracker",
     "GroupUsage",
-    "LimitEntry",
     "Limits",
     "LimitsInForce",
     "Manager",
-    "PartitionLimits",
-    "QueueLimits",
     "QueueTracker",
     "QueueUsage",
     "Request",

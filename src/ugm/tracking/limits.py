@@ -11,9 +11,9 @@ interpretation".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
+from typing import Final, NamedTuple, Self, TypeVar, final
 
-from ugm.arguments import require_count
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.errors import RequestError
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, WILDCARD, ancestors
@@ -22,11 +22,8 @@ from ugm.resources import MAX_QUANTITY, Resource
 __all__ = [
     "Level",
     "LimitBook",
-    "LimitEntry",
     "Limits",
-    "PartitionLimits",
     "PathCache",
-    "QueueLimits",
     "checked_limit",
 ]
 
@@ -37,58 +34,6 @@ _MAX_CACHED: Final = 1 << 14
 
 #: Length of the longest path whose result is cached, which bounds the size of a cache in bytes.
 _MAX_CACHED_LENGTH: Final = 256
-
-
-class LimitEntry(Protocol):
-    """One entry in the limits of a queue, as configured."""
-
-    @property
-    def users(self) -> Sequence[str]:
-        """The users that it limits, each separately; the last may be the wildcard."""
-        ...
-
-    @property
-    def groups(self) -> Sequence[str]:
-        """The groups that it limits, each as a whole; the last may be the wildcard."""
-        ...
-
-    @property
-    def max_resources(self) -> Resource | None:
-        """The maximum that each may use; None for no limit."""
-        ...
-
-    @property
-    def max_applications(self) -> int:
-        """The number of applications that each may run; 0 for no limit."""
-        ...
-
-
-class QueueLimits(Protocol):
-    """A queue of a configuration: its limits and its child queues."""
-
-    @property
-    def name(self) -> str:
-        """The last part of its path."""
-        ...
-
-    @property
-    def limits(self) -> Sequence[LimitEntry]:
-        """Its limits, in the order that decides between the groups of a user."""
-        ...
-
-    @property
-    def queues(self) -> Sequence[QueueLimits]:
-        """The child queues."""
-        ...
-
-
-class PartitionLimits(Protocol):
-    """A partition of a configuration: its root queue."""
-
-    @property
-    def root(self) -> QueueLimits:
-        """The root queue."""
-        ...
 
 
 class Level(NamedTuple):
@@ -188,7 +133,7 @@ class Limits:
         self.names: Final = frozenset(name for limit in limits for name in limit.resources)
 
     @classmethod
-    def compile(cls, partition: PartitionLimits | None) -> Self:
+    def compile(cls, partition: PartitionConfig | None) -> Self:
         """Compile the limits of a configuration; None for no limits.
 
         Raises:
@@ -197,7 +142,7 @@ class Limits:
         """
         users: dict[str, Level] = {}
         groups: dict[str, Level] = {}
-        if partition is not None and not hasattr(partition, "root"):
+        if partition is not None and type(partition) is not PartitionConfig:
             # Report the type only: a whole configuration does not help in a message.
             raise RequestError("config", type(partition).__name__, "expected one partition: pass config.partition()")
         if partition is not None:
@@ -217,25 +162,22 @@ def _limits_of(level: Level) -> Iterator[Limit]:
         yield level.fallback
 
 
-def _walk(queue: QueueLimits, path: str) -> Iterator[tuple[str, QueueLimits]]:
+def _walk(queue: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
     yield path, queue
     for child in queue.queues:
-        yield from _walk(child, f"{path}.{child.name.lower()}")
+        yield from _walk(child, f"{path}.{child.name}")
 
 
-def _named(entries: Iterable[tuple[str, Sequence[str], LimitEntry]]) -> dict[str, Limit]:
+def _named(entries: Iterable[tuple[str, Sequence[str], LimitConfig]]) -> dict[str, Limit]:
     """Return the limit of every name. The first of several entries for a name counts."""
     found: dict[str, Limit] = {}
     for place, names, entry in entries:
-        if isinstance(names, str):
-            raise RequestError("limits", names, f"expected a list of names at {place}")
         limits: dict[bool, Limit] = {}
         for name in names:
             wildcard = name == WILDCARD
             if wildcard not in limits:
                 resources = checked_limit("max_resources", entry.max_resources)
-                count = require_count("max_applications", entry.max_applications)
-                limits[wildcard] = Limit(resources, count, wildcard=wildcard, place=place)
+                limits[wildcard] = Limit(resources, entry.max_applications, wildcard=wildcard, place=place)
             found.setdefault(name, limits[wildcard])
     return found
 

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
 from ugm.arguments import require_name, require_user, require_vector
+from ugm.configuration import PartitionConfig
 from ugm.decision import ALLOWED, Decision, Violation, over
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import RequestVector, fits, headroom
@@ -26,7 +27,7 @@ from ugm.tracking.audit import verify
 from ugm.tracking.batch import BatchCharge
 from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.holding_index import HoldingIndex
-from ugm.tracking.limits import Limits, PartitionLimits
+from ugm.tracking.limits import Limits
 from ugm.tracking.limits_in_force import LimitsInForce
 from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
 from ugm.tracking.tracker import EffectiveLimit, Request
@@ -72,7 +73,7 @@ class Manager:
 
     def __init__(
         self,
-        config: PartitionLimits | None = None,
+        config: PartitionConfig | None = None,
         *,
         group_limits: Literal["always", "unless-user-limited"] = "always",
         strict: bool = True,
@@ -316,7 +317,7 @@ class Manager:
 
     # Limits
 
-    def update_config(self, config: PartitionLimits | None) -> None:
+    def update_config(self, config: PartitionConfig | None) -> None:
         """Replace all limits by those of another configuration.
 
         The lock is held for one assignment only, however many users are tracked. Usage does not change, applications

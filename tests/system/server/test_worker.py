@@ -13,14 +13,13 @@ import threading
 import time
 from http.client import HTTPConnection
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
 from support.server_fixtures import CONFIG, PREFIX, YAML, busy, client, running, served
 from ugm import ConfigError, Partition, Resource, UserGroup, parse_config
-from ugm.config import QueueConfig
+from ugm.config import PartitionConfig, QueueConfig
 from ugm.partition import Partition as PartitionType
 from ugm.server.errors import ApiError
 from ugm.server.requests import RequestBounds
@@ -172,10 +171,10 @@ def test_without_a_process(executable: str, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_configuration_of_a_program() -> None:
-    """A partition whose configuration cannot be sent to another process is planned for in the server."""
-    settings = SimpleNamespace(root=QueueConfig(name="root"), placement_rules=(), made=lambda: None)
+    """A partition whose configuration was built by a program is planned for like any other."""
+    config = PartitionConfig(queues=(QueueConfig("root"),))
 
-    assert Worker().plan(Partition(settings), "default", CONFIG).status == 200
+    assert Worker().plan(Partition(config), "default", CONFIG).status == 200
 
 
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from support.postgres import Server, shared_server
-from ugm import PartitionSettings, RequestError, Resource, UserGroup, parse_config
+from ugm import RequestError, Resource, UserGroup, parse_config
+from ugm.configuration import PartitionConfig
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -224,7 +225,7 @@ def test_a_name_that_is_too_long_is_refused_at_once(both: Two, name: str) -> Non
     assert both.used() == {"sue": 9}
 
 
-def limited(most: int) -> PartitionSettings:
+def limited(most: int) -> PartitionConfig:
     """Return a configuration with one limit for sue."""
     limit = f"{{limit: sue, users: [sue], maxresources: {{memory: {most}}}}}"
     return parse_config(f"partitions: [{{queues: [{{name: a, limits: [{limit}]}}]}}]").partition()

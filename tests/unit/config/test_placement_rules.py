@@ -72,7 +72,7 @@ partitions[0].placementrules[1].parent.value
 'a b': a fixed rule needs a queue: names separated by single dots
 8:26 placement-qualified-below-rule
 partitions[0].placementrules[2].value
-'root.new': starts at the root, but the parent rule is to say where
+'root.new': a path that starts with 'root' cannot be combined with a parent rule
 ====
 an unknown type of filter
 partitions:
@@ -135,7 +135,7 @@ partitions:
 ----
 6:26 placement-qualified-below-rule
 partitions[0].placementrules[0].value
-'root.b': starts at the root, but the parent rule is to say where
+'root.b': a path that starts with 'root' cannot be combined with a parent rule
 ====
 a queue that does not exist and is not created
 partitions:

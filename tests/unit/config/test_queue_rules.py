@@ -146,7 +146,7 @@ partitions:
 ----
 3:11 queue-name-invalid
 partitions[0].queues[0].name
-'a b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-
+'a b' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)
 ====
 a dot in the name of a queue
 partitions:
@@ -155,7 +155,7 @@ partitions:
 ----
 3:11 queue-name-invalid
 partitions[0].queues[0].name
-'a.b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-
+'a.b' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)
 ====
 a queue without a name
 partitions:
@@ -164,7 +164,7 @@ partitions:
 ----
 3:5 queue-name-invalid
 partitions[0].queues[0].name
-'' is no queue name: 1 to 64 letters, digits and characters of _:#/@-
+'' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)
 ====
 a queue called root below the root
 partitions:
@@ -174,7 +174,7 @@ partitions:
 ----
 4:21 queue-name-reserved
 partitions[0].queues[0].queues[0].name
-a queue below root is called root, which is the queue above all others
+a queue below root has the name 'root', which only the root queue may have
 ====
 a queue called root beside others
 partitions:
@@ -184,7 +184,7 @@ partitions:
 ----
 3:11 queue-name-reserved
 partitions[0].queues[0].name
-a queue below root is called root, which is the queue above all others
+a queue below root has the name 'root', which only the root queue may have
 ====
 two queues of one name, in different case
 partitions:

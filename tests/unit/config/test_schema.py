@@ -1,15 +1,18 @@
-"""The models: where the fields come from, and what models are in Python."""
+"""The values of a configuration: their fields in a file, and their behaviour in Python."""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
 
 from support.config_cases import EVERYTHING
 from ugm.config import (
+    Extensions,
     LimitConfig,
+    NodeSortPolicy,
     PartitionConfig,
     QueueConfig,
     QueueResources,
@@ -145,29 +148,58 @@ def test_missing_partition(config: SchedulerConfig, message: str) -> None:
     assert str(caught.value) == message
 
 
-def test_models_are_immutable() -> None:
-    """A model cannot be changed."""
+def test_values_are_immutable() -> None:
+    """A value cannot be changed."""
     limit = LimitConfig(users=("ana",), max_applications=2)
 
     with pytest.raises(FrozenInstanceError):
         limit.max_applications = 3  # type: ignore[misc]  # what the test is about
 
 
-def test_models_check_programs_too() -> None:
-    """A program that builds a model is held to the types of the fields."""
-    with pytest.raises(RequestError):
-        LimitConfig(users=("ana",), max_applications=-1)
-    with pytest.raises(RequestError):
-        LimitConfig(users=("ana",), max_applications=True)
-    with pytest.raises(RequestError):
-        LimitConfig(users=("ana",), max_resources=Resource(memory=-1))
-    with pytest.raises(RequestError):
-        LimitConfig(users=("ana",), max_resources=Resource({"a b": 1}))
-    with pytest.raises(RequestError):
-        QueueConfig(name="a", declared_parent="perhaps")  # type: ignore[arg-type]  # what the test is about
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        (
+            LimitConfig,
+            {"max_applications": -1},
+            "max_applications -1: expected a count of applications, 0 for no",
+        ),
+        (QueueConfig, {"max_applications": True}, "max_applications True: expected a count of applications, 0 for no"),
+        (LimitConfig, {"users": "ana"}, "users 'ana': expected a sequence"),
+        (LimitConfig, {"groups": (7,)}, "groups 7: expected a text"),
+        (
+            LimitConfig,
+            {"max_resources": Resource(memory=-1)},
+            "Resource(memory=-1): the amount of memory is negative",
+        ),
+        (LimitConfig, {"max_resources": Resource({"a b": 1})}, "the resource name 'a b' contains white space"),
+        (QueueResources, {"max": {"memory": 1}}, "max {'memory': 1}: expected a Resource"),
+        (QueueResources, {"guaranteed": Resource(memory=2**63)}, "the amount of memory is above 9223372036854775807"),
+        (QueueConfig, {"declared_parent": "perhaps"}, "declared_parent 'perhaps': expected True or False"),
+        (QueueConfig, {"submit_acl": None}, "submit_acl None: expected a text"),
+        (QueueConfig, {"resources": 7}, "resources 7: expected QueueResources"),
+        (QueueConfig, {"queues": (LimitConfig(),)}, "expected QueueConfig"),
+        (QueueConfig, {"properties": {"a": 1}}, "properties {'a': 1}: expected a mapping of texts"),
+        (NodeSortPolicy, {"resource_weights": {"a": float("nan")}}, "expected a mapping of finite numbers"),
+        (Extensions, {"names": "all"}, "names 'all': expected 'yunikorn' or 'any'"),
+    ],
+)
+def test_values_check_their_fields(kind: Callable[..., object], fields: dict[str, object], message: str) -> None:
+    """A program that builds a value is held to the types and ranges of the fields."""
+    with pytest.raises(RequestError) as caught:
+        kind(**fields)
+
+    assert message in str(caught.value)
 
 
-def test_models_survive_pickling() -> None:
+def test_values_are_normalised() -> None:
+    """Names are kept in lower case, and sequences as tuples."""
+    config = PartitionConfig(name="", queues=[QueueConfig("Prod")])  # type: ignore[arg-type]  # what the test is about
+
+    assert (config.name, config.queues) == ("default", (QueueConfig("prod"),))
+
+
+def test_values_survive_pickling() -> None:
     """A configuration can be sent to another process."""
     config = parse_config(EVERYTHING)
 

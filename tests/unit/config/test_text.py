@@ -53,7 +53,7 @@ partitions[0].queues[0].limits[1].maxresources.memory
 '1x' is not a quantity: unknown suffix 'x'
 11:13 queue-name-invalid
 partitions[0].queues[0].queues[0].name
-'a b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-
+'a b' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)
 13:3 yaml-key-duplicate
 partitions[0].name
 the key 'name' is given twice, first in line 12
@@ -173,8 +173,8 @@ def test_problem_text() -> None:
         parse_config("partitions:\n- queues: [{name: a b}]\n", file="q.yaml")
 
     assert str(caught.value) == (
-        "q.yaml:2:19: partitions[0].queues[0].name: 'a b' is no queue name: "
-        "1 to 64 letters, digits and characters of _:#/@- [queue-name-invalid]"
+        "q.yaml:2:19: partitions[0].queues[0].name: 'a b' is not a valid queue name (allowed: "
+        "1 to 64 letters, digits and characters of _:#/@-) [queue-name-invalid]"
     )
 
 

@@ -22,7 +22,7 @@ from support.partition_fixtures import Waiting, config, memory
 from support.places import environment
 from support.random_changes import CONFIGS, Actor, state_of
 from support.tracking_fixtures import Wrong
-from ugm import Allocated, AllocationRequest, Event, Partition, PartitionSettings, RequestError, Resource
+from ugm import Allocated, AllocationRequest, Event, Partition, RequestError, Resource
 from ugm.journal import (
     JournalDamagedError,
     JournaledPartition,
@@ -35,7 +35,6 @@ from ugm.journal.ack_marker import AckMarker
 from ugm.journal.change_log import change_row
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.store import row_checksum
-from ugm.partition.settings import Settings, settings_of
 
 Durability: TypeAlias = Literal["each", "group"]
 
@@ -114,21 +113,6 @@ def test_another_configuration(path: Path) -> None:
     begin(path).journal.close()
     with open_partition(path, config("{name: a}")) as partition:
         assert partition.allocate("a", "app", memory(11))
-
-
-@pytest.mark.parametrize("settings", [*CONFIGS, None])
-def test_settings(settings: PartitionSettings | None) -> None:
-    """A configuration as a value means the same, and is equal to itself."""
-    told = settings_of(settings)
-    assert told == settings_of(told)
-    assert isinstance(told, Settings) is (settings is not None)
-    one, other = Partition(settings), Partition(told)
-    first, second = Actor(3), Actor(3)
-    for _ in range(60):
-        first.step(one)
-        second.step(other)
-
-    assert state_of(one) == state_of(other)
 
 
 def test_the_cluster(path: Path) -> None:

@@ -114,14 +114,14 @@ def test_defaults() -> None:
     ("given", "message"),
     [
         ({"kind": "Pod"}, "kind 'Pod': expected 'ElasticQuota'"),
-        ({}, "metadata.name None: an elastic group has a name"),
+        ({}, "metadata.name None: expected a name"),
         (
             manifest({"is-parent": "yes"}),
             f"metadata.labels[{PREFIX}/is-parent] 'yes': expected true or false",
         ),
         (
             manifest({"parent": "p", "parent-quota-name": "q"}),
-            f"metadata.labels[{PREFIX}/parent-quota-name] 'q': the label 'parent' names 'p'",
+            f"metadata.labels[{PREFIX}/parent-quota-name] 'q': differs from the label 'parent', which is 'p'",
         ),
         (
             manifest(annotations={"shared-weight": "nonsense"}),
@@ -137,7 +137,7 @@ def test_defaults() -> None:
         ),
         (
             manifest(annotations={"shared-weight": "{cpu:1, cpu: 2}"}),
-            f"metadata.annotations[{PREFIX}/shared-weight] ['cpu', 'cpu']: a resource is named twice",
+            f"metadata.annotations[{PREFIX}/shared-weight] ['cpu', 'cpu']: a resource is listed twice",
         ),
         (
             manifest(annotations={"namespaces": "x"}),
@@ -147,7 +147,10 @@ def test_defaults() -> None:
             manifest(annotations={"namespaces": "[1]"}),
             f"metadata.annotations[{PREFIX}/namespaces] '[1]': expected a list of names",
         ),
-        ({"metadata": {"name": "a"}, "spec": {"max": {"cpu": -1}}}, "spec.max.cpu -1: less than nothing"),
+        (
+            {"metadata": {"name": "a"}, "spec": {"max": {"cpu": -1}}},
+            "spec.max.cpu -1: expected a quantity of at least 0",
+        ),
     ],
 )
 def test_refused(given: dict[str, Any], message: str) -> None:
@@ -216,9 +219,9 @@ def test_written_and_read(group: ElasticGroup) -> None:
 @pytest.mark.parametrize(
     ("most", "reason"),
     [
-        (Resource(cpu=4), "Kubernetes counts 'cpu' in thousandths, which are 'vcore' here"),
-        (Resource(memory=-1), "less than nothing, or more than a signed 64-bit integer holds"),
-        (Resource(memory=2**63), "less than nothing, or more than a signed 64-bit integer holds"),
+        (Resource(cpu=4), "the resource 'cpu' is named; expected 'vcore', in thousandths of a core"),
+        (Resource(memory=-1), "expected amounts from 0 to 9223372036854775807"),
+        (Resource(memory=2**63), "expected amounts from 0 to 9223372036854775807"),
     ],
 )
 def test_write_refuses_what_would_be_read_otherwise(most: Resource, reason: str) -> None:

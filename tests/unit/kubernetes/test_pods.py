@@ -147,7 +147,7 @@ def test_pod_level_refuses_other_resources() -> None:
         pod_usage(pod(container(), resources={"requests": {"nvidia.com/gpu": 1}}))
 
     assert str(caught.value) == (
-        "spec.resources.requests[nvidia.com/gpu] 1: a pod as a whole requests cpu, memory and huge pages"
+        "spec.resources.requests[nvidia.com/gpu] 1: a pod as a whole can only request cpu, memory and huge pages"
     )
 
 
@@ -173,28 +173,28 @@ def test_null_fields_are_absent() -> None:
             pod(container(), init=(container(**{"nvidia.com/gpu": True}),)),
             "spec.initContainers[0].resources.requests[nvidia.com/gpu] True: expected a text or a number",
         ),
-        (pod(container(cpu="-1")), "spec.containers[0].resources.requests.cpu '-1': less than nothing"),
+        (pod(container(cpu="-1")), "spec.containers[0].resources.requests.cpu '-1': expected a quantity of at least 0"),
         (
             pod(container(cpu="10E")),
-            "spec.containers[0].resources.requests.cpu '10E': more than a signed 64-bit integer holds",
+            "spec.containers[0].resources.requests.cpu '10E': expected an amount of at most 9223372036854775807",
         ),
         (pod(container(), overhead={"cpu": None}), "spec.overhead.cpu None: expected a text or a number"),
         (pod(container(), overhead=[1]), "spec.overhead [1]: expected a mapping"),
         (pod(container(), resources={"requests": 1}), "spec.resources.requests 1: expected a mapping"),
         (
             pod(container(vcore=1)),
-            "spec.containers[0].resources.requests.vcore 1: Kubernetes has no 'vcore'; it is written as 'cpu'",
+            "spec.containers[0].resources.requests.vcore 1: unknown resource in Kubernetes; expected 'cpu'",
         ),
         (
             pod({"resources": {"requests": {1: 1}}}),
-            "spec.containers[0].resources.requests[1] 1: a resource name is a text of 1 to 256 characters",
+            "spec.containers[0].resources.requests[1] 1: expected a resource name of 1 to 256 characters",
         ),
         (pod({"resources": 5}), "spec.containers[0].resources 5: expected a mapping"),
         (pod(container(), init=({"restartPolicy": 1},)), "spec.initContainers[0].restartPolicy 1: expected a text"),
         ({"spec": {"containers": {}}}, "spec.containers {}: expected a list"),
         ({"spec": {"containers": ["a"]}}, "spec.containers[0] 'a': expected a mapping"),
-        ({"spec": {"containers": []}}, "spec.containers []: a pod has at least one container"),
-        ({"kind": "Pod"}, "spec.containers None: a pod has at least one container"),
+        ({"spec": {"containers": []}}, "spec.containers []: expected at least one container"),
+        ({"kind": "Pod"}, "spec.containers None: expected at least one container"),
         ({"spec": "x"}, "spec 'x': expected a mapping"),
         ({"kind": "Deployment"}, "kind 'Deployment': expected 'Pod'"),
     ],
@@ -290,7 +290,7 @@ def test_application_for_each_pod_needs_the_uid() -> None:
     with pytest.raises(ManifestError) as caught:
         read_pod(labelled(name="a"), generated_ids="pod")
 
-    assert str(caught.value) == "metadata.uid None: needed for the id of an application of one pod"
+    assert str(caught.value) == "metadata.uid None: a generated application id needs the uid of the pod"
 
 
 @pytest.mark.parametrize(

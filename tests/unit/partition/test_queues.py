@@ -108,7 +108,7 @@ def test_parent_becomes_leaf() -> None:
     partition.apply(plan)
 
     assert str(partition.submit("1", BOB, "root.p.x")).endswith(": root.p.x is draining")
-    assert str(partition.submit("2", BOB, "root.p.y")).endswith(": root.p is a leaf, and has no queues below it")
+    assert str(partition.submit("2", BOB, "root.p.y")).endswith(": root.p is a leaf and cannot have queues below it")
     started(partition, "new", 1, "root.p")
     partition.verify()
     partition.remove("app")

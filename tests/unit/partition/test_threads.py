@@ -14,7 +14,7 @@ import pytest
 from support.threads import THREADS, run
 from support.tracking_fixtures import NOTHING, ONE, group, user
 from ugm import AllocationRequest, Partition, Resource, UserGroup
-from ugm.testing import DrawnAmounts, DrawnPartition, DrawnQueue
+from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
 
 USERS: Final = tuple(UserGroup(name, ("dev",)) for name in ("ana", "bob", "cleo"))
 
@@ -25,18 +25,22 @@ ROUNDS: Final = 10_000
 MOST: Final = 40
 
 
-def config(**resources: int) -> DrawnPartition:
+def config(**resources: int) -> PartitionConfig:
     """Return a partition with two queues, in one of which *resources* are the most."""
-    a = DrawnQueue("a", (user("*", memory=15), group("dev", memory=30)), resources=DrawnAmounts(Resource(resources)))
-    b = DrawnQueue("b", resources=DrawnAmounts(guaranteed=ONE))
-    return DrawnPartition(DrawnQueue("root", queues=(a, b)))
+    a = QueueConfig(
+        "a",
+        limits=(user("*", memory=15), group("dev", memory=30)),
+        resources=QueueResources(max=Resource(resources)),
+    )
+    b = QueueConfig("b", resources=QueueResources(guaranteed=ONE))
+    return PartitionConfig(queues=(QueueConfig("root", queues=(a, b)),))
 
 
 #: They differ in the queue that is limited, and in the resources that are counted.
 CONFIGS: Final = (
     config(memory=20),
     config(memory=25, gpu=3),
-    DrawnPartition(DrawnQueue("root", (group("dev", memory=MOST),), (DrawnQueue("b"),))),
+    PartitionConfig(queues=(QueueConfig("root", limits=(group("dev", memory=MOST),), queues=(QueueConfig("b"),)),)),
 )
 
 
@@ -77,9 +81,10 @@ class Race:
 def test_one_of_eight_gets_the_last_unit(where: str) -> None:
     """Of eight threads that ask for the last unit at once, exactly one gets it, in every round."""
     limits = {"user": (user("ana", memory=1),), "group": (group("dev", memory=1),)}.get(where, ())
-    queue = DrawnQueue("a", resources=DrawnAmounts(ONE if where == "queue" else None))
+    queue = QueueConfig("a", resources=QueueResources(max=ONE if where == "queue" else None))
     partition = Partition(
-        DrawnPartition(DrawnQueue("root", limits, (queue,))), cluster=ONE if where == "cluster" else None
+        PartitionConfig(queues=(QueueConfig("root", limits=limits, queues=(queue,)),)),
+        cluster=ONE if where == "cluster" else None,
     )
     for number in range(THREADS):
         partition.submit(f"app-{number}", USERS[0], "root.a")

@@ -169,8 +169,8 @@ def test_why_nothing_is_found(rule: str, reason: str) -> None:
     [
         ("prod", "root.prod is not a leaf"),
         ("root", "root is not a leaf"),
-        ("root.a.x", "root.a is a leaf, and has no queues below it"),
-        ("root.a.x.y", "root.a is a leaf, and has no queues below it"),
+        ("root.a.x", "root.a is a leaf and cannot have queues below it"),
+        ("root.a.x.y", "root.a is a leaf and cannot have queues below it"),
         ("old", "root.old is draining"),
         ("root.going.x", "root.going is draining"),
         ("locked", "user 'lin' may not submit to root.locked"),
@@ -196,23 +196,29 @@ def test_parent_is_a_leaf(parent: str) -> None:
     submission = submitted(tags={"namespace": "x", "namespace.parentqueue": parent})
 
     for rule in (BELOW_PARENT, BELOW_PARENT.replace("create: true", "create: false")):
-        assert why(rule, submission) == "root.a is a leaf, and has no queues below it"
+        assert why(rule, submission) == "root.a is a leaf and cannot have queues below it"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (" ", "' ' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("a b", "'a b' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("a\n", "'a\\n' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("\u212a", "'\u212a' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("x" * 65, f"'{'x' * 64}'... is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("!" * 64, f"'{'!' * 64}' is no queue name: 1 to 64 letters, digits and characters of _:#/@-"),
-        ("root.", "'root.' is no queue path"),
-        ("root..a", "'root..a' is no queue path"),
-        ("root.a.Root", "'root.a.Root' is no queue path"),
-        ("root.root.a", "'root.root.a' is no queue path"),
-        ("root.a\n", "'root.a\\n' is no queue path"),
+        (" ", "' ' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
+        ("a b", "'a b' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
+        ("a\n", "'a\\n' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
+        ("\u212a", "'\u212a' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)"),
+        (
+            "x" * 65,
+            f"'{'x' * 64}'... is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)",
+        ),
+        (
+            "!" * 64,
+            f"'{'!' * 64}' is not a valid queue name (allowed: 1 to 64 letters, digits and characters of _:#/@-)",
+        ),
+        ("root.", "'root.' is not a valid queue path"),
+        ("root..a", "'root..a' is not a valid queue path"),
+        ("root.a.Root", "'root.a.Root' is not a valid queue path"),
+        ("root.root.a", "'root.root.a' is not a valid queue path"),
+        ("root.a\n", "'root.a\\n' is not a valid queue path"),
     ],
 )
 def test_what_cannot_be_a_queue(text: str, reason: str) -> None:
@@ -225,7 +231,7 @@ def test_user_root() -> None:
     """Only the queue above all others is called root."""
     rule = "{name: user, create: true}"
 
-    assert why(rule, submitted(user=UserGroup("Root"))) == "'Root' is the name of the queue above all others"
+    assert why(rule, submitted(user=UserGroup("Root"))) == "'Root' is the name of the root queue"
 
 
 def test_names_of_queues_that_a_configuration_may_have() -> None:
@@ -298,7 +304,7 @@ def test_signs_that_cannot_be_shown_are_escaped() -> None:
 
 UNKNOWN = "unknown placement rule (allowed: fixed, provided, tag, user)"
 NO_QUEUE = "a fixed rule needs a queue: names separated by single dots"
-TWO_STARTS = "starts at the root, but the parent rule is to say where"
+TWO_STARTS = "a path that starts with 'root' cannot be combined with a parent rule"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config, memory
-from support.tracking_fixtures import Wrong
 from ugm import RequestError, Resource, UserGroup
+from ugm.configuration import QueueConfig, QueueResources
 from ugm.hierarchy import Layout
 from ugm.queues import QueueSpec, QueueSpecs, QueueTree, Quota
 
@@ -55,16 +55,11 @@ def test_compiled_nothing() -> None:
     assert QueueSpecs.compile(None).by_path == {"root": QueueSpec("root", is_parent=True)}
 
 
-def settings(name: str, *queues: SimpleNamespace, most: Wrong = None, **others: Wrong) -> SimpleNamespace:
-    """Return the settings of a queue, made by hand."""
-    given = {"parent": False, "max_applications": 0, "child_template": None, "submit_acl": "", "admin_acl": ""}
-    resources = SimpleNamespace(guaranteed=None, max=most)
-    return SimpleNamespace(name=name, queues=queues, resources=resources, **{**given, **others})
-
-
 def test_compiled_by_hand() -> None:
-    """The root has no quota of its own, and who has queues below is a parent, whatever is said."""
-    compiled = QueueSpecs.compile(settings("root", settings("a", settings("b")), most=memory(5), max_applications=3))
+    """The root has no quota of its own, and a queue with queues below it is a parent."""
+    below = QueueConfig("a", queues=(QueueConfig("b"),))
+    root = QueueConfig("root", queues=(below,), resources=QueueResources(max=memory(5)), max_applications=3)
+    compiled = QueueSpecs.compile(root)
     assert compiled.by_path["root"] == QueueSpec("root", is_parent=True, quota=Quota(None, 3))
     assert [spec.is_parent for spec in compiled.by_path.values()] == [True, True, False]
 
@@ -73,34 +68,27 @@ def test_compiled_by_hand() -> None:
     ("queue", "text"),
     [
         (
-            settings("a b"),
+            QueueConfig("a b"),
             "queue_path 'root.a b': expected 'root', or names below it separated by single dots",
         ),
-        (settings("a", most={"memory": 1}), "max of root.a {'memory': 1}: expected a Resource"),
-        (settings("a", most=memory(-1)), "max of root.a Resource(memory=-1): the amount of memory is negative"),
         (
-            settings("a", max_applications=True),
-            "max_applications of root.a True: expected a count of applications, 0 for no limit",
-        ),
-        (settings("a", submit_acl=None), "acl None: expected a text"),
-        (
-            settings("a", admin_acl="a b c"),
+            QueueConfig("a", admin_acl="a b c"),
             "acl 'a b c': expected users, one blank, and groups; names are separated by commas without blanks",
         ),
     ],
 )
-def test_refused_settings(queue: SimpleNamespace, text: str) -> None:
-    """What a queue cannot be is refused when it is compiled, with the place."""
+def test_refused_queues(queue: QueueConfig, text: str) -> None:
+    """A queue that cannot exist is refused when it is compiled."""
     with pytest.raises(RequestError) as caught:
-        QueueSpecs.compile(settings("root", queue))
+        QueueSpecs.compile(QueueConfig("root", queues=(queue,)))
     assert str(caught.value) == text
 
 
 def test_named_twice() -> None:
-    """Queues of one name in any case are one queue, which is there once."""
+    """Two queues whose names differ only in case have the same path, which is refused."""
     with pytest.raises(RequestError) as caught:
-        QueueSpecs.compile(settings("root", settings("a"), settings("A")))
-    assert str(caught.value) == "queues 'root.a': the queue is named twice"
+        QueueSpecs.compile(QueueConfig("root", queues=(QueueConfig("a"), QueueConfig("A"))))
+    assert str(caught.value) == "queues 'root.a': two queues have this path"
 
 
 # What is there

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from starlette.testclient import TestClient
@@ -16,7 +15,7 @@ from starlette.testclient import TestClient
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, served
 from ugm import Partition, RequestError, parse_config
-from ugm.config import QueueConfig
+from ugm.config import PartitionConfig, QueueConfig
 from ugm.server import create_app, serving
 from ugm.server.configurations import Configurations
 
@@ -46,10 +45,10 @@ def test_in_force_without_configuration() -> None:
 
 
 def test_in_force_from_a_program() -> None:
-    """A configuration that a program has made cannot be told as YAML."""
-    answer = client(Partition(SimpleNamespace(root=QueueConfig(name="root"), placement_rules=()))).get("/ws/v1/config")
+    """A configuration that a program has built is written as YAML, under the server's name of the partition."""
+    text = client(Partition(PartitionConfig(name="mine", queues=(QueueConfig("a"),)))).get("/ws/v1/config").text
 
-    assert (answer.status_code, answer.json()["code"]) == (409, "config-foreign")
+    assert text == "partitions:\n- queues:\n  - name: a\n"
 
 
 def test_upload() -> None:

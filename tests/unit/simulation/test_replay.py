@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Partition, RequestError, Resource, UserGroup
-from ugm.config import PlacementRule
+from ugm.config import ChildTemplate, LimitConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
 from ugm.simulation import Job, JobRejection, LimitSummary, Progress, Report, UserImpact, WaitingTime, simulate
 
 Mode = Literal["always", "unless-user-limited"]
@@ -20,62 +20,18 @@ BOB = UserGroup("bob", ("dev", "test"))
 EVE = UserGroup("eve")
 
 
-@dataclass(frozen=True)
-class Limit:
-    """One entry in the limits of a queue."""
-
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    max_resources: Resource | None = None
-    max_applications: int = 0
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """What a queue may use."""
-
-    max: Resource | None = None
-    guaranteed: Resource | None = None
-
-
-@dataclass(frozen=True)
-class Template:
-    """What queues get that are created."""
-
-    resources: Amounts = Amounts()
-    max_applications: int = 0
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A queue with limits and a quota."""
-
-    name: str
-    limits: tuple[Limit, ...] = ()
-    queues: tuple[Queue, ...] = ()
-    resources: Amounts = Amounts()
-    max_applications: int = 0
-    child_template: Template | None = None
-    parent: bool = False
-    submit_acl: str = ""
-    admin_acl: str = ""
-
-
 #: Applications go where they ask to, and queues are made for them.
 ANYWHERE = (PlacementRule(name="provided", create=True),)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """The configuration of a partition."""
-
-    root: Queue
-    placement_rules: tuple[PlacementRule, ...] = ANYWHERE
+def configured(root: QueueConfig, rules: tuple[PlacementRule, ...] = ANYWHERE) -> PartitionConfig:
+    """Return a configuration with these queues."""
+    return PartitionConfig(queues=(root,), placement_rules=rules)
 
 
-def limited(*limits: Limit, queues: tuple[Queue, ...] = ()) -> Settings:
+def limited(*limits: LimitConfig, queues: tuple[QueueConfig, ...] = ()) -> PartitionConfig:
     """Return a configuration with limits at the root."""
-    return Settings(Queue("root", limits, queues))
+    return configured(QueueConfig("root", limits=limits, queues=queues))
 
 
 def job(number: int, submit: int, run: int, vcore: int = 1, queue: str = "root.a") -> Job:
@@ -88,9 +44,9 @@ def by(user: UserGroup, of_sue: Job) -> Job:
     return replace(of_sue, user=user)
 
 
-def two_for_sue() -> Settings:
+def two_for_sue() -> PartitionConfig:
     """Return a configuration that gives Sue two thousandths of a core."""
-    return limited(Limit(users=("sue",), max_resources=Resource(vcore=2)))
+    return limited(LimitConfig(users=("sue",), max_resources=Resource(vcore=2)))
 
 
 def test_without_limits() -> None:
@@ -160,7 +116,7 @@ def test_what_can_never_fit_is_rejected() -> None:
 
 def test_the_reason_is_what_never_fits() -> None:
     """A limit that only has no room now is not why a job is rejected."""
-    config = limited(Limit(users=("sue",), max_resources=Resource(vcore=2), max_applications=1))
+    config = limited(LimitConfig(users=("sue",), max_resources=Resource(vcore=2), max_applications=1))
 
     report = simulate([job(1, 0, 10), job(2, 1, 10, 3)], config)
 
@@ -177,7 +133,7 @@ def test_rejections_that_concern_most_jobs_come_first() -> None:
 
 def test_running_applications_are_limited() -> None:
     """Every job is an application of its own."""
-    config = limited(Limit(users=("*",), max_applications=1))
+    config = limited(LimitConfig(users=("*",), max_applications=1))
 
     report = simulate([job(1, 0, 10), job(2, 1, 10), by(EVE, job(3, 1, 10))], config)
 
@@ -186,7 +142,7 @@ def test_running_applications_are_limited() -> None:
 
 def test_figures_of_a_limit() -> None:
     """A limit is told what it held, for how long, whom, and how near the usage came to it."""
-    config = limited(Limit(groups=("dev",), max_resources=Resource(vcore=4)))
+    config = limited(LimitConfig(groups=("dev",), max_resources=Resource(vcore=4)))
     jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 10, 2)), job(3, 2, 10, 2), by(EVE, job(4, 2, 1, 9))]
 
     (figures,) = simulate(jobs, config).limits
@@ -199,7 +155,7 @@ def test_figures_of_a_limit() -> None:
 
 def test_a_wildcard_is_one_limit_of_many_users() -> None:
     """A user wildcard holds for each user alone: the peak is that of the user who came nearest."""
-    config = limited(Limit(users=("*",), max_resources=Resource(vcore=5)))
+    config = limited(LimitConfig(users=("*",), max_resources=Resource(vcore=5)))
 
     (figures,) = simulate([job(1, 0, 10, 3), by(BOB, job(2, 0, 10, 4))], config).limits
 
@@ -208,8 +164,8 @@ def test_a_wildcard_is_one_limit_of_many_users() -> None:
 
 def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
     """When one limit has room and another has not, the waiting goes on at the cost of the other."""
-    below = Queue("a", (Limit(users=("sue",), max_applications=1),))
-    config = limited(Limit(groups=("dev",), max_applications=2), queues=(below,))
+    below = QueueConfig("a", limits=(LimitConfig(users=("sue",), max_applications=1),))
+    config = limited(LimitConfig(groups=("dev",), max_applications=2), queues=(below,))
     jobs = [job(1, 0, 10), by(BOB, job(2, 1, 50)), job(3, 2, 5), by(BOB, job(4, 3, 50, queue="root.b"))]
 
     report = simulate(jobs, config)
@@ -221,8 +177,8 @@ def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
 
 def test_longest_first() -> None:
     """Users, limits, and whom each limit held come in the order of the waiting, longest first."""
-    below = Queue("z", (Limit(users=("*",), max_applications=1),))
-    config = limited(Limit(users=("bob",), max_applications=2), queues=(below,))
+    below = QueueConfig("z", limits=(LimitConfig(users=("*",), max_applications=1),))
+    config = limited(LimitConfig(users=("bob",), max_applications=2), queues=(below,))
     jobs = [job(1, 0, 50, queue="root.z"), job(2, 0, 1, queue="root.z")]
     jobs += [by(BOB, job(number, 0, 10, queue="root.z")) for number in (3, 4)]
     jobs += [by(BOB, job(5, 0, 3)), *(by(BOB, job(number, 0, 1)) for number in (6, 7, 8))]
@@ -236,7 +192,7 @@ def test_longest_first() -> None:
 
 def test_those_held_equally_long() -> None:
     """Whom a limit held equally long come in the order of the jobs, then by name."""
-    config = limited(Limit(users=("*",), max_applications=1))
+    config = limited(LimitConfig(users=("*",), max_applications=1))
     eve = [by(EVE, job(number, 0, 10)) for number in (3, 4)] + [by(EVE, job(5, 20, 5)), by(EVE, job(6, 20, 1))]
     bob = [by(BOB, job(7, 20, 15)), by(BOB, job(8, 20, 1))]
 
@@ -268,7 +224,9 @@ def test_every_group_of_a_user() -> None:
 
 def test_exempt_users_are_charged_to_their_group() -> None:
     """A user who is not held to the group's limit takes from it all the same."""
-    config = limited(Limit(users=("sue",), max_applications=9), Limit(groups=("dev",), max_resources=Resource(vcore=3)))
+    config = limited(
+        LimitConfig(users=("sue",), max_applications=9), LimitConfig(groups=("dev",), max_resources=Resource(vcore=3))
+    )
     jobs = [job(1, 0, 10, 5), by(BOB, job(2, 1, 5)), job(3, 2, 5)]
 
     report = simulate(jobs, config, group_limits="unless-user-limited")
@@ -332,7 +290,7 @@ def test_decisions_are_counted() -> None:
 
 def test_held_jobs_cost_nothing() -> None:
     """However many different jobs a limit holds, each release asks for no more of them than can start."""
-    config = limited(Limit(groups=("dev",), max_applications=1))
+    config = limited(LimitConfig(groups=("dev",), max_applications=1))
     users = [UserGroup(f"user{number}", ("dev",)) for number in range(50)]
 
     report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], config)
@@ -343,7 +301,7 @@ def test_held_jobs_cost_nothing() -> None:
 
 def test_a_size_that_fits_is_found_among_many() -> None:
     """A release that leaves little room passes over all jobs that need more without asking for them."""
-    config = limited(Limit(users=("sue",), max_resources=Resource(vcore=100)))
+    config = limited(LimitConfig(users=("sue",), max_resources=Resource(vcore=100)))
     large = [job(number, 1, 10, 100 - number) for number in range(1, 50)]
 
     report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], config, until=500)
@@ -356,7 +314,7 @@ def test_a_size_that_fits_is_found_among_many() -> None:
 def test_who_lost_their_place_is_not_asked_for() -> None:
     """Held before two limits that a release gives room at, only the older is asked for if that leaves no room."""
     two = Resource(vcore=2)
-    config = limited(Limit(users=("sue",), max_resources=two), Limit(groups=("dev",), max_resources=two))
+    config = limited(LimitConfig(users=("sue",), max_resources=two), LimitConfig(groups=("dev",), max_resources=two))
     jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2), by(BOB, job(3, 2, 10, 2))]
 
     # Three when they come, job 2 at 10 and job 3 at 20.
@@ -365,7 +323,7 @@ def test_who_lost_their_place_is_not_asked_for() -> None:
 
 def test_a_queue_quota_holds_jobs() -> None:
     """The maximum of a queue holds the jobs of all its users together, and is reported like any other limit."""
-    config = limited(queues=(Queue("a", resources=Amounts(Resource(vcore=4))),))
+    config = limited(queues=(QueueConfig("a", resources=QueueResources(max=Resource(vcore=4))),))
     jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 5, 2)), job(3, 2, 1)]
 
     (figures,) = simulate(jobs, config).limits
@@ -376,8 +334,8 @@ def test_a_queue_quota_holds_jobs() -> None:
 
 def test_applications_of_a_queue_are_limited() -> None:
     """The number of applications that a queue takes counts running ones, in and below it."""
-    below = (Queue("b"), Queue("c"))
-    config = limited(queues=(Queue("a", queues=below, max_applications=1),))
+    below = (QueueConfig("b"), QueueConfig("c"))
+    config = limited(queues=(QueueConfig("a", queues=below, max_applications=1),))
     jobs = [job(1, 0, 10, queue="root.a.b"), job(2, 1, 10, queue="root.a.c")]
 
     report = simulate(jobs, config)
@@ -388,8 +346,8 @@ def test_applications_of_a_queue_are_limited() -> None:
 
 def test_created_queues_follow_their_template() -> None:
     """A queue that placement creates holds jobs to what the template says, each queue alone."""
-    template = Template(Amounts(Resource(vcore=2)))
-    config = Settings(Queue("root", child_template=template))
+    template = ChildTemplate(resources=QueueResources(max=Resource(vcore=2)))
+    config = configured(QueueConfig("root", child_template=template))
     jobs = [job(1, 0, 10, 2), job(2, 1, 10), job(3, 1, 10, queue="root.b")]
 
     report = simulate(jobs, config)
@@ -423,7 +381,7 @@ def test_what_the_cluster_does_not_offer() -> None:
 
 def test_without_a_queue() -> None:
     """Jobs for which no placement rule finds a queue are rejected with what the rules said, whatever their size."""
-    config = Settings(Queue("root", queues=(Queue("b"),)), placement_rules=())
+    config = configured(QueueConfig("root", queues=(QueueConfig("b"),)), rules=())
     jobs = [job(1, 0, 10, 1), job(2, 0, 10, 2), by(BOB, job(3, 0, 1)), job(4, 0, 10, queue="root.b")]
 
     report = simulate(jobs, config)
@@ -439,10 +397,10 @@ def test_without_a_queue() -> None:
 def test_placement_rules_decide() -> None:
     """Rules may place a job elsewhere than it asks for, by its tags for example; its limits are those of that queue."""
     rules = (PlacementRule(name="tag", value="namespace"), PlacementRule(name="fixed", value="b"))
-    queues = tuple(Queue(name, max_applications=9) for name in "abc")
+    queues = tuple(QueueConfig(name, max_applications=9) for name in "abc")
     tagged = replace(job(1, 0, 1), tags={"namespace": "c"})
 
-    report = simulate([tagged, job(2, 0, 1)], Settings(Queue("root", queues=queues), rules))
+    report = simulate([tagged, job(2, 0, 1)], configured(QueueConfig("root", queues=queues), rules))
 
     assert sorted((limit.queue_path, limit.peak) for limit in report.limits) == [("root.b", 1), ("root.c", 1)]
 
@@ -460,7 +418,7 @@ def test_a_held_job_keeps_its_queue() -> None:
 
     (rejection,) = report.rejections
     assert (report.started, rejection.first_job) == (3, 3)
-    assert rejection.reason.endswith("root.a is a leaf, and has no queues below it")
+    assert rejection.reason.endswith("root.a is a leaf and cannot have queues below it")
 
 
 def test_jobs_out_of_order() -> None:
@@ -483,28 +441,29 @@ def test_a_number_twice() -> None:
 NAMES = st.sampled_from(["sue", "bob", "eve"])
 RESOURCES = st.fixed_dictionaries({}, optional={"vcore": st.integers(1, 6), "gpu": st.integers(0, 2)}).map(Resource)
 LIMITS = st.builds(
-    Limit,
+    LimitConfig,
     users=st.lists(st.sampled_from(["sue", "bob", "*"]), max_size=2, unique=True).map(tuple),
     groups=st.lists(st.sampled_from(["dev", "test", "*"]), max_size=2, unique=True).map(tuple),
     max_resources=RESOURCES.filter(lambda amounts: not amounts or any(amounts.values())),
     max_applications=st.sampled_from([0, 0, 1, 2, 3]),
 )
-AMOUNTS = st.builds(Amounts, st.none() | RESOURCES, st.none() | RESOURCES)
+AMOUNTS = st.builds(QueueResources, max=st.none() | RESOURCES, guaranteed=st.none() | RESOURCES)
 COUNTS = st.sampled_from([0, 0, 1, 3])
 LEAVES = {"resources": AMOUNTS, "max_applications": COUNTS, "limits": st.lists(LIMITS, max_size=3).map(tuple)}
-TEMPLATES = st.none() | st.builds(Template, AMOUNTS, COUNTS)
+TEMPLATES = st.none() | st.builds(ChildTemplate, resources=AMOUNTS, max_applications=COUNTS)
 ROOTS = st.builds(
-    Queue,
+    QueueConfig,
     st.just("root"),
     limits=st.lists(LIMITS, max_size=3).map(tuple),
     queues=st.tuples(
-        st.builds(Queue, st.just("a"), **LEAVES), st.builds(Queue, st.just("b"), parent=st.booleans(), **LEAVES)
+        st.builds(QueueConfig, st.just("a"), **LEAVES),
+        st.builds(QueueConfig, st.just("b"), declared_parent=st.booleans(), **LEAVES),
     ),
     max_applications=COUNTS,
     child_template=TEMPLATES,
 )
 RULES = st.sampled_from([ANYWHERE, (), (PlacementRule(name="user", create=True),)])
-SETTINGS = st.builds(Settings, ROOTS, RULES)
+SETTINGS = st.builds(configured, ROOTS, RULES)
 CLUSTERS = st.none() | RESOURCES.map(lambda amounts: amounts + Resource(vcore=4))
 ARRIVALS = st.lists(
     st.tuples(
@@ -561,7 +520,9 @@ def naive_waits(jobs: list[Job], partition: Partition) -> dict[int, int]:
 
 
 @given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
-def test_equals_the_naive_replay(jobs: list[Job], config: Settings, cluster: Resource | None, mode: Mode) -> None:
+def test_equals_the_naive_replay(
+    jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode
+) -> None:
     """The outcome is that of asking for every held job, oldest first, after each release."""
     report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
@@ -575,7 +536,7 @@ def test_equals_the_naive_replay(jobs: list[Job], config: Settings, cluster: Res
 
 
 @given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
-def test_accounts_balance(jobs: list[Job], config: Settings, cluster: Resource | None, mode: Mode) -> None:
+def test_accounts_balance(jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode) -> None:
     """Every job has one fate, the seconds of the limits are all the waiting there was, and the self-check is clean."""
     report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
@@ -587,14 +548,14 @@ def test_accounts_balance(jobs: list[Job], config: Settings, cluster: Resource |
 
 
 @given(ARRIVALS.map(workload), SETTINGS, CLUSTERS)
-def test_limits_hold(jobs: list[Job], config: Settings, cluster: Resource | None) -> None:
+def test_limits_hold(jobs: list[Job], config: PartitionConfig, cluster: Resource | None) -> None:
     """No usage is ever above its limit."""
     for figures in simulate(jobs, config, cluster=cluster).limits:
         assert figures.peak <= figures.limit
 
 
 @given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, st.integers(0, 40))
-def test_deterministic(jobs: list[Job], config: Settings, cluster: Resource | None, until: int) -> None:
+def test_deterministic(jobs: list[Job], config: PartitionConfig, cluster: Resource | None, until: int) -> None:
     """The same workload and configuration give an equal report."""
 
     def again() -> Report:

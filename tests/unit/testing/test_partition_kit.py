@@ -10,8 +10,9 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from support.law_partitions import Licences
 from ugm import AllocationRequest, Claim, Decision, Partition, Violation
+from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
-from ugm.testing import DrawnPartition, PartitionMachine
+from ugm.testing import PartitionMachine
 
 #: Enough to find what is wrong, and no time to make it small.
 FIND = settings(max_examples=100, stateful_step_count=30, deadline=None, database=None, phases=[Phase.generate])
@@ -95,7 +96,7 @@ def test_wrong_wrappers_are_found(wrapper: type[Wrapper]) -> None:
     """So is a wrapper around a partition that answers otherwise than a partition does."""
 
     class Machine(PartitionMachine):
-        def make_partition(self, config: DrawnPartition, models: Sequence[QuotaModel]) -> Partition:
+        def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
             made: Partition = wrapper(super().make_partition(config, models))  # type: ignore[assignment]  # as embedders may
             return made
 

@@ -24,10 +24,8 @@ from ugm import (
     UserUsage,
     parse_config,
 )
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import (
-    DrawnLimit,
-    DrawnPartition,
-    DrawnQueue,
     TrackerMachine,
     TrackerModel,
     check_never_above,
@@ -38,6 +36,7 @@ from ugm.testing import (
     resources,
     verify_all,
 )
+from ugm.testing.strategies import config_paths
 
 
 def test_verify_all_of_a_partition() -> None:
@@ -170,7 +169,7 @@ def test_verify_all_has_the_manager_recompute() -> None:
 
 
 @given(limits())
-def test_limits_keep_the_rules_of_a_queue(drawn: tuple[DrawnLimit, ...]) -> None:
+def test_limits_keep_the_rules_of_a_queue(drawn: tuple[LimitConfig, ...]) -> None:
     """Drawn limits are such that a configuration would be accepted."""
     for kind in ("users", "groups"):
         names = [name for limit in drawn for name in getattr(limit, kind)]
@@ -183,10 +182,10 @@ def test_limits_keep_the_rules_of_a_queue(drawn: tuple[DrawnLimit, ...]) -> None
 
 
 @given(partitions(depth=2))
-def test_partitions_are_as_deep_as_asked(config: DrawnPartition) -> None:
+def test_partitions_are_as_deep_as_asked(config: PartitionConfig) -> None:
     """The root counts as one level."""
-    assert all(path.count(".") < 2 for path in config.paths)
-    assert config.paths[0] == "root"
+    assert all(path.count(".") < 2 for path in config_paths(config))
+    assert config_paths(config)[0] == "root"
 
 
 @given(resource_names(), resources(["gpu"], smallest=1))
@@ -222,32 +221,32 @@ def test_model_refuses_what_a_manager_refuses() -> None:
 class NoGroups(TrackerMachine):
     """A tracker that forgets the groups of its users."""
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return a manager under a configuration without group limits."""
         return Manager(_without_groups(config))
 
 
-def _without_groups(config: DrawnPartition) -> DrawnPartition:
-    def strip(queue: DrawnQueue) -> DrawnQueue:
+def _without_groups(config: PartitionConfig) -> PartitionConfig:
+    def strip(queue: QueueConfig) -> QueueConfig:
         kept = tuple(limit for limit in queue.limits if limit.users)
-        return DrawnQueue(queue.name, kept, tuple(strip(child) for child in queue.queues))
+        return QueueConfig(queue.name, limits=kept, queues=tuple(strip(child) for child in queue.queues))
 
-    return DrawnPartition(strip(config.root))
+    return PartitionConfig(queues=(strip(config.root),))
 
 
 class Deaf(TrackerMachine):
     """A tracker that grants nothing."""
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return a tracker that ignores its configuration."""
-        assert config.paths
+        assert config_paths(config)
         return Told(())
 
 
 class Lenient(TrackerMachine):
     """A tracker that is not as strict as it should be."""
 
-    def make_tracker(self, config: DrawnPartition) -> Tracker:
+    def make_tracker(self, config: PartitionConfig) -> Tracker:
         """Return a manager that logs misuse."""
         return Manager(config, strict=False)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
 from hypothesis import given
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import LimitsInForce, Manager, RequestError, Resource, UserGroup, UserTracker, parse_config
-from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue, TrackerModel, exposed, partitions, queue_paths, users
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.testing import TrackerModel, exposed, partitions, queue_paths, users
 from ugm.tracking.limits import Limits
 
 TEXT = """
@@ -40,10 +38,10 @@ def test_configuration_from_a_file() -> None:
     ]
 
 
-def test_configuration_is_any_object() -> None:
-    """Anything with the right attributes is a configuration; lists do as well as tuples."""
-    limit = SimpleNamespace(users=["sue"], groups=[], max_resources=ONE, max_applications=0)
-    config: Any = SimpleNamespace(root=SimpleNamespace(name="root", limits=[limit], queues=[]))
+def test_configuration_of_lists() -> None:
+    """A program may pass lists in place of tuples."""
+    limit = LimitConfig(["sue"], max_resources=ONE)  # type: ignore[arg-type] # what is tested
+    config = PartitionConfig(queues=[QueueConfig("root", limits=[limit])])  # type: ignore[arg-type] # what is tested
 
     assert Manager(config).headroom("root", "app-1", SUE) == ONE
 
@@ -65,7 +63,7 @@ def test_name_and_wildcard_in_one_entry() -> None:
 
 def test_one_entry_for_users_and_groups() -> None:
     """An entry may limit users and groups at once, each by itself."""
-    manager = Manager(DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), ("dev",), Resource(memory=2)),))))
+    manager = Manager(partition({"root": [LimitConfig(("sue",), ("dev",), Resource(memory=2))]}))
     manager.increase("root", "app-1", ONE, BOB)
 
     assert manager.headroom("root", "app-2", SUE) == ONE
@@ -74,7 +72,7 @@ def test_one_entry_for_users_and_groups() -> None:
 
 def test_empty_vector_is_no_limit() -> None:
     """An entry whose vector is empty limits applications alone."""
-    manager = Manager(DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), (), Resource(), 1),))))
+    manager = Manager(partition({"root": [LimitConfig(("sue",), (), Resource(), 1)]}))
 
     assert manager.headroom("root", "app-1", SUE) is None
     assert manager.can_run_app("root", "app-1", SUE)
@@ -87,7 +85,7 @@ def test_largest_limit() -> None:
 
     assert manager.increase("root", "app-1", Resource(memory=most), SUE)
     assert not manager.increase("root", "app-1", ONE, SUE)
-    with pytest.raises(RequestError, match="a limit must not exceed 9223372036854775807"):
+    with pytest.raises(RequestError, match="the amount of memory is above 9223372036854775807"):
         manager.update_config(partition({"root": [user("sue", memory=most + 1)]}))
 
 
@@ -105,7 +103,7 @@ def test_request_beyond_every_count() -> None:
 
 
 @pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
-def test_limit_of_nothing_but_zeros(limit: DrawnLimit) -> None:
+def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
     """A limit that allows nothing of everything it names is refused, wherever it comes from."""
     with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
         Limits.compile(partition({"root.a": [limit]}))
@@ -133,7 +131,7 @@ def test_swap_reaches_every_tracker() -> None:
 
 
 @given(partitions(), queue_paths(), users())
-def test_limits_are_those_of_the_book(config: DrawnPartition, path: str, asking: UserGroup) -> None:
+def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
     """Which limits hold, and which group is chosen, follows the order of the documents."""
     manager, model = Manager(config), TrackerModel(config)
 

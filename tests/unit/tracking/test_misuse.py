@@ -11,7 +11,8 @@ import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, Wrong, group, partition, user
 from ugm import Manager, NotTrackedError, ReleaseError, Request, RequestError, Resource, UgmError, UserGroup
-from ugm.testing import DrawnLimit, DrawnPartition, DrawnQueue, exposed, verify_all
+from ugm.configuration import LimitConfig
+from ugm.testing import exposed, verify_all
 
 HERE = "application 'app-1' in 'root.a'"
 
@@ -209,26 +210,27 @@ def test_group_limits_is_one_of_two() -> None:
     assert str(caught.value) == "group_limits 'never': expected 'always' or 'unless-user-limited'"
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        (Resource(memory=0, vcore=0), "a limit must allow more than 0 of at least one resource that it names"),
-        (Resource(memory=5, vcore=-1), "a limit must not be negative"),
-    ],
-)
-def test_refused_limits_leave_the_old_in_force(manager: Manager, limit: Resource, reason: str) -> None:
+def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
     """A configuration that cannot be used changes nothing; the limits before it hold."""
+    limit = Resource(memory=0, vcore=0)
     config = partition({"root": [user("sue", **limit), user("bob", memory=1)]})
+    reason = "a limit must allow more than 0 of at least one resource that it names"
     with refused(manager, RequestError, f"max_resources {limit!r}: {reason}"):
         manager.update_config(config)
     assert manager.headroom("root", "app-1", SUE) == Resource(memory=7)
 
 
+def test_limit_is_not_negative(manager: Manager) -> None:
+    """A limit with an amount below zero cannot be built; the limits before it hold."""
+    limit = Resource(memory=5, vcore=-1)
+    with refused(manager, RequestError, f"max_resources {limit!r}: the amount of vcore is negative"):
+        manager.update_config(partition({"root": [user("sue", **limit)]}))
+
+
 def test_limit_on_applications_is_a_count(manager: Manager) -> None:
     """A count below zero in a configuration is refused; the limits before it hold."""
-    config = partition({"root": [user("sue", applications=-1)]})
     with refused(manager, RequestError, "max_applications -1: expected a count of applications, 0 for no limit"):
-        manager.update_config(config)
+        manager.update_config(partition({"root": [user("sue", applications=-1)]}))
 
 
 def test_user_of_a_question_about_usage(manager: Manager) -> None:
@@ -269,17 +271,15 @@ def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
 
 def test_limits_are_for_several_names(manager: Manager) -> None:
     """One text in place of several names is refused, not taken letter by letter."""
-    config = DrawnPartition(DrawnQueue("root", (DrawnLimit(users="sue", max_applications=1),)))  # type: ignore[arg-type] # what is tested
-    with refused(manager, RequestError, "limits 'sue': expected a list of names at root limits[0]"):
-        manager.update_config(config)
+    with refused(manager, RequestError, "users 'sue': expected a sequence"):
+        manager.update_config(partition({"root": [LimitConfig(users="sue", max_applications=1)]}))  # type: ignore[arg-type] # what is tested
 
 
 @pytest.mark.parametrize("limit", [{"memory": 1}, 7])
 def test_limit_is_a_vector(manager: Manager, limit: Wrong) -> None:
     """A limit on resources is a resource vector."""
-    config = DrawnPartition(DrawnQueue("root", (DrawnLimit(("sue",), max_resources=limit),)))
     with refused(manager, RequestError, f"max_resources {limit!r}: expected a Resource"):
-        manager.update_config(config)
+        manager.update_config(partition({"root": [LimitConfig(("sue",), max_resources=limit)]}))
 
 
 def test_error_within_a_gang(manager: Manager) -> None:

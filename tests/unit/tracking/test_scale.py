@@ -9,7 +9,7 @@ from typing import Final
 from support.line_counts import lines_run_by
 from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
 from ugm import Manager, Resource, UserGroup
-from ugm.testing import DrawnPartition
+from ugm.configuration import PartitionConfig
 
 QUEUE: Final = "root.x.y"
 
@@ -38,7 +38,7 @@ OPERATIONS: Final[dict[str, Callable[[Manager], object]]] = {
 }
 
 
-def prepared(config: DrawnPartition) -> Manager:
+def prepared(config: PartitionConfig) -> Manager:
     """Return a manager in which sue runs one application."""
     manager = Manager(config)
     manager.increase(QUEUE, "app-1", Resource(memory=9), SUE)

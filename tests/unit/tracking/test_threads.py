@@ -13,7 +13,8 @@ import pytest
 from support.threads import THREADS, run
 from support.tracking_fixtures import NOTHING, ONE, SUE, group, partition, user
 from ugm import Manager, Request, RequestError, Resource, TrackingType, UserGroup
-from ugm.testing import DrawnPartition, check_never_above, exposed, verify_all
+from ugm.configuration import PartitionConfig
+from ugm.testing import check_never_above, exposed, verify_all
 
 #: The most that each user, and the group, may use under every one of `CONFIGS`.
 MOST_OF_A_USER: Final = 20
@@ -69,7 +70,7 @@ class Worker:
             self.held[key] = held - back
 
 
-def swapping(manager: Manager, configs: tuple[DrawnPartition, ...] = CONFIGS) -> Callable[[Event], None]:
+def swapping(manager: Manager, configs: tuple[PartitionConfig, ...] = CONFIGS) -> Callable[[Event], None]:
     """Return a task that changes the configuration all the time."""
 
     def swap(done: Event) -> None:
