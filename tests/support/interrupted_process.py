@@ -83,7 +83,7 @@ class Worker:
 def _keep_pairs() -> None:
     """Let CPython keep memory for pairs: without it, CPython crashes when a program iterates over ``dict.items()``.
 
-    `support.without_pairs` shows the crash in a program that does not use ugm.
+    `support.without_memory` shows the crash in a program that does not use ugm.
     """
     pairs = [(number, number) for number in range(2_000)]
     del pairs

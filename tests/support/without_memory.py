@@ -1,77 +1,55 @@
-"""Ordinary Python, without ugm, in which allocations of memory fail: some versions of CPython crash in it.
+"""Ordinary Python, without ugm, that crashes where an allocation of memory fails.
 
-CPython 3.12.1 and 3.13.0 end with a segmentation fault; 3.11.7 raises ``SystemError: error return without exception
-set``. Where the interpreter itself crashes, nothing can be said of ugm.
+``python -m support.without_memory generators`` crashes CPython 3.12.1 and 3.13.0: a generator expression that finds no
+memory for its generator releases its function once too often. CPython 3.11.7 raises `MemoryError` there. Where this
+crashes, nothing can be said about ugm, because the damage may show at any later time.
+
+``python -m support.without_memory pairs`` crashes CPython 3.11.7, 3.12.1 and 3.13.0: an iterator of ``dict.items()``
+that finds no memory for its pair is discarded, though the garbage collector does not know it yet. CPython keeps up to
+2,000 pairs that are no longer used, so that this happens only when those have been taken.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Final
+
+#: Pairs that are in use.
+_TAKEN: Final[list[tuple[int, int]]] = []
 
 
-class BatchError(Exception):
-    """An error that carries data."""
-
-    def __init__(self, name: str, number: int) -> None:
-        super().__init__(name, number)
-        self.number = number
+def generators(_number: int) -> None:
+    """Make a generator."""
+    tuple(number for number in (1, 2))
 
 
-class Batch:
-    """Something that changes, raises, and undoes its changes."""
-
-    def __init__(self) -> None:
-        self.amounts: dict[str, list[int]] = {}
-        self.undo: list[tuple[Callable[..., Any], tuple[int]]] = []
-
-    def run(self, work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - handed on
-        """Change something, or undo it and raise."""
-        try:
-            return work(*arguments, **options)
-        except BaseException as error:
-            self.withdraw(error)
-            raise
-
-    def withdraw(self, _error: BaseException) -> None:
-        """Undo everything."""
-        while self.undo:
-            self.undo.pop()
-
-    def change(self, number: int) -> tuple[tuple[str, list[int]], ...]:
-        """Change something; every third time raise after that."""
-        self.undo.append((self.withdraw, (number,)))
-        self.amounts = {**self.amounts, str(number): [factor * 2**70 for factor in range(5)]}
-        if not number % 3:
-            raise BatchError("amounts", number)
-        return tuple(sorted(self.amounts.items()))
+def pairs(number: int) -> None:
+    """Iterate over pairs."""
+    # The call that lets allocations fail has left some.
+    _TAKEN.append((number, number))
+    _TAKEN.append((number, number))
+    _TAKEN.append((number, number))
+    for _ in {"memory": 1}.items():
+        pass
 
 
-def work() -> None:
-    """Make some changes, of which every third fails."""
-    batch = Batch()
-    for number in range(6):
-        try:  # noqa: SIM105 - as a program would; a context manager does not crash
-            batch.run(lambda: batch.change(number))  # noqa: B023 - called at once
-        except BatchError:
-            pass
-
-
-def main() -> None:
-    """Let memory end at every allocation of `work`, for one allocation and for thirty."""
+def without_memory(work: Callable[[int], None]) -> None:
+    """Let allocations of memory fail at each of the first places of a function: one, and three in a row."""
     testing = import_module("_testcapi")
-    for width in (1, 30):
-        for start in range(400):
-            print(width, start, flush=True)  # noqa: T201 - what was tried last
+    for width in (1, 3):
+        for start in range(30):
+            # All that CPython keeps.
+            _TAKEN.extend([(number, number) for number in range(2_100)])
             try:
                 testing.set_nomemory(start, start + width)
-                work()
-            except (MemoryError, SystemError):
+                work(start)
+            except MemoryError:
                 pass
             finally:
                 testing.remove_mem_hooks()
 
 
 if __name__ == "__main__":
-    main()
+    without_memory({"generators": generators, "pairs": pairs}[sys.argv[1]])
