@@ -52,22 +52,23 @@ def replay_events(state: PartitionState, events: Sequence[Event]) -> None:
 def _replay_ledger_event(state: PartitionState, event: Event) -> None:
     """Apply an event; the most frequent ones are compared first."""
     match event:
-        case Allocated(allocation, replaces):
-            application = add_allocation(state, allocation).application
-            application.has_replaced |= bool(replaces)
-        case Released(allocation):
-            entry = state.ledger[allocation.allocation_id]
+        case Allocated():
+            application = add_allocation(state, event.allocation).application
+            application.has_replaced |= bool(event.replaces)
+        case Released():
+            entry = state.ledger[event.allocation.allocation_id]
             state.refund(entry)
-            state.strike(allocation.allocation_id, entry)
-        case AllocationRequested(allocation):
-            add_allocation(state, allocation)
-        case RequestWithdrawn(allocation):
-            state.strike_pending(allocation.allocation_id, state.ledger[allocation.allocation_id])
-        case Resized(allocation):
-            _resize(state, allocation)
-        case Preempted(allocation):
-            entry = state.ledger[allocation.allocation_id].in_state(AllocationState.HELD)
-            state.note_going(allocation.allocation_id, entry)
+            state.strike(event.allocation.allocation_id, entry)
+        case AllocationRequested():
+            add_allocation(state, event.allocation)
+        case RequestWithdrawn():
+            allocation_id = event.allocation.allocation_id
+            state.strike_pending(allocation_id, state.ledger[allocation_id])
+        case Resized():
+            _resize(state, event.allocation)
+        case Preempted():
+            allocation_id = event.allocation.allocation_id
+            state.note_going(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
         case _:
             _replay_other_event(state, event)
 
