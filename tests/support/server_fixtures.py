@@ -1,18 +1,25 @@
-"""Partitions behind a server, and clients, for tests of what it answers."""
+"""Partitions behind a server, and clients, for tests of the REST interface.
+
+The fixture `storage` runs a test with partitions in memory and with journaled ones.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.journal import open_partition
 from ugm.server import History, PartitionCollector, create_app
 from ugm.server.connections import ConnectionTimeouts
 from ugm.server.metrics import exposition
@@ -29,8 +36,10 @@ __all__ = [
     "YAML",
     "busy",
     "client",
+    "create_partition",
     "running",
     "served",
+    "storage",
 ]
 
 SUE: Final = UserGroup("sue", ("dev",))
@@ -57,10 +66,34 @@ partitions:
 """
 
 
+#: Creates the partitions of a test; see the fixture `storage`.
+_factory: Callable[..., Partition] = Partition
+
+
+def create_partition(*arguments: Any, **options: Any) -> Partition:  # noqa: ANN401 - passed on
+    """Create a partition with the arguments of `ugm.Partition`, in the storage of the test."""
+    return _factory(*arguments, **options)
+
+
+@pytest.fixture(params=["memory", "journal"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Create the partitions of a test in memory, and in a second run with a journal."""
+    numbers = count()
+    with ExitStack() as opened:
+
+        def create_journaled(*arguments: Any, **options: Any) -> Partition:  # noqa: ANN401 - passed on
+            path = tmp_path / f"partition-{next(numbers)}.journal"
+            return opened.enter_context(open_partition(path, *arguments, durability="group", **options))
+
+        if request.param == "journal":
+            monkeypatch.setattr("support.server_fixtures._factory", create_journaled)
+        yield request.param
+
+
 def busy(history: History | None = None) -> Partition:
     """Return a partition in which sue holds 6 of 8, 4 are pending, and 4 were denied."""
     subscribers = [] if history is None else [history]
-    partition = Partition(parse_config(CONFIG).partition(), subscribers=subscribers)
+    partition = create_partition(parse_config(CONFIG).partition(), subscribers=subscribers)
     partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
     assert partition.allocate("held", "app", Resource(memory=6))
     partition.request("pending", "app", Resource(memory=4))

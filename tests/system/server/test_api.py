@@ -73,6 +73,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # noqa: ANN401 - a route, a path
     """An answer of a partition with something in it fits its schema, which allows no other fields."""

@@ -11,6 +11,9 @@ from support.partition_fixtures import changing_nothing, partition_of, started
 from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client
 from ugm import Resource
 
+#: Runs a test with partitions in memory and with journaled ones.
+WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
+
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
 
 
@@ -23,6 +26,7 @@ def asked(path: str, body: Mapping[str, object]) -> dict[str, object]:
     return dict(answer.json())
 
 
+@WITH_EACH_STORAGE
 def test_check_of_an_application() -> None:
     """An application is told what it would be told if it asked."""
     told = asked("/check", {"application_id": "app", "usage": {"memory": 3}})
@@ -36,6 +40,7 @@ def outcome(told: Mapping[str, object]) -> dict[str, object]:
     return {name: told[name] for name in ("queue_path", "placement", "text")}
 
 
+@WITH_EACH_STORAGE
 def test_check_of_somebody() -> None:
     """Somebody without an application is placed first, and then told what a new application would be told."""
     told = asked("/check", {**ME, "usage": {"memory": "3"}})
@@ -44,6 +49,7 @@ def test_check_of_somebody() -> None:
     assert told["placement"] == busy().placement_for(SUE, "root.a").to_dict()
 
 
+@WITH_EACH_STORAGE
 def test_somebody_without_a_place() -> None:
     """Who finds no queue is told what every rule said."""
     told = asked("/explain", {"user": "sue", "usage": {"memory": 1}})
@@ -52,6 +58,7 @@ def test_somebody_without_a_place() -> None:
     assert told["text"] == str(busy().placement_for(SUE, ""))
 
 
+@WITH_EACH_STORAGE
 def test_a_queue_that_would_be_created() -> None:
     """A queue that placement would create is held to its template."""
     told = asked("/check", {**ME, "queue": "root.new", "groups": [], "user": "new", "usage": {"memory": 60}})
@@ -59,6 +66,7 @@ def test_a_queue_that_would_be_created() -> None:
     assert [found["name"] for found in told["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
 
 
+@WITH_EACH_STORAGE
 @pytest.mark.parametrize("path", ["/check", "/explain"])
 def test_quota_of_a_namespace(path: str) -> None:
     """The quota of a namespace counts for a queue that the configuration does not name."""
@@ -68,6 +76,7 @@ def test_quota_of_a_namespace(path: str) -> None:
     assert not asked(path, {**body, "quota": {"memory": "2"}})["can_wait"]
 
 
+@WITH_EACH_STORAGE
 def test_explain_of_an_application() -> None:
     """An explanation names the holders of what is missing, and every limit that holds."""
     told = asked("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})
@@ -79,6 +88,7 @@ def test_explain_of_an_application() -> None:
     assert told["text"] == str(busy().explain("app", Resource(memory=3), most=1))
 
 
+@WITH_EACH_STORAGE
 def test_explain_of_somebody() -> None:
     """An explanation for somebody names the limits that would hold for a new application."""
     told = asked("/explain", {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}})
@@ -120,6 +130,7 @@ def test_an_explanation_is_of_one_moment() -> None:
     assert used == {3, 6}
 
 
+@WITH_EACH_STORAGE
 def test_limits() -> None:
     """The limits of a user in a queue are told without a request."""
     told = client().get(f"{PREFIX}/limits?user=sue&group=dev&group=ops&queue=root.A").json()
@@ -129,6 +140,7 @@ def test_limits() -> None:
     assert told["headroom"] == {"memory": 2}
 
 
+@WITH_EACH_STORAGE
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -153,6 +165,7 @@ def test_malformed_questions(body: object, message: str) -> None:
     assert answer.json()["message"].startswith(message)
 
 
+@WITH_EACH_STORAGE
 def test_whole_numbers_in_any_spelling() -> None:
     """A whole number is one, however JSON spells it, and exact."""
     body = '{"application_id": "app", "usage": {"memory": 9.007199254740993e15}}'
@@ -161,6 +174,7 @@ def test_whole_numbers_in_any_spelling() -> None:
     assert answer.json()["violations"][0]["requested"] == 9007199254740993
 
 
+@WITH_EACH_STORAGE
 def test_unknown_application() -> None:
     """An application that is not there is told so."""
     answer = client().post(f"{PREFIX}/explain", json={"application_id": "nothing", "usage": {}})
@@ -168,6 +182,7 @@ def test_unknown_application() -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "application-unknown")
 
 
+@WITH_EACH_STORAGE
 def test_plan() -> None:
     """A plan says what a configuration would do, and does nothing."""
     partition = busy()
@@ -182,6 +197,7 @@ def test_plan() -> None:
     assert "limit in root for group 'dev'" in told["text"]
 
 
+@WITH_EACH_STORAGE
 def test_plan_without_the_partition() -> None:
     """A plan for another partition is refused."""
     answer = client().post(f"{PREFIX}/plan", content=CONFIG.replace("name: default", "name: other"), headers=YAML)

@@ -7,8 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from support.server_fixtures import NASTY, PREFIX, client
+from support.server_fixtures import NASTY, PREFIX, client, create_partition
 from ugm import Partition, Resource, UserGroup, parse_config
+
+#: Every test runs with partitions in memory and with journaled ones.
+pytestmark = pytest.mark.usefixtures("storage")
 
 SIX: Final = Resource(memory=6 * 10**9, vcore=6000)
 USER1: Final = UserGroup("user1", ("tester",))
@@ -42,7 +45,7 @@ TRACKED: Final = """
 
 def state(limits: str, *applications: tuple[str, UserGroup, str]) -> Partition:
     """Return a partition in which applications each use what they use in the documents."""
-    partition = Partition(parse_config(limits).partition())
+    partition = create_partition(parse_config(limits).partition())
     for application_id, user, queue in applications:
         assert partition.submit(application_id, user, queue)
         assert partition.allocate(application_id, application_id, SIX)

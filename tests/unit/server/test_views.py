@@ -8,8 +8,11 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import started
-from support.server_fixtures import PREFIX, SUE, busy, client, served
-from ugm import Partition, Resource, UserGroup, parse_config
+from support.server_fixtures import PREFIX, SUE, busy, client, create_partition, served
+from ugm import Resource, UserGroup, parse_config
+
+#: Every test runs with partitions in memory and with journaled ones.
+pytestmark = pytest.mark.usefixtures("storage")
 
 
 def test_queues_add_up() -> None:
@@ -48,7 +51,7 @@ def test_queues_say_what_the_partition_says() -> None:
 def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
     """A queue whose name begins like another's is no child of it, in whatever order their paths sort."""
     config = parse_config("partitions: [{queues: [{name: a, queues: [{name: x}]}, {name: a-b, queues: [{name: y}]}]}]")
-    root = client(Partition(config.partition())).get(f"{PREFIX}/queues").json()
+    root = client(create_partition(config.partition())).get(f"{PREFIX}/queues").json()
 
     assert [(child["queue_path"], len(child["children"])) for child in root["children"]] == [
         ("root.a", 1),

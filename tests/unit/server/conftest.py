@@ -1,0 +1,5 @@
+"""Fixtures for the tests of the server."""
+
+from support.server_fixtures import storage
+
+__all__ = ["storage"]
