@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support import doc_examples as documents
+from support import distribution, doc_examples
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
 settings.register_profile("dev", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -24,8 +24,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect the examples in the README, the documentation and the docstrings, too."""
-    config.pluginmanager.register(documents)
+    """Collect the examples in the README, the documentation and the docstrings, too, and distribute all tests."""
+    config.pluginmanager.register(doc_examples)
+    config.pluginmanager.register(distribution)
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import pytest
-
 from support.manager_replay import DIFFERENCES, Answer, partition, queues_of
-from support.vectors import vectors
+from support.vectors import cases, vectors
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 
@@ -28,12 +26,9 @@ _IN_THE_ROOT: Final = {
 
 
 def traces(sample: int, *names: str) -> list[Any]:
-    """Return the traces of some files, each with its name as its id; all but one in *sample* are deep."""
+    """Return the traces of some files, each with its name as its id; all but one in *sample* are ``ci``."""
     found = [trace for name in names for trace in vectors(f"yunikorn/{name}") if _IN_THE_ROOT.get(trace["name"]) != 0]
-    return [
-        pytest.param(trace, id=trace["name"], marks=() if number % sample == 0 else pytest.mark.deep)
-        for number, trace in enumerate(found)
-    ]
+    return cases(found, sample=sample)
 
 
 def agreeing(trace: Mapping[str, Any]) -> int:

@@ -20,7 +20,7 @@ from support.elastic_replay import (
     read_pod,
     take,
 )
-from support.vectors import vectors
+from support.vectors import cases, vectors
 from ugm import RequestError, Resource
 from ugm.elastic import ROOT_GROUP, ElasticQuota, ElasticTree
 
@@ -68,7 +68,7 @@ REVOKE_IDLE_SCALING: Final = frozenset(("v-rev-0000", "v-rev-0028"))
 def scenarios(name: str, *classes: str) -> list[Any]:
     """Return the scenarios of one file, each with its name as its id; of the given classes if there are any."""
     found = [each for each in vectors(f"elastic/{name}") if not classes or each.get("class") in classes]
-    return [pytest.param(scenario, id=scenario["name"]) for scenario in found]
+    return cases(found)
 
 
 @pytest.mark.parametrize("scenario", scenarios("runtime", "regular"))

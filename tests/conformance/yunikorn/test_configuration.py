@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from support.vectors import vectors
+from support.vectors import cases, vectors
 from ugm.config import dump_config, parse_config
 from ugm.errors import ConfigError
 
@@ -101,11 +101,7 @@ def _codes(text: str) -> set[str]:
     return set()
 
 
-def _named(name: str) -> list[Any]:
-    return [pytest.param(case, id=case["name"]) for case in vectors(name)]
-
-
-@pytest.mark.parametrize("case", _named("yunikorn/config_validation"))
+@pytest.mark.parametrize("case", cases(vectors("yunikorn/config_validation")))
 def test_verdicts(case: dict[str, Any]) -> None:
     """A configuration is refused if the peer refuses it, and for the same reason."""
     codes = _codes(case["yaml"])
@@ -116,7 +112,7 @@ def test_verdicts(case: dict[str, Any]) -> None:
         assert codes & REFUSALS[case["error"]]
 
 
-@pytest.mark.parametrize("case", _named("yunikorn/differences/config"))
+@pytest.mark.parametrize("case", cases(vectors("yunikorn/differences/config"), sample=1))
 def test_surprising_verdicts(case: dict[str, Any]) -> None:
     """Where the peer's verdict surprises, ours is stated in `DIFFERENCES`, with the reason."""
     code = DIFFERENCES[case["name"].removeprefix("cfg-corner-")]

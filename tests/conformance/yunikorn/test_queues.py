@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from support.queue_replay import QuotaReplay
-from support.vectors import vectors
-
-TRACES: Final = list(vectors("yunikorn/queue_quota"))
+from support.vectors import cases, vectors
 
 
-@pytest.mark.parametrize("trace", [pytest.param(trace, id=trace["name"]) for trace in TRACES])
+@pytest.mark.parametrize("trace", cases(vectors("yunikorn/queue_quota")))
 def test_queue_quota(trace: dict[str, Any]) -> None:
     """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
     replay = QuotaReplay(trace)

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from support.manager_replay import DIFFERENCES, Replay
-from support.vectors import vectors
-
-
-def traces(name: str) -> list[Any]:
-    """Return the traces of one file, each with its name as its id."""
-    return [pytest.param(trace, id=trace["name"]) for trace in vectors(f"yunikorn/{name}")]
+from support.vectors import cases, vectors
 
 
 def check(trace: dict[str, Any]) -> None:
@@ -25,19 +20,19 @@ def check(trace: dict[str, Any]) -> None:
         assert answer == {field: step[field] for field in answer}, f"step {number}: {step}"
 
 
-@pytest.mark.parametrize("trace", traces("enforcement"))
+@pytest.mark.parametrize("trace", cases(vectors("yunikorn/enforcement")))
 def test_enforcement(trace: dict[str, Any]) -> None:
     """Under one configuration, limits allow and deny what they do in the peer."""
     check(trace)
 
 
-@pytest.mark.parametrize("trace", traces("enforcement_corners"))
+@pytest.mark.parametrize("trace", cases(vectors("yunikorn/enforcement_corners"), sample=1))
 def test_enforcement_corners(trace: dict[str, Any]) -> None:
     """Each rule by itself does what it does in the peer."""
     check(trace)
 
 
-@pytest.mark.parametrize("trace", traces("config_updates"))
+@pytest.mark.parametrize("trace", cases(vectors("yunikorn/config_updates")))
 def test_config_updates(trace: dict[str, Any]) -> None:
     """Limits that change in mid-stream allow and deny what they do in the peer."""
     check(trace)
