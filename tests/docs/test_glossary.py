@@ -1,4 +1,4 @@
-"""The terms of the glossary are those of the code, and retired words are in neither names nor pages."""
+"""The terms of the glossary are those of the code, and names and pages have no retired words."""
 
 from __future__ import annotations
 
@@ -43,6 +43,13 @@ RETIRED: Final = frozenset(
     )
 )
 
+
+#: Phrases that pages avoid, because the subject of a sentence should be an object with a name.
+AVOIDED: Final = re.compile(
+    r"\b(anew|whoever|somebody|not to be had|(is|are|was|be) told|beside|in vain|as it has to be|those who|so many|"
+    r"once more|brought in line|in the way|(?<!-)nobody)\b",
+    re.IGNORECASE,
+)
 
 #: Parts of the package that are not checked yet.
 EXEMPT: Final = frozenset(
@@ -140,5 +147,17 @@ def test_names_have_no_retired_words() -> None:
     for path in modules():
         names = {path.stem, *defined(ast.parse(path.read_text(encoding="utf-8")))}
         found += [f"{path.relative_to(SOURCE)}: {name}" for name in sorted(names) if words(name) & RETIRED]
+
+    assert found == []
+
+
+def test_pages_have_no_avoided_phrases() -> None:
+    """Pages, README and examples are in plain language. Tables made from docstrings are checked with the code."""
+    pages = [ROOT / "README.md", *DOCS.rglob("*.md"), *(ROOT / "examples").glob("*.*")]
+    found = []
+    for page in pages:
+        if page.suffix in {".md", ".py", ".yaml"} and "_build" not in page.parts and page.stem != "architecture":
+            text = re.sub(r"^\| `ugm\..*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            found += [f"{page.name}: {match[0]}" for match in AVOIDED.finditer(text)]
 
     assert found == []
