@@ -98,7 +98,10 @@ def _rows_of(name: Name) -> Iterator[tuple[str, str]]:
 
 
 def _is_documented(member: object) -> bool:
-    return (isfunction(member) or ismethod(member) or isinstance(member, property)) and bool(getdoc(member))
+    if isinstance(member, property):
+        member = member.fget
+    is_ours = (getattr(member, "__module__", None) or "").partition(".")[0] == "ugm"
+    return (isfunction(member) or ismethod(member)) and is_ours and bool(getdoc(member))
 
 
 def _object(name: str) -> object:
