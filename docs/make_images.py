@@ -1,9 +1,9 @@
-"""Make the pictures of the README: a run of the command in a terminal, and the page that it writes.
+"""Make the pictures of the README: the terminal output of a replay, and the page that it writes.
 
     python docs/make_images.py
 
-The run is drawn by rich, with the figures of a replay that is done for it; how long that took, in tenths of a second,
-is all that differs from one making to the next. The page is photographed by a Chromium that is installed.
+`rich` draws the terminal with the results of a real replay; only its duration differs between runs. Chromium takes the
+screenshot of the page.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ PAGE: Final = IMAGES / "report.png"
 
 WORKLOAD: Final = ROOT / "examples" / "grid.swf.gz"
 
-#: Lines of each table: a picture shows less than a terminal that scrolls.
+#: Lines of each table; fewer than in a terminal.
 TOP: Final = 4
 COMMAND: Final = f"ugm simulate examples/grid.swf.gz --config examples/grid.yaml --top {TOP}"
 TITLE: Final = "grid.swf.gz under grid.yaml"
 
 WIDTH: Final = 80
-#: Black, red, green, yellow, blue, magenta, cyan and white, then the same but bright: bright black is a grey.
+#: Black, red, green, yellow, blue, magenta, cyan and white; then the bright variants, with grey as bright black.
 _COLOURS: Final = [
     *((24, 28, 34), (240, 113, 105), (112, 190, 135), (224, 178, 92)),
     *((116, 170, 240), (200, 140, 220), (100, 190, 200), (214, 220, 228)),
 ]
 THEME: Final = TerminalTheme((24, 28, 34), (214, 220, 228), _COLOURS, [(92, 102, 116), *_COLOURS[1:]])
 
-#: What rich fills in; unlike its own format, this one fetches no font.
+#: The template for rich; unlike the default one, it downloads no font.
 SVG: Final = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="A run of ugm simulate">
 <style>
@@ -72,9 +72,9 @@ SVG: Final = """\
 
 
 def replay() -> tuple[Report, Recorder, float]:
-    """Return what the bundled workload gives, and how long a replay without a recorder takes, in tenths of a second."""
+    """Return the report and the history of the bundled workload, and the seconds of a replay without a recorder."""
     config = load_config(str(ROOT / "examples" / "grid.yaml")).partition()
-    # The time of the processor: what else the machine does makes no difference to the picture.
+    # Processor time does not depend on the load of the machine.
     began = time.process_time()
     simulate(JobMapping().jobs(read_swf(WORKLOAD)), config)
     seconds, recorder = max(round(time.process_time() - began, 1), 0.1), Recorder()
@@ -82,7 +82,7 @@ def replay() -> tuple[Report, Recorder, float]:
 
 
 def terminal(report: Report, seconds: float) -> str:
-    """Draw the run of the command, as it would look in a terminal."""
+    """Draw the output of the command in a terminal."""
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="standard", legacy_windows=False
     )
@@ -93,16 +93,16 @@ def terminal(report: Report, seconds: float) -> str:
 
 
 def photograph(report: Report, recorder: Recorder) -> None:
-    """Take a picture of the first screen of the page."""
+    """Take a screenshot of the first screen of the page."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
-        sys.exit("the page is not photographed: there is no chromium")
+        sys.exit("chromium is not installed: no screenshot was taken")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.html")
         file.write_text(page(report, recorder, title=TITLE), encoding="utf-8")
         options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
         options += [f"--user-data-dir={folder}/profile", f"--screenshot={PAGE}", "--window-size=1280,1056"]
-        subprocess.run([browser, *options, file.as_uri()], check=True, capture_output=True)  # noqa: S603 - what is installed
+        subprocess.run([browser, *options, file.as_uri()], check=True, capture_output=True)  # noqa: S603 - an installed program
 
 
 def main() -> None:

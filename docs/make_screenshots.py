@@ -1,7 +1,9 @@
-"""Make the pictures of the page in docs/images, run as ``python docs/make_screenshots.py``.
+"""Make the screenshots of the web page in docs/images.
 
-They show the demo at one moment of its workload, and a crowd of 10,000 users. It needs what the tests need, and a
-Chromium.
+    python docs/make_screenshots.py
+
+They show the demo at one moment of its workload, and a partition with 10,000 users. The script needs the packages of
+the tests, and Chromium.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from support.page_server import BROWSER, crowd, served  # noqa: E402 - found amo
 
 
 class Picture(NamedTuple):
-    """One picture: what is looked at, and how."""
+    """A view of the page, and the size and colours of its screenshot."""
 
     name: str
     view: str
@@ -41,7 +43,7 @@ OF_CROWD = (Picture("page-crowd", "users?find=user12"),)
 
 
 def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
-    """Take pictures of the page of one server."""
+    """Take screenshots of the page of one server."""
     for picture in pictures:
         context = browser.new_context(
             viewport={"width": picture.width, "height": picture.height},
@@ -57,7 +59,7 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
 
 
 def main() -> None:
-    """Take all pictures."""
+    """Take all screenshots."""
     player, history = demo.stage()
     player.advance(demo.START)
     with sync_playwright() as playwright:

@@ -1,4 +1,4 @@
-"""Two departments with teams on a cluster of GPUs: what is idle is lent, and taken back when its owner needs it.
+"""Two departments share a cluster of GPUs. Teams borrow idle GPUs until the owner reclaims them.
 
 Run: python examples/elastic_departments.py
 """
@@ -6,7 +6,7 @@ Run: python examples/elastic_departments.py
 from ugm import Resource
 from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, OveruseClock, Pod, shortage, table, what_if
 
-#: Group, parent, what it is guaranteed, and the most it may reach.
+#: Group, parent, minimum and maximum.
 GROUPS = (
     ("research", ROOT_GROUP, 16, 32),
     ("vision", "research", 8, 24),
@@ -18,17 +18,17 @@ GROUPS = (
 
 
 def departments() -> ElasticQuota:
-    """Return a cluster of 32 GPUs with two departments; serving does not lend what it is guaranteed."""
+    """Return a cluster of 32 GPUs with two departments. The team `serving` does not lend its minimum."""
     quota = ElasticQuota(ElasticTree(Resource(gpu=32)))
-    for name, parent, least, most in GROUPS:
-        group = ElasticGroup(name, parent, min=Resource(gpu=least), max=Resource(gpu=most))
+    for name, parent, minimum, maximum in GROUPS:
+        group = ElasticGroup(name, parent, min=Resource(gpu=minimum), max=Resource(gpu=maximum))
         quota.create(group._replace(is_parent=parent == ROOT_GROUP, allow_lent=name != "serving"))
     return quota
 
 
-def show(quota: ElasticQuota, what: str) -> None:
-    """Print who gets what."""
-    print(f"{what}\n\n{table(quota.tree, 'gpu', width=32)}\n")
+def show(quota: ElasticQuota, title: str) -> None:
+    """Print the runtime of each group."""
+    print(f"{title}\n\n{table(quota.tree, 'gpu', width=32)}\n")
 
 
 def submit(quota: ElasticQuota, team: str, count: int, gpus: int) -> None:
@@ -40,43 +40,43 @@ def submit(quota: ElasticQuota, team: str, count: int, gpus: int) -> None:
 
 
 def start(quota: ElasticQuota, pod: Pod) -> None:
-    """Start a pod if its quota and the cluster have room, or say why not."""
+    """Start a pod if it fits its quota and the cluster; otherwise print the reason."""
     decision = quota.check(pod)
     free = quota.tree.total["gpu"] - quota.tree.used(ROOT_GROUP).get("gpu", 0)
     if not decision:
         print(f"{pod.name} waits; {decision}")
         print(f"  {shortage(quota.tree, decision.violations[0])}\n")
     elif pod.usage["gpu"] > free:
-        print(f"{pod.name} waits; its quota has room, but only {free} GPUs are free\n")
+        print(f"{pod.name} waits; it fits its quota, but only {free} GPUs are free\n")
     else:
         quota.start(pod.name)
 
 
-def take_back(quota: ElasticQuota) -> None:
+def revoke(quota: ElasticQuota) -> None:
     """End pods of groups that have been above their runtime for more than two minutes."""
     clock = OveruseClock(delay=120)
     for now in (0, 60, 121):
         for name in clock.due({violation.name for violation in quota.over_used()}, now=now):
             plan = quota.plan_revoke(name)
             if plan.victims:
-                print(f"After {now} s {name} gives back {', '.join(plan.victims)}.\n")
+                print(f"After {now} s {name} returns {', '.join(plan.victims)}.\n")
                 quota.carry_out(plan)
 
 
 def main() -> None:
-    """Let one department borrow, and the other take back."""
+    """Let one department borrow and the other reclaim GPUs."""
     quota = departments()
     submit(quota, "language", 7, 4)
-    show(quota, "At night language borrows what nobody uses; serving keeps what it is guaranteed.")
+    show(quota, "At night, language borrows all idle GPUs; serving keeps its minimum.")
 
     submit(quota, "training", 2, 5)
-    show(quota, "In the morning training asks for what it is guaranteed.")
+    show(quota, "In the morning, training requests its minimum.")
 
-    take_back(quota)
+    revoke(quota)
     for pod in quota.pods_in("training"):
         if not quota.is_running(pod.name):
             start(quota, pod)
-    show(quota, "Everybody has what it is guaranteed.")
+    show(quota, "All teams have their minimum.")
 
     print("If half of the cluster failed:")
     for change in what_if(quota.tree, total=Resource(gpu=16)):

@@ -1,8 +1,8 @@
-"""Make the bundled workload `grid.swf.gz`: two weeks of a research grid that never was.
+"""Make the bundled workload `grid.swf.gz`: two weeks of a synthetic research grid.
 
-Modelled on what logs of real grids have in common: a few users send most of the jobs, and send them in bursts; a few
-groups own most users; days are busier than nights and weekends; most jobs are short, some are very long; sites differ
-in popularity. Everything is drawn from one seed, so that the file is the same whenever and wherever it is made:
+The workload has the properties of real grid logs. A few users send most of the jobs, in bursts. A few groups own most
+users. Days are busier than nights and weekends. Most jobs are short, some are very long. Sites differ in popularity.
+All values are drawn from one seed, so the file is always the same:
 
     python examples/make_workload.py examples/grid.swf.gz
 """
@@ -27,7 +27,7 @@ SITES = 12
 HOUR = 3600
 DAY = 24 * HOUR
 
-#: How busy each hour of a day is, from midnight.
+#: The load of each hour of a day, from midnight.
 DAILY_CYCLE = (3, 2, 2, 2, 2, 3, 4, 6, 10, 14, 16, 16, 13, 15, 17, 17, 15, 12, 9, 8, 7, 6, 5, 4)
 WEEKEND = 0.35
 
@@ -55,14 +55,14 @@ class User(NamedTuple):
     number: int
     group: int
     sites: tuple[int, ...]
-    #: The logarithm of the run time, in seconds, that jobs of this user have on average.
+    #: The mean logarithm of the run time in seconds.
     run_time: float
-    #: Which share of their bursts runs on several processors.
+    #: The share of bursts on several processors.
     parallel: float
 
 
 class Line(NamedTuple):
-    """What varies from job to job."""
+    """The properties of one job that vary."""
 
     submit_time: int
     run_time: int
@@ -88,7 +88,7 @@ class Line(NamedTuple):
 def main(path: Path) -> None:
     """Write the workload to *path*."""
     file = io.BytesIO()
-    # Without a name and a time in its header the file depends on nothing but its content.
+    # Without a name and a time in its header, the file depends only on its content.
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as zipped:
         zipped.write(make().encode("ascii"))
     path.write_bytes(file.getvalue())
@@ -110,19 +110,19 @@ def make() -> str:
 
 
 def zipf(count: int, exponent: float) -> list[float]:
-    """Return the cumulated weights of Zipf's law: rank n weighs as much as the first divided by n, roughly."""
+    """Return the cumulative weights of Zipf's law: rank n has about the weight of the first divided by n."""
     return list(accumulate(rank**-exponent for rank in range(1, count + 1)))
 
 
 def make_user(number: int, source: random.Random) -> User:
-    """Draw a user; low group and site numbers are the popular ones."""
+    """Draw a user; low group and site numbers are more popular."""
     group = source.choices(range(1, GROUPS + 1), cum_weights=zipf(GROUPS, 0.8))[0]
     sites = tuple(source.choices(range(1, SITES + 1), cum_weights=zipf(SITES, 0.9), k=3))
     return User(number, group, sites, source.gauss(7.4, 1.3), source.choice((0, 0, 0, 0.05, 0.3)))
 
 
 def hourly_load() -> list[float]:
-    """Return how busy each hour of the workload is; it starts on a Monday."""
+    """Return the load of each hour of the workload, which starts on a Monday."""
     load = []
     for day in range(DAYS):
         factor = WEEKEND if day % 7 in (5, 6) else 1.0
@@ -131,7 +131,7 @@ def hourly_load() -> list[float]:
 
 
 def burst(user: User, start: int, source: random.Random) -> list[Line]:
-    """Draw the jobs that a user sends in one go: mostly one program, with similar run times, at one site."""
+    """Draw the jobs of one burst: one program, similar run times, one site."""
     count = min(int(source.paretovariate(0.9)), 300)
     typical = source.gauss(user.run_time, 0.8)
     processors = source.choice((2, 2, 4, 8)) if source.random() < user.parallel else 1
@@ -150,7 +150,7 @@ def burst(user: User, start: int, source: random.Random) -> list[Line]:
 
 
 def draw_run_time(typical: float, source: random.Random) -> tuple[int, int]:
-    """Return a run time and the status that goes with it: most end well, some fail soon, a few are cancelled."""
+    """Return a run time and a status: most jobs succeed, some fail early, a few are cancelled."""
     fate = source.random()
     if fate < 0.02:  # noqa: PLR2004 - two in a hundred are cancelled before they run
         return 0, 5

@@ -1,8 +1,8 @@
-"""A scheduler in a hundred lines that leaves all questions of quota to ugm.
+"""A small scheduler that leaves all quota decisions to ugm.
 
-It submits applications, which are placed in queues, and asks for their allocations. A request that does not fit waits,
-and the scheduler prints the reason and who holds what is missing. It is retried when an application has ended whose
-usage counted against the limit in its way, or when the quotas have changed.
+It submits applications, which are placed in queues, and requests their allocations. If a request does not fit, the
+scheduler prints the reason and the holders of the missing resources, and keeps the request. It retries the request
+when an application ends whose usage counted for the violated limit, or when the quotas change.
 Run it from a clone with: python examples/scheduler.py
 """
 
@@ -24,70 +24,70 @@ from ugm import (
 
 CONFIG = Path(__file__).with_name("scheduler.yaml")
 
-#: What the administrator rolls out later: more cores for the queue.
+#: A later configuration: more cores for the queue.
 RELAXED = CONFIG.read_text().replace("max: {vcore: 24,", "max: {vcore: 28,")
 
-#: What the administrator tries first: in YAML a mapping needs its colons.
+#: An invalid configuration: a colon is missing.
 MISTAKEN = CONFIG.read_text().replace("maxapplications: 3", "maxapplications 3")
 
 
 class Scheduler:
-    """Starts what is pending in the order of arrival, skipping what the quotas hold back."""
+    """Starts pending requests in the order of arrival, and skips those that do not fit."""
 
     def __init__(self, config_file: Path) -> None:
         self.partition = Partition(load_config(str(config_file)).partition())
-        #: By the id of the first allocation, in the order of arrival: the allocations, and the first limit in the way.
+        #: In the order of arrival, by the id of the first allocation: the allocations and the first violated limit.
         self.pending: dict[str, tuple[list[AllocationRequest], Violation]] = {}
 
     def submit(self, application_id: str, user: UserGroup, queue: str = "") -> None:
-        """Let the placement rules find the queue of an application, for good."""
+        """Submit an application; the placement rules select its queue."""
         placement = self.partition.submit(application_id, user, queue)
         print(f"{application_id}: {placement}")
 
-    def request(self, asks: list[AllocationRequest]) -> None:
-        """Start allocations, all together or none: one, or a gang. Keep them if they may fit later."""
-        decision = self.partition.allocate_all(asks)
-        first = asks[0].allocation_id
-        names = ", ".join(ask.allocation_id for ask in asks)
+    def request(self, requests: list[AllocationRequest]) -> None:
+        """Start one allocation, or a gang completely or not at all. Keep the request if it may fit later."""
+        decision = self.partition.allocate_all(requests)
+        first = requests[0].allocation_id
+        names = ", ".join(request.allocation_id for request in requests)
         if decision:
             self.pending.pop(first, None)
             print(f"{names}: started")
         elif decision.can_wait:
-            self.pending[first] = asks, decision.violations[0]
-            print(f"{names}: {self.partition.explain(asks[0].application_id, sum_of(asks), most=2)}")
+            self.pending[first] = requests, decision.violations[0]
+            print(f"{names}: {self.partition.explain(requests[0].application_id, sum_of(requests), most=2)}")
         else:
             self.pending.pop(first, None)
-            print(f"{names}: refused for good; {decision}")
+            print(f"{names}: rejected permanently; {decision}")
 
     def schedule(self, ended: ApplicationInfo | None = None) -> None:
-        """Retry what is pending, the oldest first; after the end of an application only what that can help."""
+        """Retry pending requests, the oldest first; after the end of an application only the affected ones."""
         free: dict[tuple[object, ...], int] = {}
-        for first, (asks, violation) in list(self.pending.items()):
+        for first, (requests, violation) in list(self.pending.items()):
             may_fit = violation.requested <= free.get(limit_of(violation), violation.requested)
             if ended is not None and not (may_fit and counts(violation, ended)):
                 continue
-            self.request(asks)
+            self.request(requests)
             if first in self.pending:
                 _, found = self.pending[first]
                 free[limit_of(found)] = found.limit - found.used
 
     def arrive(self, placeholder_id: str, allocation_id: str, usage: Resource) -> None:
-        """Put what has really come up in the place of a placeholder."""
+        """Replace a placeholder by a real allocation."""
         self.partition.replace(placeholder_id, allocation_id, usage)
-        print(f"{allocation_id}: takes the place of {placeholder_id}")
+        print(f"{allocation_id}: replaces {placeholder_id}")
 
     def finish(self, application_id: str) -> None:
-        """Give back what an application holds, forget what it waits for, and see whom that helps."""
-        for asks, _ in list(self.pending.values()):
-            if asks[0].application_id == application_id:
-                del self.pending[asks[0].allocation_id]
+        """End an application with its allocations and requests, and retry the affected requests."""
+        for requests, _ in list(self.pending.values()):
+            if requests[0].application_id == application_id:
+                del self.pending[requests[0].allocation_id]
         ended = self.partition.application(application_id)
         released = self.partition.remove(application_id)
-        print(f"{application_id}: ends, and gives back {', '.join(released) or 'nothing'}")
+        print(f"{application_id}: ends and releases {', '.join(released) or 'nothing'}")
         self.schedule(ended)
 
     def reload(self, text: str) -> None:
-        """Put other quotas in force, unless something is wrong with them: then the old ones stay."""
+        """Apply other quotas; keep the old ones if the new ones are invalid."""
         try:
             plan = self.partition.plan(parse_config(text).partition())
         except ConfigError as error:
@@ -106,23 +106,23 @@ def counts(violation: Violation, owner: ApplicationInfo) -> bool:
 
 
 def limit_of(violation: Violation) -> tuple[object, ...]:
-    """Return which limit a violation is about."""
+    """Return the key of the violated limit."""
     return violation.kind, violation.name, violation.queue_path, violation.resource
 
 
-def sum_of(asks: list[AllocationRequest]) -> Resource:
-    """Return what several allocations take together."""
-    return sum((ask.usage for ask in asks), start=Resource())
+def sum_of(requests: list[AllocationRequest]) -> Resource:
+    """Return the total usage of several allocations."""
+    return sum((request.usage for request in requests), start=Resource())
 
 
 def gang(application_id: str, size: int, usage: Resource) -> list[AllocationRequest]:
-    """Return placeholders for allocations that are of no use one by one."""
+    """Return the placeholders of a gang."""
     names = [f"{application_id}-place-{number}" for number in range(1, size + 1)]
     return [AllocationRequest(name, application_id, usage, placeholder=True) for name in names]
 
 
 def main() -> None:
-    """Show a morning of sue and two colleagues."""
+    """Print a morning of three users."""
     sue, bob, ann = UserGroup("sue", ("development",)), UserGroup("bob", ("development",)), UserGroup("ann")
     small, large = Resource.parse(vcore="4", memory="8Gi"), Resource.parse(vcore="12", memory="16Gi")
     scheduler = Scheduler(CONFIG)

@@ -29,12 +29,12 @@ def test_document(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_departments(capsys: pytest.CaptureFixture[str]) -> None:
-    """GPUs are borrowed at night and given back in the morning; unlent ones stay, and what would be is told."""
+    """GPUs are borrowed at night and returned in the morning; a minimum that is not lent stays."""
     lines = said("elastic_departments.py", capsys)
     shown = [line.split()[:3] for line in lines]
 
     assert [row[1:] for row in shown if row[:1] == ["language"]] == [["8", "26"], ["8", "16"], ["8", "16"]]
     assert [row[1:] for row in shown if row[:1] == ["serving"]] == [["6", "6"]] * 3
-    assert "training-1 waits; its quota has room, but only 3 GPUs are free" in lines
-    assert "After 121 s language gives back language-4, language-5." in lines
+    assert "training-1 waits; it fits its quota, but only 3 GPUs are free" in lines
+    assert "After 121 s language returns language-4, language-5." in lines
     assert lines[-1] == "  training: gpu 10 -> gpu 5"

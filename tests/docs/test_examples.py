@@ -40,8 +40,8 @@ def test_scheduler_starts_gangs(said: list[str]) -> None:
     """A gang starts as a whole, and what it waits for takes the place of its placeholders."""
     started = said.index("build-place-1, build-place-2, build-place-3: started")
 
-    assert said[started + 1] == "build-1: takes the place of build-place-1"
-    assert "build: ends, and gives back build-place-2, build-place-3, build-1" in said
+    assert said[started + 1] == "build-1: replaces build-place-1"
+    assert "build: ends and releases build-place-2, build-place-3, build-1" in said
 
 
 def test_scheduler_explains(said: list[str]) -> None:
@@ -53,7 +53,7 @@ def test_scheduler_explains(said: list[str]) -> None:
         "    held by 'build' of 'bob' in root.batch: 12",
         "    held by 'train' of 'sue' in root.batch: 12",
     ]
-    assert "notebook-1: refused for good; denied, waiting can never help:" in said
+    assert "notebook-1: rejected permanently; denied, waiting can never help:" in said
 
 
 def test_scheduler_reloads(said: list[str]) -> None:
@@ -66,7 +66,7 @@ def test_scheduler_reloads(said: list[str]) -> None:
 
 def test_scheduler_retries(said: list[str]) -> None:
     """What is pending is asked for again when something has ended."""
-    ended = said.index("train: ends, and gives back train-1")
+    ended = said.index("train: ends and releases train-1")
 
     assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
     assert said[ended + 1] == "test-place-1, test-place-2: started"
