@@ -1,4 +1,4 @@
-"""A process that is killed at any moment has lost nothing that it was told."""
+"""A process that is killed at any moment loses no acknowledged change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNTOLD: Final = {"each": 1, "group": WINDOW}
 
 
 def killed(path: Path, seed: str, durability: str, random: Random) -> int:
-    """Let a process change a journal for a while, kill it, and return how many changes were acknowledged."""
+    """Run a process that changes a journal, kill it, and return the number of acknowledged changes."""
     with running(path, seed, durability) as process:
         assert process.stdout is not None
         told = process.stdout.read(random.randrange(1, 60))
@@ -31,7 +31,7 @@ def killed(path: Path, seed: str, durability: str, random: Random) -> int:
 
 
 def follow(model: Partition, path: Path, seed: str, acknowledged: int, untold: int) -> None:
-    """Make the acknowledged changes in a model, and find the journal to hold just these, or a few more."""
+    """Apply the acknowledged changes to a model, and expect the journal to have these, or a few more."""
     actor = Actor(seed)
     for _ in range(acknowledged):
         actor.step(model)
@@ -44,7 +44,7 @@ def follow(model: Partition, path: Path, seed: str, acknowledged: int, untold: i
 
 
 def crash(path: Path, durability: str, rounds: int) -> None:
-    """Kill and reopen a journal so many times; now and then it is compacted between."""
+    """Kill the writer of a journal and reopen it repeatedly, with an occasional compaction."""
     random, model = Random(f"{durability} {rounds}"), Partition(CONFIGS[0])
     for number in range(rounds):
         seed = f"{durability}-{number}"
@@ -62,12 +62,12 @@ def crash(path: Path, durability: str, rounds: int) -> None:
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_killed(tmp_path: Path, durability: str) -> None:
-    """After every reopening each acknowledged change is there, and at most those under way besides."""
+    """After each crash the journal has all acknowledged changes, and possibly the unfinished ones."""
     crash(tmp_path / "journal", durability, 5)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_killed_many_times(tmp_path: Path, durability: str) -> None:
-    """The same, with 300 deaths of each kind."""
+    """The same with 300 crashes of each kind."""
     crash(tmp_path / "journal", durability, 300)

@@ -1,4 +1,4 @@
-"""A damaged journal is recovered exactly, or refused with the reason, and never read wrong."""
+"""A damaged journal is recovered exactly, or refused with the reason, and never misread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ugm.journal.store import connect
 
 
 def write(folder: Path, *, compacted: bool, closed: bool) -> object:
-    """Write a journal as a process leaves it that has ended well, or died, and return the state that it keeps."""
+    """Write a journal that was closed, or whose process has died, and return its state."""
     actor = Actor("damage")
     with open_partition(folder / "live", CONFIGS[0]) as partition:
         for number in range(120):
@@ -31,7 +31,7 @@ def write(folder: Path, *, compacted: bool, closed: bool) -> object:
 
 
 def copy(folder: Path) -> None:
-    """Take what is on the disk now."""
+    """Copy the files on the disk."""
     (folder / "kept").mkdir()
     for name in ("live", "live-wal", "live-witness"):
         if (folder / name).exists():
@@ -39,7 +39,7 @@ def copy(folder: Path) -> None:
 
 
 def damage(random: Random, folder: Path) -> str:
-    """Damage one of the files, and say how."""
+    """Damage one of the files, and return a description."""
     path = random.choice(sorted(folder.iterdir()))
     data = bytearray(path.read_bytes())
     if random.random() < 0.3:
@@ -54,7 +54,7 @@ def damage(random: Random, folder: Path) -> str:
 
 
 def attempts(folder: Path, number: int) -> tuple[int, int]:
-    """Damage a journal in so many ways, and return how often it was recovered and how often refused."""
+    """Damage a journal repeatedly, and count how often it was recovered and how often it was refused."""
     told = []
     for kind in range(4):
         below = folder / str(kind)
@@ -84,7 +84,7 @@ def outcome(folder: Path, seed: str, state: object) -> str:
 
 
 def test_damaged_somewhere(tmp_path: Path) -> None:
-    """Bits that flip, and files that are cut: both happen to be harmless, or are refused."""
+    """Flipped bits and truncated files are either harmless or refused."""
     recovered, refused = attempts(tmp_path, 80)
 
     assert recovered > 0
@@ -93,7 +93,7 @@ def test_damaged_somewhere(tmp_path: Path) -> None:
 
 @pytest.mark.deep
 def test_damaged_everywhere(tmp_path: Path) -> None:
-    """The same, many times."""
+    """The same many times."""
     recovered, refused = attempts(tmp_path, 4000)
 
     assert recovered + refused == 4000
@@ -106,7 +106,7 @@ def _path(tmp_path: Path) -> Path:
 
 
 def told(path: Path) -> str:
-    """Return what opening a journal is told, without the path."""
+    """Return the error of opening a journal, without the path."""
     with pytest.raises(JournalDamagedError) as caught:
         open_partition(path)
     return str(caught.value).removeprefix(f"journal {path}: ").replace(str(path), "PATH")
@@ -121,7 +121,7 @@ def told(path: Path) -> str:
     ],
 )
 def test_a_change_is_damaged(path: Path, statement: str, text: str) -> None:
-    """The error names the change, and says what is readable before it."""
+    """The error names the damaged change and the last readable one."""
     with closing(connect(str(path))) as connection:
         connection.execute(statement)
 
@@ -129,7 +129,7 @@ def test_a_change_is_damaged(path: Path, statement: str, text: str) -> None:
 
 
 def test_the_end_is_missing(path: Path) -> None:
-    """A journal that ends before what was acknowledged has lost something."""
+    """A journal that ends before the last acknowledged change is refused."""
     with closing(connect(str(path))) as connection:
         [last] = connection.execute("SELECT max(number) FROM changes").fetchone()
         connection.execute("DELETE FROM changes WHERE number > ?", (last - 2,))
@@ -140,21 +140,21 @@ def test_the_end_is_missing(path: Path) -> None:
 
 
 def test_the_file_is_missing(path: Path) -> None:
-    """A journal that has gone is not begun anew."""
+    """A missing journal with an ack marker is not created again."""
     path.unlink()
 
     assert told(path).startswith("it is empty or missing, but ")
 
 
-def test_the_note_is_damaged(path: Path) -> None:
-    """Without the note of what was acknowledged, nobody could tell whether the end is missing."""
+def test_the_ack_marker_is_damaged(path: Path) -> None:
+    """A damaged ack marker is refused, because the end of the journal could be missing."""
     Path(f"{path}-witness").write_bytes(b"nothing")
 
     assert told(path) == "the ack marker PATH-witness is damaged; nothing is readable"
 
 
 def test_no_journal(tmp_path: Path) -> None:
-    """Another file is left alone."""
+    """Another kind of file is refused and not changed."""
     (tmp_path / "text").write_text("no database " * 1000)
 
     with pytest.raises(JournalError, match="file is not a database"):

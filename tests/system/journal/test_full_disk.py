@@ -1,4 +1,4 @@
-"""A full disk: what is given back is accepted, and neither compacting nor opening again makes that less."""
+"""A full disk: releases are accepted, and neither compacting nor reopening reduces their number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FULL: Final = "the disk is full; only releases are accepted"
 
 @pytest.fixture(name="path")
 def _path(tmp_path: Path) -> Iterator[Path]:
-    """A journal on a file system that has room for it and little else."""
+    """A path on a file system with little more space than the journal needs."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=4500k", "tmpfs", str(folder)]
@@ -37,12 +37,12 @@ def _path(tmp_path: Path) -> Iterator[Path]:
 
 
 def opened(path: Path) -> JournaledPartition:
-    """Open a journal with a clock that stands still, so that the same changes take the same space."""
+    """Open a journal with a constant clock, so that equal changes take equal space."""
     return open_partition(path, None if path.exists() else config("{name: a}"), clock=lambda: 10**12)
 
 
 def filled(path: Path) -> JournaledPartition:
-    """Return a partition whose disk has been filled, by others and by itself."""
+    """Return a partition on a full disk."""
     partition = opened(path)
     partition.submit("app", SUE, "root.a")
     partition.allocate_all([AllocationRequest(name, "app", Resource()) for name in _IDS])
@@ -55,7 +55,7 @@ def filled(path: Path) -> JournaledPartition:
 
 
 def grow(partition: JournaledPartition) -> None:
-    """Allocate until that is refused because the disk is full."""
+    """Allocate until the disk is full."""
     number = 0
     with suppress(JournalError):
         while partition.allocate(f"more {number}", "app", Resource()):
@@ -65,7 +65,7 @@ def grow(partition: JournaledPartition) -> None:
 
 
 def given_back(partition: JournaledPartition) -> int:
-    """Release until that is refused, too, and return how often it was acknowledged."""
+    """Release until this fails, and return the number of acknowledged releases."""
     count = 0
     with suppress(JournalError):
         for name in _IDS:
@@ -80,7 +80,7 @@ def nothing(partition: JournaledPartition) -> JournaledPartition:
 
 
 def compacting(partition: JournaledPartition) -> JournaledPartition:
-    """Compact in vain, more than once."""
+    """Try to compact three times."""
     for _ in range(3):
         with pytest.raises(JournalError, match="it cannot be compacted: database or disk is full"):
             partition.journal.compact()
@@ -88,7 +88,7 @@ def compacting(partition: JournaledPartition) -> JournaledPartition:
 
 
 def reopening(partition: JournaledPartition) -> JournaledPartition:
-    """Close the journal and open it on the full disk, more than once."""
+    """Close the journal and open it on the full disk three times."""
     for _ in range(3):
         partition.journal.close()
         partition = opened(Path(partition.journal.path))
@@ -96,7 +96,7 @@ def reopening(partition: JournaledPartition) -> JournaledPartition:
 
 
 def compacting_while_it_is_closed(partition: JournaledPartition) -> JournaledPartition:
-    """Close the journal, compact the file in vain, and open it."""
+    """Close the journal, try to compact the file, and open it."""
     path = Path(partition.journal.path)
     partition.journal.close()
     with pytest.raises(JournalError, match="disk is full"):
@@ -105,7 +105,7 @@ def compacting_while_it_is_closed(partition: JournaledPartition) -> JournaledPar
 
 
 def compacting_while_it_is_read(partition: JournaledPartition) -> JournaledPartition:
-    """Compact in vain while a reader keeps the log as it is."""
+    """Try to compact while a reader prevents the truncation of the WAL."""
     with open_reader(partition.journal.path) as source:
         list(source.rows("snapshot"))
         with pytest.raises(JournalError, match="it cannot be compacted"):
@@ -114,7 +114,7 @@ def compacting_while_it_is_read(partition: JournaledPartition) -> JournaledParti
 
 
 def dying(partition: JournaledPartition) -> JournaledPartition:
-    """Let a process die in the middle of compacting, and open the journal."""
+    """Kill a process during a compaction, and open the journal."""
     path = Path(partition.journal.path)
     partition.journal.close()
     child = os.fork()
@@ -128,7 +128,7 @@ def dying(partition: JournaledPartition) -> JournaledPartition:
 
 
 def dying_connection(connect: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
-    """Return what makes connections that kill the process when the disk is full."""
+    """Return a factory of connections that kill the process when the disk is full."""
 
     class Dying(sqlite3.Connection):
         def execute(self, sql: str, *arguments: object) -> sqlite3.Cursor:
@@ -143,7 +143,7 @@ def dying_connection(connect: Callable[..., sqlite3.Connection]) -> Callable[...
 
 @pytest.fixture(name="usual", scope="module")
 def _usual() -> dict[str, int]:
-    """How many releases succeed if nothing else is done; filled by the first test that asks."""
+    """The number of releases that succeed without other operations; measured by the first test."""
     return {}
 
 
@@ -151,8 +151,10 @@ WAYS: Final = [compacting, reopening, compacting_while_it_is_closed, compacting_
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_as_much_is_given_back(path: Path, usual: dict[str, int], way: Callable[..., JournaledPartition]) -> None:
-    """Whatever is tried on a full disk, at least as many releases succeed as without it, and none is lost."""
+def test_failures_do_not_cost_releases(
+    path: Path, usual: dict[str, int], way: Callable[..., JournaledPartition]
+) -> None:
+    """Failing operations on a full disk do not reduce the number of releases that succeed."""
     if not usual:
         with suppress(JournalError), filled(path) as partition:
             usual["releases"] = given_back(partition)
@@ -172,8 +174,8 @@ def test_as_much_is_given_back(path: Path, usual: dict[str, int], way: Callable[
 
 @pytest.mark.parametrize("how", ["close", "kill"])
 @pytest.mark.parametrize("left", [0, 8192, 65536])
-def test_opening_on_a_disk_that_others_have_filled(path: Path, how: Literal["close", "kill"], left: int) -> None:
-    """The reserve is given up for opening, too; what is well is not taken for damaged."""
+def test_opening_on_a_full_disk(path: Path, how: Literal["close", "kill"], left: int) -> None:
+    """The reserve is released for opening a journal, which is not reported as damaged."""
     with writer(path, how):
         pass
     path.with_name("spare").write_bytes(bytes(max(left, 1)))
@@ -190,14 +192,14 @@ def test_opening_on_a_disk_that_others_have_filled(path: Path, how: Literal["clo
 
 
 def fill_disk(path: Path) -> None:
-    """Take all the space that is left beside a journal."""
+    """Fill the disk of a journal."""
     with path.with_name("ballast").open("wb", buffering=0) as file, suppress(OSError):
         while file.write(bytes(4096)):
             pass
 
 
 def test_a_reader_on_a_full_disk(path: Path) -> None:
-    """A reader that finds no room for what SQLite needs beside the file does not speak of damage."""
+    """A reader without space for the shared memory of SQLite does not report damage."""
     with writer(path):
         pass
     path.with_name("spare").write_bytes(bytes(8192))
@@ -208,8 +210,8 @@ def test_a_reader_on_a_full_disk(path: Path) -> None:
     assert type(caught.value) is JournalError
 
 
-def test_compacting_makes_room(path: Path) -> None:
-    """Compacting succeeds on a full disk if what is left is small, and things can grow again."""
+def test_compacting_frees_space(path: Path) -> None:
+    """A compaction to a small state succeeds on a full disk, and allocations are accepted again."""
     partition = filled(path)
     assert given_back(partition) > 2000
     path.with_name("ballast").unlink()
@@ -227,8 +229,8 @@ def test_compacting_makes_room(path: Path) -> None:
         assert partition.allocation_ids() == ("more",)
 
 
-def test_a_compaction_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An exception from outside leaves no transaction open, which would swallow what is acknowledged later."""
+def test_an_interrupted_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupted compaction leaves no open transaction, which would contain later changes."""
     path = tmp_path / "journal"
     with open_partition(path, config("{name: a}")) as partition:
         partition.submit("app", SUE, "root.a")
@@ -244,5 +246,5 @@ def test_a_compaction_that_is_interrupted(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def interrupt(*_: object) -> None:
-    """Interrupt whoever is at work."""
+    """Raise an exception from outside."""
     raise KeyboardInterrupt

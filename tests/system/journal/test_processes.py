@@ -1,4 +1,4 @@
-"""A journal and the processes around it: those that are forked, those that end without a word, and pickles."""
+"""A journal and its processes: forks, exits without closing, and pickling."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ partition.journal.close()
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_a_forked_process(path: Path, durability: str) -> None:
-    """A fork may not change what belongs to its parent, and ends without harm to it."""
+    """A forked process cannot change the journal of its parent, and its end does not affect the parent."""
     assert run(FORK.replace("DURABILITY", durability), path) == "True\nTrue\nTrue\nTrue True\n"
     with open_partition(path) as again:
         assert [told.allocation_id for told in again.allocations()] == ["a0", "a1", "a2", "c"]
@@ -78,14 +78,14 @@ promises[499].result()
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_a_process_that_ends_without_closing(path: Path, durability: str) -> None:
-    """The interpreter ends in good order, and all that was acknowledged is there."""
+    """The interpreter exits normally, and all acknowledged changes are kept."""
     run(EXIT.replace("DURABILITY", durability), path)
     with open_partition(path) as again:
         assert 500 <= len(again.allocations()) <= 1000
 
 
 def test_pickling(path: Path) -> None:
-    """A partition with a journal is one of its kind, and no value."""
+    """A journaled partition can be neither copied nor pickled."""
     with begin(path) as partition, pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(partition)
     with open_partition(path) as again:

@@ -23,7 +23,7 @@ NAMES = sorted(f"{folder.name}/{name}" for folder in JOURNALS.iterdir() for name
 
 @pytest.fixture(name="journal", params=NAMES)
 def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A copy of a recorded journal, and what it means."""
+    """A copy of a recorded journal, with its expected content."""
     original = JOURNALS / request.param
     for file in original.parent.glob(f"{original.name}*"):
         shutil.copy(file, tmp_path)
@@ -31,14 +31,14 @@ def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict
 
 
 def expect(path: Path, meaning: dict[str, Any]) -> None:
-    """Expect that a journal means this; opening it verifies it, too."""
+    """Expect this content of a journal; opening it also verifies it."""
     with open_partition(path, clock=lambda: NOW) as partition:
         assert described(partition) == meaning["state"]
     assert usage_described(path) == meaning["usage"]
 
 
 def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
-    """Allocations, usage, applications, queues, limits and usage over time are as they were, twice."""
+    """The state and the usage over time are as they were, twice."""
     path, meaning = journal
     with open_partition(path, clock=lambda: NOW) as partition:
         assert partition.journal.number == meaning["number"]
@@ -48,7 +48,7 @@ def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:
-    """It can be read without being opened, and stays as it is."""
+    """A journal can be read without being opened, and does not change."""
     path, meaning = journal
     before = path.read_bytes()
     summary = inspect(path)
@@ -65,7 +65,7 @@ def test_it_is_read(journal: tuple[Path, dict[str, Any]]) -> None:
     "arguments", [["journal", "verify"], ["journal", "show", "--last", "9"], ["journal", "export"]]
 )
 def test_the_command_reads_it(journal: tuple[Path, dict[str, Any]], arguments: list[str]) -> None:
-    """The commands work on it."""
+    """The commands for journals work."""
     path, meaning = journal
     result = CliRunner().invoke(commands.ugm, [*arguments, str(path)])
 
@@ -74,7 +74,7 @@ def test_the_command_reads_it(journal: tuple[Path, dict[str, Any]], arguments: l
 
 
 def test_the_command_shows_usage(journal: tuple[Path, dict[str, Any]]) -> None:
-    """So does the one for usage over time."""
+    """The command for usage works."""
     path, _ = journal
     result = CliRunner().invoke(commands.ugm, ["usage", str(path), "--by", "queue", "--format", "json"])
 
@@ -83,7 +83,7 @@ def test_the_command_shows_usage(journal: tuple[Path, dict[str, Any]]) -> None:
 
 
 def test_it_is_compacted(journal: tuple[Path, dict[str, Any]]) -> None:
-    """Compacting it, by itself and while it is open, changes nothing that it means."""
+    """A compaction, closed or open, does not change the content."""
     path, meaning = journal
     assert compact(path).changes > 0
     expect(path, meaning)
@@ -96,7 +96,7 @@ def test_it_is_compacted(journal: tuple[Path, dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_it_is_continued(journal: tuple[Path, dict[str, Any]], *, is_compacted: bool) -> None:
-    """Everything that is in it can go on and end, and something else can begin."""
+    """All applications and allocations can continue and end, and new ones can begin."""
     path, meaning = journal
     with open_partition(path, clock=lambda: NOW) as partition:
         number = partition.journal.number

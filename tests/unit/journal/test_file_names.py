@@ -1,4 +1,4 @@
-"""One journal is one file: it has one writer and shows all of its changes, whatever its names are."""
+"""A journal has one writer and shows all of its changes under each of its names."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def expect_all(*paths: Path) -> None:
 
 
 def hard(path: Path, other: Path) -> None:
-    """Give a file another name."""
+    """Add a hard link to a file."""
     other.hardlink_to(path)
 
 
 def symbolic(path: Path, other: Path) -> None:
-    """Let a name lead to another one."""
+    """Add a symbolic link to a file."""
     other.symlink_to(path)
 
 
@@ -79,7 +79,7 @@ def renamed(path: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("link", [hard, symbolic, renamed])
 def test_another_name_has_no_second_writer(path: Path, link: Callable[[Path, Path], None]) -> None:
-    """Another name is refused while a process writes the file; when that has closed it, both have everything."""
+    """While a process writes the file, its other name is refused; after closing, both names are complete."""
     other = path.with_name("other")
     with writer(path) as process:
         link(path, other)
@@ -93,7 +93,7 @@ def test_another_name_has_no_second_writer(path: Path, link: Callable[[Path, Pat
 
 
 def bring(path: Path, other: Path) -> None:
-    """Rename what is beside a journal that was renamed while it was open."""
+    """Rename the other files of a journal that was renamed while it was open."""
     for ending in ("-wal", "-witness"):
         if Path(f"{path}{ending}").exists():
             Path(f"{path}{ending}").rename(f"{other}{ending}")
@@ -101,7 +101,7 @@ def bring(path: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("link", [hard, symbolic, renamed])
 def test_another_name_in_the_same_process(path: Path, link: Callable[[Path, Path], None]) -> None:
-    """The same within one process, which knows who it is."""
+    """Within one process, the error names this process."""
     other = path.with_name("other")
     with begin(path) as partition:
         fill(partition, "a", "b")
@@ -120,7 +120,7 @@ def test_another_name_in_the_same_process(path: Path, link: Callable[[Path, Path
 
 
 def test_every_name_in_turn(path: Path) -> None:
-    """What is written under one name is continued under another."""
+    """A journal that was written under one name can be continued under another."""
     others = [path.with_name(f"other{number}") for number in range(3)]
     begin(path).journal.close()
     for other in others:
@@ -136,7 +136,7 @@ def test_every_name_in_turn(path: Path) -> None:
 
 @pytest.mark.parametrize("end", ["close", "kill"])
 def test_reading_by_another_name(path: Path, end: Literal["close", "kill"]) -> None:
-    """A reader that cannot see the last changes says so, and does not take them for damage."""
+    """A reader that cannot find the last changes reports that, and not damage."""
     other = path.with_name("other")
     with writer(path, end):
         hard(path, other)
@@ -151,7 +151,7 @@ def test_reading_by_another_name(path: Path, end: Literal["close", "kill"]) -> N
 
 
 def test_renamed_and_killed(path: Path) -> None:
-    """A journal that was renamed and not closed is complete again when the files beside it are renamed, too."""
+    """A journal that was renamed and not closed is complete after its other files have been renamed."""
     other = path.with_name("other")
     with writer(path, "kill"):
         path.rename(other)
@@ -162,8 +162,8 @@ def test_renamed_and_killed(path: Path) -> None:
     expect_all(other)
 
 
-def test_a_copy_without_the_log(path: Path) -> None:
-    """A copy of the file alone, of a journal that was not closed, is refused: it lacks the last changes."""
+def test_a_copy_without_the_wal(path: Path) -> None:
+    """A copy of only the file of an open journal is refused, because it lacks the last changes."""
     with writer(path, "kill"):
         pass
     shutil.copy(path, path.with_name("copy"))
@@ -173,7 +173,7 @@ def test_a_copy_without_the_log(path: Path) -> None:
 
 
 def test_descriptors_are_names(path: Path) -> None:
-    """A name below /proc leads to the file, or to none if it has been deleted."""
+    """A name below /proc leads to the file, or is refused if the file was deleted."""
     if not Path("/proc/self/fd").exists():
         pytest.skip("this system has no /proc")
     with writer(path):
@@ -190,7 +190,7 @@ def test_descriptors_are_names(path: Path) -> None:
 
 
 def test_paths(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A relative path, one with dots or two slashes, and one through a linked folder are the same."""
+    """Relative paths, paths with dots or double slashes, and paths through linked directories are the same."""
     monkeypatch.chdir(path.parent)
     (path.parent / "below").mkdir()
     (path.parent / "linked").symlink_to(path.parent)
@@ -204,7 +204,7 @@ def test_paths(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def mounted(source: Path, target: Path, *options: str) -> Iterator[None]:
-    """Mount a folder or a file at another place."""
+    """Mount a directory or a file at another path."""
     command = ["/bin/mount", "--bind", str(source), str(target)]
     if subprocess.run(command, capture_output=True, check=False).returncode:  # noqa: S603 - of this test
         pytest.skip("this user may not mount")
@@ -216,8 +216,8 @@ def mounted(source: Path, target: Path, *options: str) -> Iterator[None]:
         subprocess.run(["/bin/umount", str(target)], check=True)  # noqa: S603 - as above
 
 
-def test_a_mounted_folder(tmp_path: Path) -> None:
-    """A folder that is mounted twice has one journal, with everything beside it."""
+def test_a_mounted_directory(tmp_path: Path) -> None:
+    """A directory that is mounted twice has one journal."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
@@ -234,7 +234,7 @@ def test_a_mounted_folder(tmp_path: Path) -> None:
 
 
 def test_a_mounted_file(tmp_path: Path) -> None:
-    """A file that is mounted under another name has one writer, and is complete or refused."""
+    """A file that is mounted under another name has one writer, and is read completely or refused."""
     path, other = tmp_path / "journal", tmp_path / "other"
     with writer(path):
         pass
@@ -252,8 +252,8 @@ def test_a_mounted_file(tmp_path: Path) -> None:
         assert elsewhere(opened, path) == "a b c d"
 
 
-def test_a_folder_that_may_only_be_read(tmp_path: Path) -> None:
-    """A journal can be read where nothing can be written: closed, and while it is written elsewhere."""
+def test_a_read_only_directory(tmp_path: Path) -> None:
+    """A journal in a read-only directory can be read, closed or while another mount of it is written."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     path, other = tmp_path / "one" / "journal", tmp_path / "two" / "journal"
@@ -274,7 +274,7 @@ def removed(path: Path) -> None:
 
 
 def replaced(path: Path) -> None:
-    """Put another journal in its place."""
+    """Replace the journal by another one."""
     begin(path.with_name("another")).journal.close()
     path.with_name("another").replace(path)
 
@@ -285,14 +285,14 @@ def moved(path: Path) -> None:
 
 
 def without_log(path: Path) -> None:
-    """Delete what must never be deleted."""
+    """Delete the WAL file."""
     Path(f"{path}-wal").unlink()
 
 
 @pytest.mark.parametrize("how", [removed, replaced, moved, without_log])
 @pytest.mark.parametrize("durability", ["each", "group"])
-def test_it_is_not_there_any_more(path: Path, how: Callable[[Path], None], durability: str) -> None:
-    """Nothing is acknowledged that would go to a file which nobody finds."""
+def test_a_journal_that_was_moved_or_deleted(path: Path, how: Callable[[Path], None], durability: str) -> None:
+    """No change is acknowledged if it would be written to a file that has lost its name."""
     partition = begin(path, durability=durability)
     fill(partition, "a")
     how(path)
@@ -310,7 +310,7 @@ def test_it_is_not_there_any_more(path: Path, how: Callable[[Path], None], durab
 
 
 def test_moved_and_moved_back(path: Path) -> None:
-    """What was in doubt is written when the file is there again."""
+    """Changes in doubt are written after the file has been moved back."""
     with begin(path) as partition:
         moved(path)
         with pytest.raises(JournalError, match=MOVED):
@@ -320,8 +320,8 @@ def test_moved_and_moved_back(path: Path) -> None:
     expect_all(path)
 
 
-def test_a_log_of_another_journal(path: Path) -> None:
-    """A new journal, or a copy, is not made where SQLite would read the log of another one into it."""
+def test_a_wal_of_another_journal(path: Path) -> None:
+    """A journal or a copy is not created next to the WAL file of another journal."""
     with writer(path, "kill"):
         pass
     path.unlink()
@@ -336,8 +336,8 @@ def test_a_log_of_another_journal(path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_log_that_is_old(path: Path) -> None:
-    """A log that was left when its content was in the file already is not read into a file that has changed since."""
+def test_an_old_wal(path: Path) -> None:
+    """An old WAL whose content is in the file already is not read into a file that has changed since."""
     other, log = path.with_name("other"), Path(f"{path}-wal")
     with writer(path):
         pass
@@ -361,8 +361,8 @@ def test_a_log_that_is_old(path: Path) -> None:
 # The lock and this process
 
 
-def test_copying_does_not_unlock(path: Path) -> None:
-    """Reading the files of an open journal, as a copy does, gives nobody else the right to write them."""
+def test_reading_does_not_unlock(path: Path) -> None:
+    """Reading the files of an open journal does not release its lock."""
     link = path.with_name("link")
     with begin(path) as partition:
         fill(partition, "a", "b")
@@ -378,7 +378,7 @@ def test_copying_does_not_unlock(path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_the_lock_ends_with_its_process(path: Path) -> None:
-    """A forked process neither ends the lock of its parent nor keeps it when that has died."""
+    """A forked process neither ends the lock of its parent nor keeps it after the parent has died."""
     with forked(path) as (parent, _):
         hard(path, path.with_name("link"))
         for name in ("journal", "link"):
@@ -392,8 +392,8 @@ def test_the_lock_ends_with_its_process(path: Path) -> None:
         assert found == "a b c"
 
 
-def test_a_race_to_make_it(path: Path) -> None:
-    """Of several processes that make the same journal at once, one comes first; nobody's changes are lost."""
+def test_a_race_to_create_a_journal(path: Path) -> None:
+    """If several processes create the same journal at once, one is first, and no changes are lost."""
     (path.parent / "linked").symlink_to(path.parent)
     names = [path, path.parent / "linked" / "journal"] * 2
     with ThreadPoolExecutor(len(names)) as threads:
@@ -413,7 +413,7 @@ def test_a_race_to_make_it(path: Path) -> None:
     ["a?mode=rw", "a#b", "a%41", "a b", "a\nb", "\u00e9\u4e2d\U0001f600", "\udcff", "file:a", ":memory:", "-", "a'b\""],
 )
 def test_names(path: Path, name: str) -> None:
-    """Every name of a file is taken as it is."""
+    """Any valid file name can be used."""
     path = path.with_name(name)
     with begin(path) as partition:
         fill(partition, "a")
@@ -429,12 +429,12 @@ def test_names(path: Path, name: str) -> None:
 
 
 def directory(path: Path) -> None:
-    """Make a folder."""
+    """Create a directory."""
     path.mkdir()
 
 
 def device(path: Path) -> None:
-    """Make a device, as /dev/full is one."""
+    """Create a device, like /dev/full."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 7))
     except PermissionError:
@@ -442,7 +442,7 @@ def device(path: Path) -> None:
 
 
 def listening(path: Path) -> None:
-    """Make a socket."""
+    """Create a socket."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
 
@@ -459,7 +459,7 @@ def listening(path: Path) -> None:
 def test_no_regular_file(
     tmp_path: Path, make: Callable[[Path], None], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is no file is refused at once, and left as it is."""
+    """A path that is not a regular file is refused at once, and not changed."""
     monkeypatch.chdir(tmp_path)  # The name of a socket is short.
     path = Path("it")
     make(path)
@@ -474,21 +474,21 @@ def test_no_regular_file(
 
 @pytest.mark.parametrize("path", [None, 3, b"bytes", "nul\0", "\ud800"])
 def test_no_path(path: Wrong) -> None:
-    """What is no path is refused as misuse."""
+    """A value that is not a path raises a `RequestError`."""
     for use in (open_partition, inspect, compact):
         with pytest.raises(RequestError, match="expected the path of a file"):
             use(path)
 
 
 def test_links_that_lead_nowhere(path: Path) -> None:
-    """A circle of links is refused."""
+    """A circle of symbolic links is refused."""
     path.symlink_to(path)
     with pytest.raises(JournalError, match="it cannot be read: "):
         open_partition(path)
 
 
-def test_a_file_without_an_end(path: Path) -> None:
-    """A huge file without anything in it is no journal, and is told at once."""
+def test_a_sparse_file(path: Path) -> None:
+    """A huge sparse file is refused at once."""
     with path.open("wb") as file:
         file.truncate(2**40)
     with pytest.raises(JournalError, match=r"file is not a database|no journal"):
@@ -497,7 +497,7 @@ def test_a_file_without_an_end(path: Path) -> None:
 
 
 def test_an_sqlite_file(path: Path) -> None:
-    """The database of somebody else is left alone."""
+    """The database of another application is refused and not changed."""
     connection = connect(str(path))
     connection.execute("CREATE TABLE mine (a)")
     connection.close()
@@ -507,8 +507,8 @@ def test_an_sqlite_file(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_clock_beyond_all_calendars(path: Path) -> None:
-    """A clock that tells no instant is refused before anything has changed."""
+def test_unusable_clocks(path: Path) -> None:
+    """A clock with an unusable value is refused before the state has changed."""
     with begin(path) as partition:
         number = partition.journal.number
     for told in (2**63, 253_402_300_800_000):
@@ -522,7 +522,7 @@ def test_a_clock_beyond_all_calendars(path: Path) -> None:
 
 
 def test_a_clock_that_jumps(path: Path) -> None:
-    """Time does not go back, nor begin before 1970."""
+    """Recorded time never goes back, and never starts before 1970."""
     now = [-5]
     with begin(path, clock=lambda: now[0]) as partition:
         for instant in (10**12, 5, 10**12 + 5, -(10**30)):

@@ -1,4 +1,4 @@
-"""A partition with a journal: what it keeps, when it answers, and what it refuses."""
+"""A journaled partition: stored state, delivery of results, and errors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_everything_is_kept(path: Path, durability: Durability) -> None:
-    """A partition that is opened again is the one that was closed, and goes on like one that never was."""
+    """A reopened partition equals the closed one, and behaves like one that was never closed."""
     plain, actor, same = Partition(CONFIGS[0]), Actor(1), Actor(1)
     for _ in range(4):
         with open_partition(path, None if path.exists() else CONFIGS[0], durability=durability) as partition:
@@ -60,7 +60,7 @@ def test_everything_is_kept(path: Path, durability: Durability) -> None:
 
 
 def test_compacting_changes_nothing(path: Path) -> None:
-    """The state takes the place of the changes; what follows is added to it."""
+    """A compaction replaces the changes by the state, and later changes are added."""
     plain, actor, same = Partition(CONFIGS[0]), Actor(2), Actor(2)
     for _ in range(4):
         with open_partition(path, None if path.exists() else CONFIGS[0]) as partition:
@@ -74,7 +74,7 @@ def test_compacting_changes_nothing(path: Path) -> None:
 
 
 def test_a_gang_is_one_change(path: Path) -> None:
-    """Several allocations that are granted together are there together, or not at all."""
+    """Allocations that were granted together are restored together or not at all."""
     with begin(path) as partition:
         before = partition.journal.number
         partition.allocate_all([AllocationRequest("a", "app", memory(1)), AllocationRequest("b", "app", memory(2))])
@@ -82,8 +82,8 @@ def test_a_gang_is_one_change(path: Path) -> None:
         assert partition.journal.number == before + 1
 
 
-def test_what_changes_nothing_is_not_written(path: Path) -> None:
-    """A denial, a repeated call and a question leave the journal as it is."""
+def test_calls_without_a_change_write_nothing(path: Path) -> None:
+    """Denials, repeated calls and queries write nothing."""
     with begin(path) as partition:
         partition.allocate("a", "app", memory(1))
         before = partition.journal.number
@@ -95,7 +95,7 @@ def test_what_changes_nothing_is_not_written(path: Path) -> None:
 
 
 def test_the_configuration_is_kept(path: Path) -> None:
-    """Without another one, that which was in force is in force again, and equals itself."""
+    """Without another configuration, the last one is in force again, and compares equal."""
     with begin(path) as partition:
         before = partition.journal.number
     with open_partition(path) as partition:
@@ -109,21 +109,21 @@ def test_the_configuration_is_kept(path: Path) -> None:
 
 
 def test_another_configuration(path: Path) -> None:
-    """A configuration that differs from that of the journal is put in force, as a change."""
+    """A configuration that differs from the one in the journal is applied as a change."""
     begin(path).journal.close()
     with open_partition(path, config("{name: a}")) as partition:
         assert partition.allocate("a", "app", memory(11))
 
 
 def test_the_cluster(path: Path) -> None:
-    """A cluster of one node is registered, and changed when the program says so."""
+    """The argument ``cluster`` registers one node, or updates it."""
     for amount in (5, 5, 3):
         with open_partition(path, cluster=memory(amount)) as partition:
             assert partition.nodes() == {"cluster": memory(amount)}
 
 
 def test_other_models_are_charged_again(path: Path) -> None:
-    """What is held is charged to them and what is pending expected, as claims of the same content."""
+    """Other quota models are charged with held allocations, and informed of pending ones, with equal claims."""
     model, again = Waiting(), Waiting()
     with begin(path, models=[model]) as partition:
         partition.allocate("a", "app", Resource(licence=2))
@@ -133,8 +133,8 @@ def test_other_models_are_charged_again(path: Path) -> None:
         partition.release("a")
 
 
-def test_followers(path: Path) -> None:
-    """Who follows a partition is told of what is durable, and not of what was replayed."""
+def test_subscribers(path: Path) -> None:
+    """Subscribers receive durable events, and no replayed ones."""
     told: list[Event] = []
     with begin(path) as partition:
         partition.allocate("a", "app", memory(1))
@@ -149,7 +149,7 @@ def test_followers(path: Path) -> None:
 
 
 def test_promises(path: Path) -> None:
-    """A promise is kept once its change is durable; a denial and an error are answers, too."""
+    """A deferred result is delivered when its change is durable; denials and errors are delivered as well."""
     with begin(path, durability="group") as partition:
         promises = [partition.promise(partition.allocate, f"a{i}", "app", memory(1)) for i in range(12)]
         answers = [bool(promise.result()) for promise in promises]
@@ -173,7 +173,7 @@ def test_awaiting(path: Path) -> None:
 
 
 def test_threads_share_commits(path: Path) -> None:
-    """Many threads change a partition, and every one of them has its change when its call returns."""
+    """Many threads change a partition, and each change is durable when its call returns."""
 
     def work(part: int) -> None:
         for number in range(20):
@@ -194,7 +194,7 @@ def test_threads_share_commits(path: Path) -> None:
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_closed(path: Path, durability: Durability) -> None:
-    """A partition whose journal is closed can be read, and changes no more."""
+    """After its journal was closed, a partition can be read, and refuses changes."""
     partition = begin(path, durability=durability)
     partition.journal.close()
     partition.journal.close()
@@ -206,8 +206,8 @@ def test_closed(path: Path, durability: Durability) -> None:
     assert partition.application("app") is not None
 
 
-def test_whoever_is_told_may_ask_for_more(path: Path) -> None:
-    """A change that is made when a promise is kept is acknowledged, too."""
+def test_a_change_in_a_callback(path: Path) -> None:
+    """A change that is made in a callback is acknowledged."""
     answers: Future[bool] = Future()
     with begin(path, durability="group") as partition:
         promise = partition.promise(partition.allocate, "a", "app", memory(1))
@@ -217,8 +217,8 @@ def test_whoever_is_told_may_ask_for_more(path: Path) -> None:
         assert again.allocations() == ()
 
 
-def test_a_note_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that has reached the disk, without anybody knowing, is written once more."""
+def test_an_ack_marker_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that reached the disk without being acknowledged is written again."""
     with begin(path) as partition:
         monkeypatch.setattr(AckMarker, "write", lambda *_: open_nothing())
         with pytest.raises(JournalError, match="no disk"):
@@ -231,7 +231,7 @@ def test_a_note_that_cannot_be_written(path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def open_nothing() -> None:
-    """Fail as a disk does."""
+    """Raise the error of a failing disk."""
     raise OSError("no disk")
 
 
@@ -239,7 +239,7 @@ def open_nothing() -> None:
 
 
 def test_two_writers(path: Path) -> None:
-    """Who comes second is told which process has the journal."""
+    """The error of a second writer names the process that has the journal."""
     with begin(path), pytest.raises(JournalHeldError) as caught:
         open_partition(path)
 
@@ -248,7 +248,7 @@ def test_two_writers(path: Path) -> None:
 
 
 def test_two_names(path: Path) -> None:
-    """A file is one journal, whatever links lead to it."""
+    """A file is one journal under all its links."""
     link = path.with_name("link")
     link.symlink_to(path)
     with begin(path) as partition:
@@ -260,7 +260,7 @@ def test_two_names(path: Path) -> None:
 
 
 def test_two_processes(path: Path) -> None:
-    """It is the same between processes."""
+    """The same holds between processes."""
     program = f"from ugm.journal import open_partition; open_partition({str(path)!r})"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with begin(path):
@@ -280,7 +280,7 @@ def test_two_processes(path: Path) -> None:
     ],
 )
 def test_misuse(path: Path, options: Wrong, text: str) -> None:
-    """Arguments that cannot be used are refused, and the journal is free again."""
+    """Invalid arguments are refused, and the journal is released."""
     with pytest.raises(RequestError) as caught:
         open_partition(path, **options)
 
@@ -293,7 +293,7 @@ def test_misuse(path: Path, options: Wrong, text: str) -> None:
     [JournalError("p", "r"), JournalDamagedError("p", "r", 3), JournalHeldError("p", 5), JournalHeldError("p", None)],
 )
 def test_errors_are_pickled(error: JournalError) -> None:
-    """Every error comes back with its data and its text."""
+    """Every error can be pickled with its data and its text."""
     again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
 
     assert (type(again), again.args, str(again)) == (type(error), error.args, str(error))
@@ -303,8 +303,8 @@ def test_errors_are_pickled(error: JournalError) -> None:
 
 
 @pytest.mark.parametrize("durability", ["each", "group"])
-def test_what_cannot_be_written_is_in_doubt(path: Path, durability: Durability) -> None:
-    """A change that cannot be written is refused, nothing further is changed until it can be, and it is kept then."""
+def test_a_change_in_doubt(path: Path, durability: Durability) -> None:
+    """A change that cannot be written raises an error; until it is written, all further changes are refused."""
     with begin(path, durability=durability) as partition:
         with at_most(2, partition):
             acknowledged = fill(partition)
@@ -319,8 +319,8 @@ def test_what_cannot_be_written_is_in_doubt(path: Path, durability: Durability) 
         assert state_of(again) == state
 
 
-def test_what_is_in_doubt_may_be_lost(path: Path) -> None:
-    """A process that ends while something is in doubt loses that, and nothing that was acknowledged."""
+def test_a_change_in_doubt_may_be_lost(path: Path) -> None:
+    """A process that ends while a change is in doubt loses that change, but no acknowledged one."""
     partition = begin(path)
     with at_most(2, partition):
         acknowledged = fill(partition)
@@ -330,8 +330,8 @@ def test_what_is_in_doubt_may_be_lost(path: Path) -> None:
         assert len(again.allocations()) == acknowledged
 
 
-def test_promises_in_doubt(path: Path) -> None:
-    """A promise whose change cannot be written is answered with the error."""
+def test_deferred_results_in_doubt(path: Path) -> None:
+    """A deferred result whose change cannot be written is the error."""
     with begin(path, durability="group") as partition:
         with at_most(3, partition):
             promises = [partition.promise(partition.allocate, f"a{i}", "app", Resource()) for i in range(2000)]
@@ -343,8 +343,8 @@ def test_promises_in_doubt(path: Path) -> None:
         assert {told.allocation_id for told in again.allocations()} >= set(kept)
 
 
-def test_followers_are_told_of_what_was_in_doubt(path: Path) -> None:
-    """Who follows misses nothing: what was in doubt is told once it is written."""
+def test_subscribers_and_changes_in_doubt(path: Path) -> None:
+    """Subscribers receive the events of a change in doubt after it was written."""
     told: list[Event] = []
     with begin(path, subscribers=[lambda _, events: told.extend(events)]) as partition:
         with at_most(2, partition):
@@ -368,7 +368,7 @@ def _small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(small_disk: Path) -> None:
-    """A full disk denies growth before anything has changed, takes what is given back, and loses nothing."""
+    """On a full disk allocations are refused before the state has changed, and releases are written."""
     path, ballast = small_disk / "journal", small_disk / "ballast"
     with begin(path) as partition:
         partition.allocate("first", "app", Resource())
@@ -384,8 +384,8 @@ def test_a_full_disk(small_disk: Path) -> None:
         assert len(again.allocations()) == acknowledged + 1
 
 
-def test_much_is_given_back_to_a_full_disk(small_disk: Path) -> None:
-    """What is kept in reserve is enough for thousands of releases, each durable by itself."""
+def test_releases_on_a_full_disk(small_disk: Path) -> None:
+    """The reserve is enough for thousands of releases, each in its own commit."""
     path = small_disk / "journal"
     with begin(path) as partition:
         partition.allocate_all([AllocationRequest(f"a{i}", "app", Resource()) for i in range(3000)])
@@ -399,7 +399,7 @@ def test_much_is_given_back_to_a_full_disk(small_disk: Path) -> None:
 
 
 def expect_refusal_of_growth(partition: JournaledPartition) -> None:
-    """Expect that the disk is full, and that nothing changes when something more is asked for."""
+    """Expect that an allocation is refused because the disk is full, and that the state does not change."""
     before = state_of(partition)
     with pytest.raises(JournalError) as caught:
         partition.allocate("more", "app", Resource())
@@ -408,7 +408,7 @@ def expect_refusal_of_growth(partition: JournaledPartition) -> None:
 
 
 def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is kept in reserve is given up for what could not be written, and asked for again before anything grows."""
+    """The reserve is released for a failed commit, and restored before an allocation is accepted."""
     with begin(path) as partition:
         full, spend = OSError("full"), DiskReserve.release
         monkeypatch.setattr(DiskReserve, "release", lambda reserve: spend(reserve) and limit_pages(partition, 50))
@@ -424,7 +424,7 @@ def test_the_reserve(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_of_limited_size(path: Path) -> None:
-    """A limit on the size of files is told as it is, and what was acknowledged is there."""
+    """A limit on file sizes is reported as it is, and acknowledged changes are kept."""
     program = """
 import resource, sys
 from ugm import Resource
@@ -442,7 +442,7 @@ print(fill(partition))
 
 
 def test_a_file_that_cannot_be_written(path: Path) -> None:
-    """A journal that may only be read is not opened."""
+    """A read-only journal is not opened."""
     begin(path).journal.close()
     with pytest.raises(JournalError) as caught:
         refuse_writing(path)
@@ -451,14 +451,14 @@ def test_a_file_that_cannot_be_written(path: Path) -> None:
 
 
 def refuse_writing(path: Path) -> None:
-    """Open a journal that the system says may not be written, whoever asks."""
+    """Open a journal that the system reports as read-only for every user."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "access", lambda *_: False)
         open_partition(path)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """A journal is not made where there is no place for it."""
+def test_a_missing_directory(tmp_path: Path) -> None:
+    """A journal is not created in a missing directory."""
     with pytest.raises(JournalError, match="it cannot be written: unable to open database file"):
         open_partition(tmp_path / "nowhere" / "journal")
 
@@ -467,7 +467,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_backup(path: Path) -> None:
-    """A copy that is made while the partition is in use has everything that was acknowledged until then."""
+    """A backup of a partition in use has all changes that were acknowledged before."""
     copy = Path(f"{path}-copy")
     with begin(path, durability="group") as partition:
         partition.allocate("a", "app", memory(1))
@@ -481,7 +481,7 @@ def test_backup(path: Path) -> None:
 
 
 def test_an_older_version(path: Path) -> None:
-    """A journal of version 1, with whole seconds and without a history, is brought to the present."""
+    """A journal of version 1, with whole seconds and without a history, is migrated."""
     with begin(path, clock=lambda: 5000) as partition:
         partition.allocate("a", "app", memory(3))
         state = state_of(partition)
@@ -498,7 +498,7 @@ def test_an_older_version(path: Path) -> None:
 
 
 def test_a_newer_version(path: Path) -> None:
-    """A journal of a version that is not known is left alone."""
+    """A journal of an unknown version is refused and not changed."""
     begin(path).journal.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as new:
         new.execute("UPDATE version SET version = 3, sum = ?", (row_checksum(3, b"version"),))

@@ -1,4 +1,4 @@
-"""Usage over time: exact sums from a journal, whatever the clock and the calendar do."""
+"""Usage over time: exact sums with any clock and calendar."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TEAMS = config("{name: a}, {name: b}", limits="{limit: l, groups: [dev], maxreso
 
 
 class Hand:
-    """A clock that is moved by hand."""
+    """A clock that tests set."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
 
     def __call__(self) -> int:
-        """Return where it was moved to."""
+        """Return the time that was set."""
         return self.now
 
 
 def begin(path: Path, clock: Hand) -> JournaledPartition:
-    """Return a partition with an application of either user."""
+    """Return a partition with an application of each user."""
     partition = open_partition(path, TEAMS, clock=clock)
     partition.submit("app", SUE, "root.a")
     partition.submit("bob", BOB, "root.b")
@@ -39,7 +39,7 @@ def begin(path: Path, clock: Hand) -> JournaledPartition:
 
 
 def sums(partition: JournaledPartition, by: Wrong, **options: Wrong) -> dict[str | None, int]:
-    """Return the memory of every line."""
+    """Return the memory of every row."""
     return {line.name: line.amounts.get("memory", 0) for line in partition.journal.usage(by, **options)}
 
 
@@ -67,7 +67,7 @@ def _partition(tmp_path: Path, clock: Hand) -> Iterator[JournaledPartition]:
 
 
 def test_sums(partition: JournaledPartition) -> None:
-    """What is held counts until it is released, resized or not, and what is held still counts up to now."""
+    """An allocation counts until its release, with its size at each time; one that is held counts until now."""
     assert sums(partition, "user") == {"sue": 3 * 4000 + 5 * 2000, "bob": 2 * 5000}
     assert sums(partition, "group") == {"dev": 32_000}
     assert sums(partition, "queue") == {"root.a": 22_000, "root.b": 10_000}
@@ -75,22 +75,22 @@ def test_sums(partition: JournaledPartition) -> None:
 
 
 def test_between_two_instants(partition: JournaledPartition) -> None:
-    """Only what lies between counts; the instant at the end is no part of it, and nor is the future."""
+    """Only the time between the instants counts, without the last instant and without the future."""
     assert sums(partition, "user", since=4500, until=6000) == {"sue": 3 * 500 + 5 * 1000, "bob": 2 * 1500}
     assert sums(partition, "user", since=7000, until=99_000) == {"bob": 4000}
     assert sums(partition, "user", since=0, until=1000) == {}
 
 
 def test_instants_add_up(partition: JournaledPartition) -> None:
-    """The sums of two neighbouring times are the sum of both."""
+    """The sums of two adjacent times add up to the sum of both."""
     whole = sums(partition, "user", since=0, until=9000)
     for instant in range(0, 9001, 300):
         early, late = sums(partition, "user", until=instant), sums(partition, "user", since=instant)
         assert {name: early.get(name, 0) + late.get(name, 0) for name in whole} == whole
 
 
-def test_what_is_pending_does_not_count(partition: JournaledPartition, clock: Hand) -> None:
-    """Usage is what was held."""
+def test_pending_allocations_do_not_count(partition: JournaledPartition, clock: Hand) -> None:
+    """Usage is the amounts that were held."""
     partition.request("c", "app", memory(50))
     clock.now = 20_000
 
@@ -98,7 +98,7 @@ def test_what_is_pending_does_not_count(partition: JournaledPartition, clock: Ha
 
 
 def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
-    """What is charged to no group is a line of its own, behind the others."""
+    """Usage without a group has its own row after the others."""
     partition.adopt_application("free", SUE, "root.a", group=None)
     partition.allocate("f", "free", memory(7))
     clock.now = 10_000
@@ -108,7 +108,7 @@ def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
 
 
 def test_a_clock_that_jumps_back(partition: JournaledPartition, clock: Hand) -> None:
-    """Time stands still until the clock has caught up: nothing is counted twice, and nothing below zero."""
+    """If the clock goes back, time stands still: no time is counted twice, and no sum is negative."""
     partition.allocate("c", "app", memory(1))
     clock.now = 3000
     partition.allocate("d", "app", memory(1))
@@ -120,8 +120,8 @@ def test_a_clock_that_jumps_back(partition: JournaledPartition, clock: Hand) -> 
     assert sums(partition, "user") == {"sue": 22_000 + 2000 + 1000, "bob": 14_000}
 
 
-def test_a_clock_that_was_set_back_between(tmp_path: Path, partition: JournaledPartition, clock: Hand) -> None:
-    """It is the same for a process that is started later with an earlier clock."""
+def test_a_clock_that_was_set_back_before_reopening(tmp_path: Path, partition: JournaledPartition, clock: Hand) -> None:
+    """The same holds for a later process with an earlier clock."""
     partition.release("b")
     partition.journal.close()
     clock.now = 10
@@ -134,7 +134,7 @@ def test_a_clock_that_was_set_back_between(tmp_path: Path, partition: JournaledP
 
 
 def test_compacting_keeps_usage(partition: JournaledPartition, clock: Hand) -> None:
-    """What is known of usage does not depend on how the journal is kept."""
+    """Usage does not depend on compactions and reopenings."""
     before = partition.journal.usage("application", since=0, period="day")
     partition.journal.compact()
     assert partition.journal.usage("application", since=0, period="day") == before
@@ -144,8 +144,8 @@ def test_compacting_keeps_usage(partition: JournaledPartition, clock: Hand) -> N
     assert sums(partition, "user") == {"sue": 22_000, "bob": 12_000}
 
 
-def test_forgetting(partition: JournaledPartition) -> None:
-    """What lies before an instant may be forgotten; who asks for it is told so."""
+def test_deleting_usage(partition: JournaledPartition) -> None:
+    """Usage before an instant can be deleted; a query for it is refused."""
     partition.journal.compact(usage_since=6000)
 
     assert sums(partition, "user") == {"sue": 5000, "bob": 6000}
@@ -171,7 +171,7 @@ def test_the_calendar(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("period", "count"), [("day", 800), ("week", 116), ("month", 28), ("year", 4)])
 def test_periods(tmp_path: Path, period: Wrong, count: int) -> None:
-    """Periods follow each other without gaps, and add up to the whole."""
+    """Periods have no gaps, and their sums add up to the total."""
     clock = Hand(int(datetime(2023, 12, 31, 10, tzinfo=ZoneInfo("UTC")).timestamp()) * 1000)
     with begin(tmp_path / "journal", clock) as partition:
         partition.allocate("a", "app", memory(1))
@@ -186,7 +186,7 @@ def test_periods(tmp_path: Path, period: Wrong, count: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_against_a_sum_over_every_millisecond(tmp_path: Path, seed: int) -> None:
-    """Whatever happens, the sums are those of somebody who looks at every instant."""
+    """The sums equal those of an observer that samples every instant."""
     clock, actor, random = Hand(1), Actor(seed), Random(seed)
     naive: dict[str, int] = {}
     with open_partition(tmp_path / "journal", CONFIGS[0], clock=clock) as partition:
@@ -212,7 +212,7 @@ def test_against_a_sum_over_every_millisecond(tmp_path: Path, seed: int) -> None
     ],
 )
 def test_misuse(partition: JournaledPartition, options: Wrong, text: str) -> None:
-    """What cannot be asked is refused."""
+    """Invalid arguments are refused."""
     with pytest.raises(RequestError) as caught:
         partition.journal.usage(**options)
 
@@ -220,7 +220,7 @@ def test_misuse(partition: JournaledPartition, options: Wrong, text: str) -> Non
 
 
 def test_line_for_json() -> None:
-    """A line says seconds, exactly."""
+    """A row shows exact seconds."""
     line = UsageRow("sue", 0, 1500, {"memory": 3 * 2**60 * 1500, "vcore": 250})
 
     assert line.to_dict() == {
@@ -232,7 +232,7 @@ def test_line_for_json() -> None:
 
 
 def test_an_empty_journal(tmp_path: Path) -> None:
-    """Nothing was used where nothing has happened."""
+    """An empty journal has no usage."""
     with open_partition(tmp_path / "journal", clock=Hand(5)) as partition:
         partition.adopt_application("x", SUE, "root.q")
         partition.allocate("x", "x", Resource())

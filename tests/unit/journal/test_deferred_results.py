@@ -1,4 +1,4 @@
-"""Answers of a partition with a journal: promises, tasks, and what goes wrong while they are under way."""
+"""Deferred results: futures, tasks, and failures while they are pending."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-def test_closing_keeps_promises(path: Path) -> None:
-    """Promises that are open when the journal is closed are kept first."""
+def test_closing_delivers_deferred_results(path: Path) -> None:
+    """Closing the journal delivers all deferred results first."""
     partition = begin(path, durability="group")
     promises = [partition.promise(partition.allocate, f"a{i}", "app", Resource()) for i in range(500)]
     partition.journal.close()
@@ -35,8 +35,8 @@ def test_closing_keeps_promises(path: Path) -> None:
         assert len(again.allocations()) == 500
 
 
-def test_closing_when_a_promise_is_kept(path: Path) -> None:
-    """Whoever is told of a change may close the journal; those who come behind are told, too."""
+def test_closing_in_a_callback(path: Path) -> None:
+    """A callback may close the journal; the callbacks after it are called as well."""
     partition = begin(path, durability="group")
     promise = partition.promise(partition.allocate, "a", "app", Resource())
     promise.add_done_callback(lambda _: partition.journal.close())
@@ -51,7 +51,7 @@ def test_closing_when_a_promise_is_kept(path: Path) -> None:
 
 
 def open_until_free(path: Path) -> JournaledPartition:
-    """Open a journal that another thread is about to close."""
+    """Open a journal that another thread is closing."""
     for _ in range(1000):
         with suppress(JournalError):
             return open_partition(path)
@@ -59,8 +59,8 @@ def open_until_free(path: Path) -> JournaledPartition:
     raise AssertionError
 
 
-def test_a_promise_that_somebody_else_has_answered(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Misuse of one future is told in the log, and keeps no other promise from being kept."""
+def test_a_future_that_was_completed_already(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Misuse of one future is logged, and all other futures are completed."""
     with begin(path, durability="group") as partition, held_up(partition):
         first = partition.promise(partition.allocate, "a", "app", Resource())
         first.set_exception(KeyError())
@@ -72,7 +72,7 @@ def test_a_promise_that_somebody_else_has_answered(path: Path, caplog: pytest.Lo
 
 
 class held_up:  # noqa: N801 - reads as a statement
-    """Lets no commit begin until the block is left."""
+    """Prevents commits until the end of the block."""
 
     def __init__(self, partition: JournaledPartition) -> None:
         self._writer = partition._outlet.writer
@@ -93,8 +93,8 @@ class held_up:  # noqa: N801 - reads as a statement
         self._thread.join()
 
 
-def test_promises_in_promises(path: Path) -> None:
-    """An operation that makes promises itself still waits for nothing."""
+def test_nested_deferred_results(path: Path) -> None:
+    """An operation that defers results itself does not wait for the disk."""
     with begin(path, durability="group") as partition:
 
         def both() -> Future[Decision]:
@@ -108,8 +108,8 @@ def test_promises_in_promises(path: Path) -> None:
         assert outer.result(timeout=60).result()
 
 
-def test_a_task_that_gives_up(path: Path) -> None:
-    """A task that is cancelled while it waits changes nothing about the change, and harms no other task."""
+def test_a_cancelled_task(path: Path) -> None:
+    """Cancelling a waiting task does not affect its change or other tasks."""
 
     async def work(partition: JournaledPartition) -> bool:
         with held_up(partition):
@@ -125,8 +125,8 @@ def test_a_task_that_gives_up(path: Path) -> None:
         assert [told.allocation_id for told in partition.allocations()] == ["a", "b"]
 
 
-def test_a_loop_that_has_gone(path: Path) -> None:
-    """Answers to a loop that is closed are dropped, and the next loop gets its own."""
+def test_a_closed_loop(path: Path) -> None:
+    """Results for a closed loop are dropped, and the next loop receives its own."""
 
     async def leave(partition: JournaledPartition) -> None:
         asyncio.create_task(partition.awaited(partition.allocate, "a", "app", memory(1)))  # noqa: RUF006 - it is dropped
@@ -140,7 +140,7 @@ def test_a_loop_that_has_gone(path: Path) -> None:
 
 
 def test_a_task_in_doubt(path: Path) -> None:
-    """A task whose change cannot be written is told so."""
+    """A task whose change cannot be written gets the error."""
 
     async def work(partition: JournaledPartition) -> None:
         for number in range(1000):
@@ -153,7 +153,7 @@ def test_a_task_in_doubt(path: Path) -> None:
 
 
 def test_threads_in_doubt(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every thread that waits for a commit that fails is told so, and may ask again."""
+    """Every thread that waits for a failed commit gets the error, and may repeat its call."""
     errors: list[JournalError] = []
 
     def work(number: int) -> None:
@@ -180,7 +180,7 @@ def test_threads_in_doubt(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_a_clock_that_fails(path: Path, durability: str) -> None:
-    """A clock that fails does so before anything has changed."""
+    """A clock fails before the state has changed."""
     now: list[object] = [1]
     with begin(path, durability=durability, clock=lambda: now[0]) as partition:
         before, now[0] = state_of(partition), None
@@ -192,7 +192,7 @@ def test_a_clock_that_fails(path: Path, durability: str) -> None:
 
 
 def test_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is interrupted before its change is noted has changed nothing, and the journal goes on."""
+    """A call that is interrupted before its change is appended changes nothing, and the journal can be used."""
     with begin(path) as partition:
         before = state_of(partition)
         monkeypatch.setattr(outlet, "encode_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -208,7 +208,7 @@ def test_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_a_change_that_cannot_be_serialised(path: Path, durability: str) -> None:
-    """A number that Python does not write is refused; the change is undone, and the journal goes on."""
+    """A change with a number that Python cannot format is refused and undone, and the journal can be used."""
     with begin(path, durability=durability) as partition:
         partition.allocate("a", "app", memory(1))
         before = state_of(partition)
@@ -221,7 +221,7 @@ def test_a_change_that_cannot_be_serialised(path: Path, durability: str) -> None
 
 
 def test_two_loops(path: Path) -> None:
-    """Loops in several threads get their own answers."""
+    """Loops in several threads receive their own results."""
 
     async def work(part: int) -> int:
         calls = (partition.awaited(partition.allocate, f"{part}-{i}", "app", Resource()) for i in range(200))
