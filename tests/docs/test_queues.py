@@ -151,7 +151,7 @@ def test_quota_above_the_parents() -> None:
     (problem,) = caught.value.problems
     assert (problem.line, problem.path) == (9, "partitions[0].queues[0].queues[1].resources.max.memory")
     assert str(problem).endswith(
-        ": root.parent.child2 may use memory 950 at most, but root.parent only 900 [queue-max-above-parent]"
+        ": root.parent.child2 may use up to memory 950, but root.parent only 900 [queue-max-above-parent]"
     )
 
 

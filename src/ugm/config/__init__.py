@@ -1,7 +1,11 @@
-"""Queue configurations: read from YAML, checked as a whole, immutable.
+"""Queue configurations in YAML: reading, validation and writing.
 
-`load_config` and `parse_config` return a `SchedulerConfig`, or raise one `ugm.ConfigError` that lists everything that
-is wrong, each with its line and column. This package alone imports pydantic and yaml.
+`load_config` and `parse_config` return a `SchedulerConfig`, or raise one `ugm.ConfigError` that lists every problem
+with its line and column. The values themselves are defined in `ugm.configuration`. Only this package imports pydantic
+and yaml.
+
+A file is read in three steps: `ugm.config.loader` turns YAML into plain data, `ugm.config.assembly` builds the values
+with the schema of `ugm.config.schema`, and the rules of the ``validation`` modules check them as a whole.
 """
 
 from __future__ import annotations

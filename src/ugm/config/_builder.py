@@ -1,10 +1,21 @@
-"""YAML events to values and places; the loader's inner half.
+"""The construction of plain data and places from the events of a YAML parser, for `ugm.config.loader`.
 
-One pass, without recursion: mappings, lists and scalars grow on a stack of what is open. Scalars stay text: `Quoted`
-where quotes or a tag say that it is one, None for the plain words for nothing.
+Problem
+    A configuration comes from outside. It may be nested too deeply for recursion, its aliases may stand for far more
+    values than its text has, and one mistake must not hide the others.
 
-Too much of anything is refused before it is built. Single keys and values that cannot be used are problems, and
-`UNUSABLE` takes their place.
+Idea
+    The events are processed in one pass, without recursion: lists and mappings that have begun and not ended are on a
+    stack. Scalars stay texts, because only the schema knows their types: a `Quoted` text if quotes or a tag mark it as
+    a text, and None for the plain words that mean null.
+
+Invariant
+    Data and places have the same shape. A key or value that cannot be used has been reported and is represented by
+    `UNUSABLE`; so the rest of the document is still built and checked.
+
+Cost
+    Time and memory are linear in the text and in the values that aliases stand for. Both are bounded (`MAX_VALUES`,
+    `MAX_COLLECTIONS`, `MAX_KEYS`, `MAX_ALIASED`, `MAX_DEPTH`); a text beyond a bound is rejected before more is built.
 """
 
 from __future__ import annotations
@@ -51,18 +62,18 @@ __all__ = [
     "not_text",
 ]
 
-#: How many keys, scalars, lists and mappings a text may have; 25,000 limits have 325,000.
+#: The most keys, scalars, lists and mappings of a text; 25,000 limits have 325,000.
 MAX_VALUES: Final = 500_000
-#: How many lists and mappings a text may have: each costs as much as ten scalars. 25,000 limits have 75,000.
+#: The most lists and mappings of a text; each costs as much as ten scalars. 25,000 limits have 75,000.
 MAX_COLLECTIONS: Final = 100_000
-#: How many keys a mapping may have; none has more than a few resources, properties or fields.
+#: The most keys of a mapping; real mappings have a few resources, properties or fields.
 MAX_KEYS: Final = 256
-#: How many values all aliases together may stand for; each `_LONG` characters of a text count as one more.
+#: The most values that all aliases together stand for; each `_LONG` characters of a scalar count as one more.
 MAX_ALIASED: Final = 100_000
-#: How deep lists and mappings may be nested; a queue costs two levels.
+#: The deepest nesting of lists and mappings; a queue takes two levels.
 MAX_DEPTH: Final = 100
 
-#: Stands where a value cannot be used, for a reason that has been reported.
+#: Represents a value that cannot be used; the reason has been reported.
 UNUSABLE: Final = object()
 
 _LONG: Final = 64
@@ -74,7 +85,7 @@ _TEXT_TAGS: Final = frozenset({_TAG + "str", "!"})
 _LIST_TAGS: Final = frozenset({None, _TAG + "seq", "!"})
 _MAPPING_TAGS: Final = frozenset({None, _TAG + "map", "!"})
 _MERGE: Final = "<<"
-#: Stands where the key of a mapping is a merge key.
+#: Represents the merge key of a mapping.
 _MERGING: Final = object()
 
 #: A mapping, a list, a text, None or `UNUSABLE`.
@@ -82,25 +93,25 @@ Value: TypeAlias = Any
 
 
 class _Event(Protocol):
-    """The beginning of a value, or an alias, as the YAML parser announces it."""
+    """An event of the YAML parser: the beginning of a value, or an alias."""
 
     start_mark: yaml.Mark
     anchor: str | None
     tag: str | None
-    #: Of a scalar.
+    #: Only of a scalar.
     value: str
-    #: Of a scalar: what quotes it, if anything.
+    #: Only of a scalar: its quotation marks, or the indicator of a block.
     style: str | None
 
 
 def mark_in(mark: yaml.Mark | None) -> Mark:
-    """Return the mark of a point that the parser names."""
+    """Return the mark of a position of the parser."""
     return START if mark is None else mark_at(mark.line, mark.column)
 
 
 def not_text(character: str) -> str:
-    """Say that a character is none."""
-    return f"the character U+{ord(character):04X} does not belong in a text"
+    """Return the message about a character that YAML does not allow."""
+    return f"the character U+{ord(character):04X} is not allowed in a text"
 
 
 class _Open:
@@ -111,24 +122,24 @@ class _Open:
     def __init__(self, mark: Mark, anchor: str | None, *, mapping: bool) -> None:
         self.mark = mark
         self.anchor = anchor
-        #: A dictionary or a list, and beside it the places of what is in it.
+        #: A dictionary or a list, and the places of its items.
         self.items: Any = {} if mapping else []
         self.places: Any = {} if mapping else []
-        #: In a mapping: where each key is; None for a list.
+        #: Of a mapping: the place of each key; None for a list.
         self.keys: dict[str, Mark] | None = {} if mapping else None
-        #: In a mapping: the key whose value comes next, or `_MERGING`; `UNUSABLE` to drop it; None before a key.
+        #: Of a mapping: the key whose value comes next, `_MERGING`, or `UNUSABLE` to drop the value; None before a key.
         self.key: Any = None
         self.key_mark = mark
-        #: What the merge key brings; None before there is one.
+        #: The mappings of the merge key; None before there is one.
         self.merged: list[tuple[dict[str, Value], MappingPlace]] | None = None
-        #: How many values it stands for.
+        #: The number of values that an alias of it stands for.
         self.size = 1
-        #: Whether its tag has a meaning.
+        #: False if its tag is unknown.
         self.usable = True
 
 
 class Builder:
-    """Turns events into values."""
+    """Builds the data and the places of one document from the events of a parser."""
 
     __slots__ = ("aliased", "anchors", "collections", "data", "open", "place", "problems", "values")
 
@@ -140,17 +151,17 @@ class Builder:
         self.open: list[_Open] = []
         #: Value, place and size; None while the anchored value is not finished.
         self.anchors: dict[str, tuple[Value, Place, int] | None] = {}
-        #: How many values there have been, and how many the aliases among them stand for.
+        #: The number of values so far, and of the values that aliases stand for.
         self.values = 0
         self.collections = 0
         self.aliased = 0
 
     def report(self, mark: Mark, code: str, message: str) -> None:
-        """Note a problem and go on."""
+        """Record a problem at the current path."""
         self.problems.add(mark, tuple(self._path()), code, message)
 
     def _path(self) -> Iterator[str | int]:
-        """Lead to the value that comes next; to what it is in if that is a key."""
+        """Yield the path of the next value; if a key comes next, the path of its mapping."""
         for opened in self.open:
             if opened.keys is None:
                 yield len(opened.items)
@@ -158,12 +169,16 @@ class Builder:
                 yield opened.key
 
     def refuse(self, mark: Mark, code: str, message: str) -> NoReturn:
-        """Give up on the text."""
+        """Record a problem and stop reading.
+
+        Raises:
+            ConfigError: always.
+        """
         self.report(mark, code, message)
         raise self.problems.error() from None
 
     def build(self, next_event: Callable[[], Value]) -> None:
-        """Read the first document; there must not be a second."""
+        """Build the first document; a second document is a problem."""
         documents = 0
         while True:
             event = next_event()
@@ -179,7 +194,7 @@ class Builder:
             elif kind is DocumentStartEvent:
                 documents += 1
                 if documents > 1:
-                    message = "a second document begins here; only one is read"
+                    message = "a second document begins here (allowed: one document)"
                     self.report(mark_in(event.start_mark), "yaml-second-document", message)
                     return
             elif kind is StreamEndEvent:
@@ -201,14 +216,14 @@ class Builder:
         self._add(value, mark, size)
 
     def _quoted(self, value: str, mark: Mark) -> Value:
-        # The parser in Python lets escapes of half a character pass; the one in C does not.
+        # The parser in Python accepts the escape of a surrogate; the one in C does not.
         if found := _SURROGATE.search(value):
             self.report(mark, "text-invalid", not_text(found[0]))
             return UNUSABLE
         return Quoted(value)
 
     def _tagged(self, event: _Event, mark: Mark) -> Value:
-        """Obey the tags that say no more than the schema does."""
+        """Apply a tag; the known tags agree with the schema or mark a text."""
         if event.tag in _TEXT_TAGS:
             return self._quoted(event.value, mark)
         if event.tag in _PLAIN_TAGS:
@@ -217,12 +232,13 @@ class Builder:
         return UNUSABLE
 
     def _report_tag(self, event: _Event, mark: Mark) -> None:
-        self.report(mark, "yaml-tag-unknown", f"the tag {quote(str(event.tag))} means nothing here")
+        message = f"unknown tag {quote(str(event.tag))} (allowed: null, bool, int, float, str, seq and map)"
+        self.report(mark, "yaml-tag-unknown", message)
 
     def _begin(self, event: _Event, *, mapping: bool) -> None:
         mark = mark_in(event.start_mark)
         if len(self.open) == MAX_DEPTH:
-            self.refuse(mark, "yaml-too-deep", f"lists and mappings are more than {MAX_DEPTH} deep")
+            self.refuse(mark, "yaml-too-deep", f"lists and mappings are nested more than {MAX_DEPTH} levels deep")
         self.collections += 1
         if self.collections > MAX_COLLECTIONS:
             self.refuse(mark, "yaml-too-many-values", f"there are more than {MAX_COLLECTIONS} lists and mappings")
@@ -267,7 +283,7 @@ class Builder:
         return bool(self.open) and self.open[-1].key is None and self.open[-1].keys is not None
 
     def _add(self, value: Value, place: Place, size: int) -> None:
-        """Put a finished value where it belongs: it is an item, a key, the value of a key, or the document."""
+        """Add a finished value: as the document, or as an item, a key or a value of the open list or mapping."""
         self.values += 1
         if self.values > MAX_VALUES:
             self.refuse(mark_of(place), "yaml-too-many-values", f"there are more than {MAX_VALUES} values")
@@ -289,11 +305,12 @@ class Builder:
         if not isinstance(key, str):
             inner.key = UNUSABLE
             if key is not UNUSABLE:
-                self.report(mark, "yaml-key-invalid", "a key is a text, not a list, a mapping or nothing")
+                self.report(mark, "yaml-key-invalid", "a key must be a text, not a list, a mapping or null")
         elif key == _MERGE and not isinstance(key, Quoted):
             inner.key = _MERGING
             if inner.merged is not None:
-                self.report(mark, "yaml-key-duplicate", "the merge key is given twice; it takes a list of mappings")
+                message = "the merge key is given twice (allowed: once, with a list of mappings)"
+                self.report(mark, "yaml-key-duplicate", message)
         elif key in keys:
             first, _ = line_and_column(keys[key])
             message = f"the key {quote(key)} is given twice, first in line {first}"
@@ -317,21 +334,21 @@ class Builder:
             self.refuse(mark, "yaml-too-many-keys", f"a mapping has more than {MAX_KEYS} keys")
 
     def _add_merged(self, inner: _Open, value: Value, place: Place) -> None:
-        """Note what the merge key brings: a mapping, or several, the first of which wins."""
+        """Record the value of the merge key: a mapping, or a list of mappings, the first of which takes precedence."""
         inner.merged = inner.merged or []
-        brought: list[tuple[Value, Place]] = [(value, place)]
+        sources: list[tuple[Value, Place]] = [(value, place)]
         if isinstance(value, list) and isinstance(place, ListPlace):
-            brought = list(zip(value, place.items, strict=True))
-        for mapping, mapping_place in brought:
+            sources = list(zip(value, place.items, strict=True))
+        for mapping, mapping_place in sources:
             if isinstance(mapping, dict) and isinstance(mapping_place, MappingPlace):
                 inner.merged.append((mapping, mapping_place))
             elif mapping is not UNUSABLE:
-                message = "a merge key takes a mapping, or a list of mappings"
+                message = "the value of a merge key must be a mapping or a list of mappings"
                 self.report(inner.key_mark, "yaml-merge-invalid", message)
 
 
 def _merge(closed: _Open, keys: dict[str, Mark]) -> None:
-    """Take from the merged mappings what a mapping does not say itself."""
+    """Copy the keys of the merged mappings that a mapping does not have itself."""
     for items, place in closed.merged or ():
         for key, value in items.items():
             if key not in closed.items:

@@ -28,18 +28,18 @@ _V = TypeVar("_V", bound=ConfigValue)
 
 
 class Assembly:
-    """The making of a configuration from a document."""
+    """Builds a configuration from a document."""
 
     __slots__ = ("_document", "_set_aside")
 
     def __init__(self, document: Document) -> None:
         self._document: Final = document
-        #: The paths of what was set aside.
+        #: The paths of the values that were set aside.
         self._set_aside: Final[list[Path]] = []
 
     @property
     def set_aside(self) -> SetAside:
-        """What could not be used."""
+        """The values that could not be used."""
         return SetAside(self._set_aside)
 
     def config(self) -> SchedulerConfig | None:
@@ -96,7 +96,7 @@ class Assembly:
         return ""
 
     def _refuse(self, path: Path, value: Value, code: str, message: str) -> None:
-        """Set a value aside; report it, unless the loader has."""
+        """Set a value aside and report it, unless the loader has reported it."""
         self._set_aside.append(path)
         problems = self._document.problems
         if value is UNUSABLE:
@@ -114,7 +114,7 @@ def _code_and_message(kind: type[ConfigValue], error: ErrorDetails) -> tuple[str
 
 
 def _without(fields: Mapping[str, Value], gone: set[Path]) -> dict[str, Value]:
-    """Copy the fields of a mapping without some, and mappings in them without some values."""
+    """Copy a mapping without some fields, and without some values of the mappings in it."""
     return {
         name: {key: item for key, item in value.items() if (name, key) not in gone} if type(value) is dict else value
         for name, value in fields.items()
@@ -123,12 +123,12 @@ def _without(fields: Mapping[str, Value], gone: set[Path]) -> dict[str, Value]:
 
 
 class SetAside:
-    """The values that were set aside, and whether a finding may follow from that."""
+    """The values that were set aside; it decides which findings may follow from them."""
 
     __slots__ = ("_tree",)
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        #: Paths with a common beginning told once; what has nothing below it was set aside.
+        #: The paths as a tree; a node without children was set aside.
         self._tree: Final[_Tree] = {}
         for path in paths:
             node = self._tree
@@ -136,7 +136,7 @@ class SetAside:
                 node = node.setdefault(part, {})
 
     def explains(self, finding: Finding) -> bool:
-        """Tell whether a finding is about one of the values, or may follow from what it lacks."""
+        """Return whether a finding is about one of the values, or may follow from its absence."""
         if not self._tree:
             return False
         return self._within(finding.path) or any(
@@ -144,7 +144,7 @@ class SetAside:
         )
 
     def _within(self, path: Path, *, around: bool = False) -> bool:
-        """Tell whether a path leads into one of the values, or to something *around* one."""
+        """Return whether a path leads into one of the values; with *around*, also to a container of one."""
         node = self._tree
         for part in path:
             if part not in node:

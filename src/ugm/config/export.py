@@ -1,4 +1,4 @@
-"""A configuration for Apache YuniKorn: without the extensions of ugm, and without everything that needs them."""
+"""Export of a configuration to Apache YuniKorn, without the extensions of ugm and the parts that need them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ugm.queues.filters import is_pattern
 
 __all__ = ["Exported", "LeftOut", "export_config"]
 
-#: What has a meaning in a regular expression.
+#: The characters that have a meaning in a regular expression.
 _SIGNS: Final = re.compile(r"([\\.^$*+?()\[\]{}|])")
 
 
 class LeftOut(NamedTuple):
-    """A part of a configuration that Apache YuniKorn cannot have."""
+    """A part of a configuration that Apache YuniKorn does not accept."""
 
-    #: Its path in the exported configuration's original, for example ``partitions[0].limits[2].users[0]``.
+    #: Its path in the original configuration, for example ``partitions[0].limits[2].users[0]``.
     path: str
     #: A sentence for people.
     message: str
@@ -41,14 +41,14 @@ class LeftOut(NamedTuple):
 
 
 class Exported(NamedTuple):
-    """A configuration for Apache YuniKorn, and what it lacks."""
+    """A configuration for Apache YuniKorn, and the parts that were left out."""
 
     config: SchedulerConfig
     left_out: tuple[LeftOut, ...]
 
 
 def export_config(config: SchedulerConfig) -> Exported:
-    """Return a configuration without everything that Apache YuniKorn does not accept, and a list of that.
+    """Return a configuration without the parts that Apache YuniKorn does not accept, and a list of these parts.
 
     >>> from ugm import parse_config
     >>> text = "partitions: [{ugm: {names: any}, queues: [], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
@@ -118,7 +118,7 @@ def _filter(filtered: FilterConfig) -> FilterConfig:
 
 
 def _filter_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Write a single name that is not accepted as the pattern that matches it alone."""
+    """Replace a single name that is not accepted by the pattern that matches only this name."""
     if len(names) != 1 or is_pattern(names) or is_yunikorn_name(kind, names[0]):
         return names
     return ("^" + _SIGNS.sub(r"\\\1", names[0]) + "$",)

@@ -1,7 +1,7 @@
-"""What the rules work on, and what they return.
+"""The arguments and results of validation rules: partitions and queues with their places in a file, and findings.
 
-A rule is a generator of findings. It looks at one partition or at one queue, together with where that stands in the
-file, and yields a finding for every way in which its sentence is broken. Rules change nothing and know no text.
+A rule is a generator of findings. It checks one partition or one queue and yields a finding for each violation of the
+sentence in its docstring. Rules change nothing and do not read the text.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ugm.config.names import YUNIKORN
 from ugm.config.places import Path, cut
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.identity import ROOT
 
-__all__ = ["KINDS", "Chain", "Entry", "Finding", "PartitionSpot", "QueueSpot"]
+__all__ = ["KINDS", "Finding", "LimitChain", "NamedLimit", "PartitionSpot", "QueueSpot"]
 
 #: The two kinds of names in a limit, and the fields that list them.
 KINDS: Final = (("user", "users"), ("group", "groups"))
@@ -25,43 +25,43 @@ _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Finding(NamedTuple):
-    """A rule that is broken, and where."""
+    """A violation of a rule, and its place."""
 
     path: Path
     code: str
     #: A sentence for people.
     message: str
-    #: The values, or absences, that it follows from, if not the one at its place alone: where one of them cannot be
-    #: read, there may be nothing to find.
+    #: The paths of the values, present or missing, that the finding follows from; empty if that is only the value at
+    #: `path`. If one of them could not be read, the finding may be wrong and is not reported.
     sources: tuple[Path, ...] = ()
 
 
-class Entry(NamedTuple):
-    """A limit, seen from one of its names."""
+class NamedLimit(NamedTuple):
+    """A limit of a queue that contains a certain name."""
 
-    #: Its place among the limits of its queue.
-    at: int
+    #: Its index in the limits of its queue.
+    position: int
     limit: LimitConfig
 
 
-class Chain(NamedTuple):
-    """The entries of one name from a queue upward; names that are in the same limits all the way up share theirs."""
+class LimitChain(NamedTuple):
+    """The limits of one name from a queue upward; names with the same limits on the whole path share one chain."""
 
     spot: QueueSpot
-    entry: Entry
-    #: That of the next queue above which has the name; None if none has.
-    above: Chain | None
+    named: NamedLimit
+    #: The chain of the next queue above that limits the name; None if no queue does.
+    above: LimitChain | None
 
-    def upward(self) -> Iterator[Chain]:
-        """Yield the chain, and what is left of it from each queue above."""
-        chain: Chain | None = self
+    def upward(self) -> Iterator[LimitChain]:
+        """Yield the chain, and the rest of it from each queue above."""
+        chain: LimitChain | None = self
         while chain is not None:
             yield chain
             chain = chain.above
 
 
 class QueueSpot:
-    """A queue in its tree and in the file."""
+    """A queue with its place in the tree and in the file."""
 
     __slots__ = (
         "_by_name",
@@ -70,12 +70,11 @@ class QueueSpot:
         "below",
         "chains",
         "children",
-        "entries",
         "maxima",
+        "named_limits",
         "names",
         "parent",
         "queue",
-        "seen_from_below",
     )
 
     def __init__(
@@ -90,55 +89,54 @@ class QueueSpot:
     ) -> None:
         self.queue: Final = queue
         self.parent: Final = parent
-        #: Which names of users and groups its limits may contain; see `ugm.config.names`.
+        #: The names of users and groups that its limits may contain; see `ugm.config.names`.
         self.names: Final[str] = parent.names if parent else names
-        #: Its path, from that of the parent if there is one; and where the queues below it are, if not in it.
+        #: The path of the queue, relative to the parent if there is one.
         self.at: Final = at
+        #: The path of the queues below if they are not inside the queue in the file.
         self.below: Final = below
         self._limits_path: Final = limits_path
-        #: By field and place: its limits as rules of the queues below see them.
-        self.seen_from_below: Final[dict[tuple[str, int], Any]] = {}
         self._by_name: dict[str, QueueSpot] | None = None
-        #: What it allows at most of each resource.
+        #: The maximum of each resource.
         self.maxima: Final[Mapping[str, int]] = dict(queue.max_resources) if queue.max_resources else _NONE
-        #: By field (``users``, ``groups``) and name; of a name given twice the first.
-        self.entries: Final = _entries(queue)
+        #: By field (``users``, ``groups``) and name; the first limit that contains the name.
+        self.named_limits: Final = _named_limits(queue)
         #: By field and name.
         self.chains: Final = {field: self._chains(field) for _, field in KINDS}
         self.children: Final = tuple(
             QueueSpot(queue_below, ("queues", index), parent=self) for index, queue_below in enumerate(queue.queues)
         )
 
-    def _chains(self, field: str) -> Mapping[str, Chain]:
-        entries = self.entries[field]
-        if not entries:
+    def _chains(self, field: str) -> Mapping[str, LimitChain]:
+        limits = self.named_limits[field]
+        if not limits:
             return {}
-        above: dict[str, Chain] = {}
-        missing = set(entries)
+        above: dict[str, LimitChain] = {}
+        missing = set(limits)
         for spot in self.ancestors():
             found = spot.chains[field].keys() & missing
             above.update((name, spot.chains[field][name]) for name in found)
             missing -= found
-        shared: dict[tuple[int, int], Chain] = {}
-        chains: dict[str, Chain] = {}
-        for name, entry in entries.items():
-            key = (entry.at, id(above.get(name)))
+        shared: dict[tuple[int, int], LimitChain] = {}
+        chains: dict[str, LimitChain] = {}
+        for name, named in limits.items():
+            key = (named.position, id(above.get(name)))
             if key not in shared:
-                shared[key] = Chain(self, entry, above.get(name))
+                shared[key] = LimitChain(self, named, above.get(name))
             chains[name] = shared[key]
         return chains
 
-    # A tree of queues may be large and deep, so paths are put together only where something is reported.
+    # A tree of queues may be large and deep, so paths are built only when something is reported.
 
     @property
     def queue_path(self) -> str:
-        """The path of the queue in sentences, for example ``root.prod``; long names are cut."""
+        """The path of the queue in messages, for example ``root.prod``; long names are truncated."""
         names = [cut(spot.queue.name) for spot in (self, *self.ancestors()) if spot.parent]
         return ".".join([ROOT, *reversed(names)])
 
     @property
     def path(self) -> Path:
-        """Where the queue stands in the file; for a root queue that does not, where the queues below it do."""
+        """The path of the queue in the file; if the file leaves the root queue out, the path of the queues below it."""
         parts: list[Path] = []
         spot = self
         while spot.parent is not None:
@@ -151,17 +149,17 @@ class QueueSpot:
 
     @property
     def limits_path(self) -> Path:
-        """Where its limits stand in the file."""
+        """The path of its limits in the file."""
         return (*self.path, "limits") if self._limits_path is None else self._limits_path
 
     def child(self, name: str) -> QueueSpot | None:
-        """Return the first queue of a name directly below."""
+        """Return the first child queue with a name."""
         if self._by_name is None:
             self._by_name = {spot.queue.name: spot for spot in reversed(self.children)}
         return self._by_name.get(name)
 
     def ancestors(self) -> Iterator[QueueSpot]:
-        """Yield the queues above, nearest first."""
+        """Yield the queues above, the nearest first."""
         above = self.parent
         while above is not None:
             yield above
@@ -176,20 +174,20 @@ class QueueSpot:
             pending.extend(reversed(spot.children))
 
 
-def _entries(queue: QueueConfig) -> Mapping[str, Mapping[str, Entry]]:
-    users: dict[str, Entry] = {}
-    groups: dict[str, Entry] = {}
+def _named_limits(queue: QueueConfig) -> Mapping[str, Mapping[str, NamedLimit]]:
+    users: dict[str, NamedLimit] = {}
+    groups: dict[str, NamedLimit] = {}
     for index, limit in enumerate(queue.limits):
-        entry = Entry(index, limit)
+        named = NamedLimit(index, limit)
         for name in limit.users:
-            users.setdefault(name, entry)
+            users.setdefault(name, named)
         for name in limit.groups:
-            groups.setdefault(name, entry)
+            groups.setdefault(name, named)
     return {"users": users, "groups": groups}
 
 
 class PartitionSpot:
-    """A partition in the file."""
+    """A partition with its place in the file."""
 
     __slots__ = ("partition", "path", "root")
 

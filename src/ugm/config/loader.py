@@ -1,10 +1,10 @@
-"""YAML text to plain data, with the place of every value.
+"""Step one of reading a configuration: from YAML text to plain data, with the place of every value.
 
-What is no text, is too large, or has directives is refused here before the parser sees it; what comes out of the parser
-is put together in `ugm.config._builder`. Loading finds as much as it can: it stops only at what is no YAML or too much
-of it.
+This module rejects a text with invalid characters or directives, or above the maximum size, before it is parsed.
+`ugm.config._builder` builds the data from the events of the parser. Loading reports as many problems as possible; it
+stops only at a syntax error or if the text has too many values.
 
-Nothing here knows of queues and limits.
+The module knows nothing of queues and limits.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ __all__ = [
 ]
 
 _HAS_LIBYAML: Final = hasattr(yaml, "CSafeLoader")
-#: The largest text that is read, in bytes. PyYAML without libyaml, its library in C, takes twenty times as long.
+#: The maximum size of a text in bytes. PyYAML is twenty times slower without libyaml, its library in C.
 MAX_BYTES: Final = 8 * 2**20 if _HAS_LIBYAML else 2**19
 
-#: What YAML does not allow in a text, in quotes or out of them.
+#: The characters that YAML does not allow, quoted or not.
 _NOT_TEXT: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: A directive other than ``%YAML``. The parser takes time in the square of their number, and none means anything here.
+#: A directive other than ``%YAML``: none has a meaning in a configuration, and the parser takes time in the square of
+#: their number.
 _DIRECTIVE: Final = re.compile("%(?<![^\ufeff\n\r\x85\u2028\u2029]%)(?!YAML\\b)")
-#: Without the library in C the same parser in Python serves, more slowly.
+#: The parser in C if it is installed, else the slower one in Python.
 _Parser: Final = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 class Document(NamedTuple):
-    """What a text holds."""
+    """The data of a text, the places of all values, and the problems found so far."""
 
     data: Value
     place: Place
@@ -70,10 +71,10 @@ def load(text: str, file: str) -> Document:
 
     Args:
         text: the document.
-        file: its name, for problems.
+        file: the name of the text in problems.
 
     Raises:
-        ConfigError: the text is no YAML, or more than is read; nothing of it can be judged.
+        ConfigError: the text is not valid YAML, or too large; no part of it can be checked.
     """
     _check_text(text, file)
     builder = Builder(Problems(file))
@@ -82,25 +83,25 @@ def load(text: str, file: str) -> Document:
         builder.build(parser.get_event)
     except yaml.YAMLError as error:
         reason = ", ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-        builder.refuse(mark_in(getattr(error, "problem_mark", None)), "yaml-syntax", f"no YAML: {reason}")
+        builder.refuse(mark_in(getattr(error, "problem_mark", None)), "yaml-syntax", f"invalid YAML: {reason}")
     except ConfigError:
         raise
     except (ValueError, OverflowError):
-        # The parser in Python lets slip what `chr` says of an escape beyond Unicode.
-        builder.refuse(START, "yaml-syntax", "no YAML: invalid Unicode character escape code")
+        # The parser in Python does not catch the error of `chr` for an escape beyond Unicode.
+        builder.refuse(START, "yaml-syntax", "invalid YAML: invalid Unicode character escape code")
     finally:
         parser.dispose()
     return Document(builder.data, builder.place, builder.problems)
 
 
 def too_large(file: str) -> ConfigError:
-    """Return the error of a text that is larger than what is read."""
-    hint = "" if _HAS_LIBYAML else " (the most without libyaml, which this installation of PyYAML lacks)"
-    return refusal(file, START, "text-too-large", f"the text is larger than {MAX_BYTES} bytes{hint}")
+    """Return the error for a text above the maximum size."""
+    hint = "" if _HAS_LIBYAML else "; more if PyYAML is installed with libyaml"
+    return refusal(file, START, "text-too-large", f"the text is too large (allowed: up to {MAX_BYTES} bytes{hint})")
 
 
 def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
-    """Return the error of a text of which nothing is read."""
+    """Return the error for a text that cannot be read at all."""
     problems = Problems(file)
     problems.add(mark, (), code, message)
     return problems.error()
@@ -109,11 +110,11 @@ def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
 def _check_text(text: object, file: str) -> None:
     if not isinstance(text, str):
         raise refusal(file, START, "text-invalid", f"expected a text, found {type(text).__name__}")
-    # Only a text near the bound is encoded to be measured.
+    # Encode the text to measure it only if it may be too large.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise too_large(file)
     if found := _NOT_TEXT.search(text):
         raise refusal(file, mark_after(text[: found.start()]), "text-invalid", not_text(found[0]))
     if found := _DIRECTIVE.search(text):
-        message = "a line begins with %, like a directive; only %YAML is one here"
+        message = "a line begins with %, like a directive (allowed: %YAML)"
         raise refusal(file, mark_after(text[: found.start()]), "yaml-directive", message)

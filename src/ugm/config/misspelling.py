@@ -1,9 +1,22 @@
 """Warnings about resource names that are probably misspelt.
 
-A limit on a resource that nobody requests limits nothing, and nothing reports that: ``max: {cpu: 8, Memory: 4Gi}`` is
-valid. A name is reported if it is a usual word for ``vcore`` or ``memory``, or if it differs by case or by one edit
-(a letter added, left out or replaced, or two swapped) from a known name, or from one that is used more often in the
-configuration. The cost is linear in the size of the configuration.
+Problem
+    The names of resources are free, so ``max: {cpu: 8, Memory: 4Gi}`` is valid. But no request names these resources,
+    so the limit has no effect, and no error says so.
+
+Idea
+    A name is reported if it is a common word for ``vcore`` or ``memory``, or if it differs by case or by one edit from
+    a known name, or from a name that the configuration uses more often. An edit is a letter added, left out or
+    replaced, or two letters swapped. Two names that are one edit apart become equal when at most one letter is left
+    out of each; so an index of the known names, and of these names without each of their letters, finds the candidates
+    without comparing all pairs.
+
+Invariant
+    A name in the list of known names is never reported. Names of the configuration are compared with each other only
+    if the difference is unlikely to be deliberate: numbers and last letters often distinguish names.
+
+Cost
+    Linear in the number of names: each has at most `_LONGEST` + 1 entries in the index.
 """
 
 from __future__ import annotations
@@ -28,27 +41,27 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("mem", "ram", "memories"), MEMORY),
     "pod": "pods",
 }
-#: Longer names are not compared by edits.
+#: The longest names that are compared by edits.
 _LONGEST: Final = 64
-#: Shorter names are not compared with other unknown names: many of them differ by one letter on purpose.
+#: The shortest names that are compared with other unknown names; shorter ones often differ by one letter on purpose.
 _SHORTEST: Final = 5
-#: With more different names, they are not compared with each other.
+#: The most names of a configuration that are compared with each other.
 _MOST_COMPARED: Final = 2_000
 
 
 class _Use(NamedTuple):
-    """Where a resource name is used first, and how often in all."""
+    """The first use of a resource name, and the number of its uses."""
 
     path: Path
     times: int
 
 
 def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> Iterator[Finding]:
-    """Yield a warning for each resource name that is probably misspelt, at its first place.
+    """Yield a warning for each resource name that is probably misspelt, at its first use.
 
     Args:
         config: the configuration.
-        known: names that are right, for example those of the resources of a cluster.
+        known: names that are correct, for example the resources of a cluster.
     """
     uses: dict[str, _Use] = {}
     for path, amounts in _vectors(config):
@@ -58,25 +71,26 @@ def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> It
     suggestions = _Suggestions(uses, (*_STANDARD, *known))
     warnings = 0
     for name, use in uses.items():
-        meant = suggestions.of(name)
-        if meant is None:
+        intended = suggestions.of(name)
+        if intended is None:
             continue
         warnings += 1
         if warnings > MAX_WARNINGS:
             return
         places = f" (in {use.times} places)" if use.times > 1 else ""
-        message = f"the resource {quote(name)} is probably misspelt{places}: did you mean {quote(meant)}?"
+        message = f"the resource {quote(name)} is probably misspelt{places}: did you mean {quote(intended)}?"
         yield Finding(use.path, "resource-name-misspelt", message)
 
 
 class _Suggestions:
-    """What was probably meant by a name."""
+    """Finds the name that was probably intended."""
 
     def __init__(self, uses: Mapping[str, _Use], known: tuple[str, ...]) -> None:
         self._uses: Final = uses
         self._known: Final = frozenset(known)
-        #: By the name in lower case, and by the name without one letter: known names, then the most used.
+        #: Names by their spelling in lower case. Known names take precedence, then frequent ones, here and below.
         self._same: Final[dict[str, str]] = {}
+        #: Names by their spelling, and by their spelling without each of their letters.
         self._near: Final[dict[str, list[str]]] = {}
         ranked = sorted(uses, key=lambda name: -uses[name].times)
         for name in dict.fromkeys((*known, *ranked)):
@@ -86,7 +100,7 @@ class _Suggestions:
                 self._near.setdefault(part, []).append(name)
 
     def of(self, name: str) -> str | None:
-        """Return the name that was probably meant; None if the name is probably right."""
+        """Return the name that was probably intended; None if the name is probably correct."""
         if name in self._known:
             return None
         lower = name.lower()
@@ -96,11 +110,11 @@ class _Suggestions:
             return same
         for part in _without_one(name):
             for other in self._near.get(part, ()):
-                if self._is_meant(name, other):
+                if self._is_intended(name, other):
                     return other
         return None
 
-    def _is_meant(self, name: str, other: str) -> bool:
+    def _is_intended(self, name: str, other: str) -> bool:
         if other in self._known:
             return _is_one_edit(name, other)
         more_used = other in self._uses and self._uses[other].times > self._uses[name].times
@@ -108,7 +122,7 @@ class _Suggestions:
 
 
 def _without_one(name: str) -> Iterator[str]:
-    """Yield a name as it is, and without each of its letters: names that are one edit apart have one in common."""
+    """Yield a name, and the name without each of its letters; names one edit apart share one of these texts."""
     if len(name) <= _LONGEST:
         yield name
         for at in range(len(name)):
@@ -116,7 +130,7 @@ def _without_one(name: str) -> Iterator[str]:
 
 
 def _difference(one: str, other: str) -> tuple[str, str, int]:
-    """Return what two names have between their common beginning and end, and the length of that end."""
+    """Return the different middle parts of two names, and the length of their common end."""
     start = 0
     while start < min(len(one), len(other)) and one[start] == other[start]:
         start += 1
@@ -132,7 +146,7 @@ def _is_one_edit(one: str, other: str) -> bool:
 
 
 def _is_slip(one: str, other: str) -> bool:
-    """Return whether one edit is probably not on purpose: numbers and last letters often tell names apart."""
+    """Return whether one edit is probably a mistake: numbers and last letters often distinguish names."""
     left, right, end = _difference(one, other)
     replaced_at_end = len(left) == len(right) == 1 and end == 0
     return _is_one_edit(one, other) and (left + right).isalpha() and not replaced_at_end

@@ -1,8 +1,8 @@
-"""Which names of users and groups the limits and filters of a configuration may contain.
+"""The names of users and groups that limits and filters may contain.
 
-The patterns of Apache YuniKorn leave out many names that identity providers issue, for example ``8f3c2a10-11aa``,
-``auth0|123`` and ``Jane Doe``. They are the default, because a file with other names is not a file of the peer. The
-setting ``names: any`` under the key ``ugm`` of a partition allows the others.
+Apache YuniKorn rejects many names that identity providers issue, for example ``8f3c2a10-11aa``, ``auth0|123`` and
+``Jane Doe``. Its rules are the default, because YuniKorn cannot read a file with other names. The setting ``names:
+any`` under the key ``ugm`` of a partition allows all names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from ugm.config.scalars import quote
 from ugm.identity import MAX_NAME
 
-__all__ = ["ANY", "YUNIKORN", "is_yunikorn_name", "why_no_name"]
+__all__ = ["ANY", "YUNIKORN", "invalid_name_reason", "is_yunikorn_name"]
 
 #: The values of the setting.
 YUNIKORN: Final = "yunikorn"
@@ -31,20 +31,20 @@ _ALLOWED_ANY: Final = "printable characters without a comma, and no space at the
 
 
 def is_yunikorn_name(kind: str, name: str) -> bool:
-    """Return whether the peer accepts the name of a user or group in a limit."""
+    """Return whether Apache YuniKorn accepts the name of a user or group in a limit."""
     return len(name) <= MAX_NAME and bool(_PATTERNS[kind].fullmatch(name))
 
 
-def why_no_name(kind: str, name: str, setting: str) -> str | None:
-    """Return why a text is not a valid name; None if it is one.
+def invalid_name_reason(kind: str, name: str, setting: str) -> str | None:
+    """Return the reason why a text is not a valid name; None if it is valid.
 
     Args:
         kind: ``user`` or ``group``.
         name: the text.
-        setting: which names are allowed, `YUNIKORN` or `ANY`.
+        setting: the allowed names, `YUNIKORN` or `ANY`.
 
-    >>> why_no_name("group", "8-gpus", ANY)
-    >>> why_no_name("group", "8-gpus", YUNIKORN)[:40]
+    >>> invalid_name_reason("group", "8-gpus", ANY)
+    >>> invalid_name_reason("group", "8-gpus", YUNIKORN)[:40]
     "'8-gpus' is not a valid group name (allo"
     """
     if len(name) > MAX_NAME:

@@ -1,7 +1,7 @@
-"""Paths into a configuration, and where they lead in the text.
+"""Paths into a configuration, and their places in the text.
 
-The loader builds, beside the values, a tree of the same shape that holds only marks: the line and column of
-every value and of every key. A path is turned into a line and a column when a problem is reported, never before.
+In addition to the data, the loader builds a tree of the same shape that holds marks: the line and column of every value
+and key. A path is converted to a line and a column only when a problem is reported.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ __all__ = [
 #: The keys and list indices that lead from the top of a document to a value.
 Path: TypeAlias = tuple[str | int, ...]
 
-#: A line and a column in one number. A large document has millions of them, and numbers alone are of no concern to
-#: the garbage collector: with objects of two fields, loading takes four times as long.
+#: A line and a column in one number. A large document has millions of marks. The garbage collector does not track
+#: numbers; with objects of two fields, loading takes four times as long.
 Mark: TypeAlias = int
 
-#: Columns take the lower bits; no text that is read has a longer line.
+#: The column takes the lower bits; no accepted text has a longer line.
 _COLUMN_BITS: Final = 32
 
-#: What ends a line, beside the two first together.
+#: The characters that end a line; the first two together end one line.
 _BREAKS: Final = ("\r", "\n", "\x85", "\u2028", "\u2029")
 
-#: How much of a key a path shows.
+#: The number of characters that a path shows of a key.
 _LONG: Final = 64
 
 #: The beginning of a text.
@@ -46,14 +46,14 @@ START: Final[Mark] = 0
 
 
 class ListPlace(NamedTuple):
-    """Where a list and its items are."""
+    """The place of a list and of its items."""
 
     mark: Mark
     items: Sequence[Place]
 
 
 class MappingPlace(NamedTuple):
-    """Where a mapping, its keys and their values are."""
+    """The place of a mapping, of its keys and of their values."""
 
     mark: Mark
     keys: Mapping[str, Mark]
@@ -70,7 +70,7 @@ def mark_at(line: int, column: int) -> Mark:
 
 
 def mark_after(text: str) -> Mark:
-    r"""Return the mark of what follows a text; lines end where YAML 1.1 ends them.
+    r"""Return the mark of the position after a text; lines end as in YAML 1.1.
 
     >>> line_and_column(mark_after("a\r\nb\x85cd"))
     (3, 3)
@@ -89,19 +89,19 @@ def line_and_column(mark: Mark) -> tuple[int, int]:
 
 
 def mark_of(place: Place) -> Mark:
-    """Return the mark where a value begins."""
+    """Return the mark of the beginning of a value."""
     return place if isinstance(place, int) else place.mark
 
 
 def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
-    """Find what a path leads to, or the nearest thing above it that is in the text.
+    """Return the mark of a path, or of the longest beginning of the path that is in the text.
 
-    A list or a mapping is found at the key that introduces it, since its own beginning may be lines below.
+    A list or a mapping is located at its key, because its own beginning may be several lines below.
 
     Args:
         place: the place of the whole document.
-        path: what to look for.
-        key: whether the last key is wanted and not its value.
+        path: the path to locate.
+        key: if true, locate the last key, not its value.
     """
     mark = mark_of(place)
     for part in path:
@@ -117,7 +117,7 @@ def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
 
 
 def format_path(path: Path) -> str:
-    """Write a path for people; long keys are cut.
+    """Format a path for people; long keys are truncated.
 
     >>> format_path(("partitions", 0, "queues", 2, "name"))
     'partitions[0].queues[2].name'
@@ -126,7 +126,7 @@ def format_path(path: Path) -> str:
 
 
 def cut(text: str, length: int = _LONG) -> str:
-    """Return a text, or the beginning of a long one.
+    """Return a text, truncated if it is long.
 
     >>> cut("ana"), len(cut("a" * 1000))
     ('ana', 67)

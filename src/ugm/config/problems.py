@@ -1,4 +1,4 @@
-"""Where the steps of reading a configuration put what they find wrong, and how they end when it is too much."""
+"""The collection of problems that the steps of reading a configuration share, with bounds on their number."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ugm.errors import ConfigError, Problem
 
 __all__ = ["MAX_CONSEQUENCES", "MAX_PROBLEMS", "Problems"]
 
-#: After so many problems no more are looked for: nobody reads them, and each costs memory.
+#: Reading stops after this many problems: more are not useful, and each costs memory.
 MAX_PROBLEMS: Final = 1000
-#: How many findings are left out, because they may follow from a problem, before no more are looked for.
+#: Reading stops after this many findings that may follow from other problems and are not reported.
 MAX_CONSEQUENCES: Final = 10_000
 
 
@@ -30,29 +30,33 @@ class Problems:
         return len(self._found)
 
     def add(self, mark: Mark, path: Path, code: str, message: str) -> None:
-        """Note a problem.
+        """Record a problem.
 
         Raises:
-            ConfigError: there are `MAX_PROBLEMS` already.
+            ConfigError: the maximum number of problems (`MAX_PROBLEMS`) is exceeded.
         """
         if len(self._found) == MAX_PROBLEMS:
             self.stop()
         self._found.append(Problem(self._file, *line_and_column(mark), format_path(path), code, message))
 
     def skip(self) -> None:
-        """Count what is not reported because it may follow from a problem; it takes time like others.
+        """Count a finding that is not reported because it may follow from another problem; finding it takes time, too.
 
         Raises:
-            ConfigError: there were `MAX_CONSEQUENCES` already.
+            ConfigError: the maximum number of such findings (`MAX_CONSEQUENCES`) is exceeded.
         """
         if self._left_out == MAX_CONSEQUENCES:
             self.stop()
         self._left_out += 1
 
     def stop(self) -> NoReturn:
-        """Give up looking, and say so behind the last problem."""
+        """Stop reading, with a last problem that says so.
+
+        Raises:
+            ConfigError: always.
+        """
         found = sorted(self._found)
-        message = "there may be more problems; no more are looked for after these"
+        message = "too many problems; the rest of the text was not checked"
         last = found[-1]._replace(path="", code="too-many-problems", message=message)
         raise ConfigError((*found, last)) from None
 

@@ -1,11 +1,10 @@
-"""What a scalar means where the schema expects a text, a count, a boolean, a weight or quantities.
+"""Readers of scalars: texts, counts, booleans, weights and quantities.
 
-The loader leaves every scalar a text; its meaning comes from the field that it stands in. So ``010`` is ten, ``yes`` is
-a name where a name is expected, and nothing is ever a float by accident. Values that a program passes to a model are
-taken as they are.
+The loader keeps every scalar as a text; the field determines its type. So ``010`` is ten in a count, ``yes`` is a name
+in a list of users, and no value becomes a float by accident.
 
-A number or a boolean in quotes is a text, and refused where a number or a boolean is expected: so does the peer's YAML
-library.
+A number or a boolean in quotes is a text, which is an error in a field of numbers or booleans, as in the YAML library
+of Apache YuniKorn.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ugm.errors import QuantityError
-from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource, parse_quantity
+from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, parse_quantity
 
 __all__ = [
     "MAX_COUNT",
@@ -35,7 +34,7 @@ __all__ = [
     "to_weights",
 ]
 
-#: The most applications that a configuration can name.
+#: The largest count of applications in a configuration.
 MAX_COUNT: Final = 2**63 - 1
 
 _TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
@@ -44,18 +43,18 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WHITE_SPACE: Final = re.compile(r"\s")
 _T = TypeVar("_T")
-#: How much of a text a sentence shows.
+#: The number of characters of a text that a message shows.
 _LONG: Final = 64
 
 
 class Quoted(str):
-    """A scalar that stands in quotes, or as a block: never a number, a boolean or null."""
+    """A scalar in quotes or in a block: never a number, a boolean or null."""
 
     __slots__ = ()
 
 
 def quote(text: str) -> str:
-    """Quote a text in the sentence of a problem; a long one is cut.
+    """Quote a text for a message; a long text is truncated.
 
     >>> quote("ana"), quote("a" * 100)
     ("'ana'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'...")
@@ -64,10 +63,10 @@ def quote(text: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Name what stands in the text, for the sentence of a problem."""
+    """Describe a value for a message."""
     match value:
         case None:
-            return "nothing"
+            return "null"
         case Mapping():
             return "a mapping"
         case list() | tuple():
@@ -81,14 +80,14 @@ def kind_of(value: object) -> str:
 
 
 def wrong_type(expected: str, value: object) -> PydanticCustomError:
-    """Return the problem of a value that is not of the kind that the schema has there."""
+    """Return the error for a value of another kind than the schema expects."""
     return PydanticCustomError(
         "wrong-type", "expected {expected}, found {found}", {"expected": expected, "found": kind_of(value)}
     )
 
 
 def to_text(value: object) -> str:
-    """Read a text; every scalar is one."""
+    """Read a text; every scalar is a text."""
     if isinstance(value, str):
         return str(value)
     raise wrong_type("a text", value)
@@ -98,23 +97,19 @@ def to_count(value: object) -> int:
     """Read a count of applications: decimal digits, at most `MAX_COUNT`."""
     if type(value) is str and _DIGITS.fullmatch(value):
         significant = value.lstrip("0") or "0"
-        # Longer numbers are never read: int() is quadratic in their length.
+        # Numbers with more digits are not converted, because int() takes time in the square of their length.
         count = int(significant) if len(significant) <= len(str(MAX_COUNT)) else MAX_COUNT + 1
-    elif type(value) is int and value >= 0:
-        count = value
     else:
         raise PydanticCustomError(
             "count-invalid", "expected a count in decimal digits, found {found}", {"found": kind_of(value)}
         )
     if count > MAX_COUNT:
-        raise PydanticCustomError("count-too-large", "the count is more than a signed 64-bit integer holds")
+        raise PydanticCustomError("count-too-large", f"the count is too large (allowed: up to {MAX_COUNT})")
     return count
 
 
 def to_boolean(value: object) -> bool:
-    """Read one of the words that YAML 1.1 has for true and false."""
-    if isinstance(value, bool):
-        return value
+    """Read one of the words of YAML 1.1 for true and false."""
     if type(value) is str and value in _TRUE:
         return True
     if type(value) is str and value in _FALSE:
@@ -123,7 +118,7 @@ def to_boolean(value: object) -> bool:
 
 
 def to_choice(*allowed: str) -> Callable[[object], str]:
-    """Return the reader of a text that is one of several words."""
+    """Return a reader that accepts only some words."""
     words = " or ".join(map(repr, allowed))
 
     def read(value: object) -> str:
@@ -136,12 +131,12 @@ def to_choice(*allowed: str) -> Callable[[object], str]:
 
 
 def to_texts(value: object) -> dict[str, str]:
-    """Read a mapping of texts, for example properties; nothing stands for the empty text."""
+    """Read a mapping of texts, for example properties; null means the empty text."""
     return _convert(value, lambda _, text: "" if text is None else to_text(text))
 
 
 def to_resource(value: object) -> Resource:
-    """Read a mapping of quantities; what a program gives as integers is in base units."""
+    """Read a mapping of quantities."""
     return Resource(_convert(value, _to_amount))
 
 
@@ -150,9 +145,7 @@ def _to_amount(name: str, value: object) -> int:
         message = "{name} is not a valid resource name (allowed: 1 to 256 characters without white space)"
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
     if value is None:
-        raise PydanticCustomError("quantity-invalid", "expected a quantity, found nothing")
-    if type(value) is int and 0 <= value <= MAX_QUANTITY:
-        return value
+        raise PydanticCustomError("quantity-invalid", "expected a quantity, found null")
     text = to_text(value)
     try:
         return parse_quantity(text, vcore=name == VCORE)
@@ -162,14 +155,12 @@ def _to_amount(name: str, value: object) -> int:
 
 
 def to_weights(value: object) -> dict[str, float]:
-    """Read a mapping of weights: plain decimal numbers; which of them are allowed is a rule, not a matter of type."""
+    """Read a mapping of weights, which are decimal numbers; a rule checks that they are not negative."""
     return _convert(value, _to_weight)
 
 
 def _to_weight(_: str, value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    decimal = type(value) is str and _DECIMAL.fullmatch(value)
-    weight = float(str(value)) if number or decimal else math.nan
+    weight = float(value) if type(value) is str and _DECIMAL.fullmatch(value) else math.nan
     if not math.isfinite(weight):
         raise PydanticCustomError(
             "weight-invalid", "expected a decimal number, found {found}", {"found": kind_of(value)}
@@ -178,7 +169,7 @@ def _to_weight(_: str, value: object) -> float:
 
 
 def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _T]:
-    """Convert every value of a mapping, and report each that cannot be under its own key."""
+    """Convert every value of a mapping; report each invalid value under its own key."""
     if not isinstance(value, Mapping):
         raise wrong_type("a mapping", value)
     converted: dict[str, _T] = {}

@@ -1,8 +1,9 @@
-"""Configurations from text, and to text.
+"""Functions that read a configuration from YAML, and write it.
 
-A file is read in three steps: the loader makes data of it, the schema gives the data types, and the rules judge the
-whole. What a step finds wrong is set aside and the next goes on with the rest, so that one reading reports everything,
-up to `ugm.config.problems.MAX_PROBLEMS`; findings that may only follow from what was set aside are left out.
+A file is read in three steps: the loader turns it into plain data, the assembly builds values with the schema, and the
+rules check the whole. Each step sets invalid parts aside, and the next step continues with the rest. So one reading
+reports all problems, up to `ugm.config.problems.MAX_PROBLEMS`. Findings that may only follow from a part that was set
+aside are not reported.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ __all__ = [
 
 
 class Review(NamedTuple):
-    """What is to be said about a configuration."""
+    """The result of reading a configuration: the value, or its problems; and warnings."""
 
-    #: None if it cannot be used.
+    #: None if the configuration has problems.
     config: SchedulerConfig | None
-    #: Everything that is wrong, in the order of the text.
+    #: In the order of the text.
     problems: tuple[Problem, ...]
-    #: What is allowed, and is probably a mistake, in the order of the text.
+    #: Probable mistakes that are allowed, in the order of the text.
     warnings: tuple[Problem, ...]
 
 
@@ -53,14 +54,14 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     """Read a configuration from a file.
 
     Raises:
-        ConfigError: the file cannot be read, or what it says cannot be used; with everything that is wrong.
+        ConfigError: the file cannot be read, or the configuration is not valid; with all problems.
     """
     text, file = _read(path)
     return parse_config(text, file=file)
 
 
 def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> Review:
-    """Do what `review_config` does for a file."""
+    """Read a configuration from a file and report all problems and warnings; see `review_config`."""
     try:
         text, file = _read(path)
     except ConfigError as error:
@@ -69,7 +70,7 @@ def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> R
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
-    """Return the text of a file, and its name for problems."""
+    """Return the text of a file, and its name in problems."""
     try:
         file = os.fsdecode(path)
     except TypeError:
@@ -84,16 +85,16 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
-    """Read a configuration from the bytes of a file, of which at most `MAX_BYTES` + 1 are needed.
+    """Read a configuration from the content of a file; its first `MAX_BYTES` + 1 bytes suffice.
 
     Raises:
-        ConfigError: as for `load_config`.
+        ConfigError: see `load_config`.
     """
     return parse_config(_decoded(content, file), file=file)
 
 
 def review_bytes(content: bytes, *, file: str) -> Review:
-    """Do what `review_config` does for the bytes of a file, of which at most `MAX_BYTES` + 1 are needed."""
+    """Review the content of a file, of which the first `MAX_BYTES` + 1 bytes suffice; see `review_config`."""
     try:
         text = _decoded(content, file)
     except ConfigError as error:
@@ -115,7 +116,7 @@ def _unreadable(file: str, reason: str) -> ConfigError:
 
 
 def _not_utf8(file: str, content: bytes, at: int) -> ConfigError:
-    # The bytes before the first that is wrong are right.
+    # The bytes before the first invalid one are valid.
     mark = mark_after(content[:at].decode("utf-8-sig"))
     return refusal(file, mark, "text-invalid", f"the byte 0x{content[at]:02X} is not UTF-8")
 
@@ -125,10 +126,10 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
 
     Args:
         text: YAML, as in a file.
-        file: what problems call the text.
+        file: the name of the text in problems.
 
     Raises:
-        ConfigError: what the text says cannot be used; with everything that is wrong, in the order of the text.
+        ConfigError: the configuration is not valid; with all problems in the order of the text.
 
     >>> config = parse_config("partitions: [{queues: [{name: prod, limits: [{users: [ana], maxapplications: 2}]}]}]")
     >>> config.partition().root.queues[0].limits[0].max_applications
@@ -141,13 +142,13 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
 
 
 def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ()) -> Review:
-    """Read a configuration and report everything that is wrong with it, or probably wrong.
+    """Read a configuration and report all problems and warnings.
 
     Args:
         text: YAML, as in a file.
-        file: what problems call the text.
-        known: names of resources that are right, for example those of a cluster. Others that are similar to one of
-            them, or to one that is used elsewhere in the configuration, are probably misspelt.
+        file: the name of the text in problems.
+        known: correct names of resources, for example those of a cluster. A warning reports a name that is similar to
+            one of them, or to a name that the configuration uses more often.
 
     >>> review = review_config("partitions: [{queues: [{name: prod, resources: {max: {cpu: 8}}}]}]")
     >>> review.warnings[0].message
@@ -163,12 +164,12 @@ def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ())
 
 
 def _parsed(text: str, file: str) -> tuple[Document, SchedulerConfig | None]:
-    """Read a configuration; the problems are in the document."""
+    """Read a configuration and collect its problems in the document."""
     document = load(text, file)
     assembly = Assembly(document)
     config = assembly.config()
     if config is not None:
-        _judge(config, document, assembly.set_aside)
+        _apply_rules(config, document, assembly.set_aside)
     return document, config
 
 
@@ -179,8 +180,8 @@ def _warnings(config: SchedulerConfig, document: Document, file: str, known: Ite
     return warnings.error().problems
 
 
-def _judge(config: SchedulerConfig, document: Document, set_aside: SetAside) -> None:
-    """Report what breaks a rule."""
+def _apply_rules(config: SchedulerConfig, document: Document, set_aside: SetAside) -> None:
+    """Report all violations of rules."""
     for finding in find_problems(config):
         if set_aside.explains(finding):
             document.problems.skip()
@@ -195,12 +196,12 @@ def _report(document: Document, finding: Finding) -> None:
 
 
 def dump_config(config: SchedulerConfig) -> str:
-    """Write a configuration as YAML, without what is left at its default.
+    """Write a configuration as YAML, without settings that have their default value.
 
-    Reading it back gives an equal configuration.
+    Reading the text gives an equal configuration.
 
     Raises:
-        RequestError: it is something else.
+        RequestError: the value is not a `SchedulerConfig`.
 
     >>> print(dump_config(parse_config("partitions: [{queues: [{name: prod, maxapplications: 010}]}]")))
     partitions:

@@ -1,7 +1,7 @@
-"""The rules that a configuration must keep as a whole, and how they are applied.
+"""The rules of a configuration as a whole: the rules of the document and of a partition, and their application.
 
-Each rule is one function whose docstring says the rule and where it comes from. The rules of queues, of limits and of
-placement live in their own modules; here are those of the document and of a partition.
+Each rule is one function; its docstring states the rule and its source. The rules of queues, limits and placement are
+in modules of their own.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
 
 
 def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
-    """A partition can use each part of the configuration.
+    """A partition can compile the configuration.
 
-    The other rules report each known reason why it cannot, at its place. This one compiles the configuration as a
-    partition does, so that it also finds a reason which the others do not know.
+    The other rules report the known reasons why it cannot, each at its place. This rule compiles the configuration, so
+    that it finds all other reasons as well.
     """
     for index, partition in enumerate(config.partitions):
         try:
@@ -54,19 +54,19 @@ def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
             QueueSpecs.compile(partition.root)
             PlacementRules.compile(partition.placement_rules)
         except RequestError as error:
-            yield Finding(("partitions", index), "partition-unusable", f"no partition can use this: {error}")
+            yield Finding(("partitions", index), "partition-unusable", f"the partition cannot be used: {error}")
 
 
 def partitions_exist(config: SchedulerConfig) -> Iterator[Finding]:
     """There is at least one partition.
 
-    A document without any configures nothing, and is more likely the wrong file than the wish to lift all limits; the
-    peer accepts it.
+    A document without partitions is more likely the wrong file than the wish to remove all limits. Apache YuniKorn
+    accepts it.
 
     Source: Apache YuniKorn, partition and queue configuration, "Partitions".
     """
     if not config.partitions:
-        yield Finding(("partitions",), "partitions-missing", "there is no partition")
+        yield Finding(("partitions",), "partitions-missing", "there is no partition (required: at least one)")
 
 
 def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
     for index, partition in enumerate(config.partitions):
         earlier = first.setdefault(partition.name, index)
         if earlier != index:
-            message = f"the partition {quote(partition.name)} is there already (partitions[{earlier}])"
+            message = f"the partition {quote(partition.name)} already exists (partitions[{earlier}])"
             path = ("partitions", index, "name")
             yield Finding(path, "partition-name-duplicate", message, (path, ("partitions", earlier, "name")))
 
@@ -92,16 +92,18 @@ def partition_name_is_short(spot: PartitionSpot) -> Iterator[Finding]:
 
 
 def partition_has_queues(spot: PartitionSpot) -> Iterator[Finding]:
-    """A partition says what its queues are, even if there are none below the root.
+    """A partition lists its queues, even if there are none below the root.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
     if spot.partition.queues is None:
-        yield Finding((*spot.path, "queues"), "queues-missing", "the partition does not say what its queues are")
+        yield Finding(
+            (*spot.path, "queues"), "queues-missing", "the partition has no list of queues (allowed: an empty list)"
+        )
 
 
 def root_has_no_resources(spot: PartitionSpot) -> Iterator[Finding]:
-    """The root queue sets no resources: the nodes do. An empty mapping counts as setting some.
+    """The root queue sets no resources, because its maximum is the sum of the nodes. An empty mapping counts as set.
 
     Source: Apache YuniKorn, resource quota management, on the quota of the root queue.
     """
@@ -109,14 +111,14 @@ def root_has_no_resources(spot: PartitionSpot) -> Iterator[Finding]:
         return
     resources = spot.partition.root.resources
     path = (*spot.path, "queues", 0, "resources")
-    message = "the root queue has the resources of the nodes and sets none itself"
+    message = "the root queue must not set resources: its maximum is the sum of the nodes"
     for name, amounts in (("guaranteed", resources.guaranteed), ("max", resources.max)):
         if amounts is not None:
             yield Finding((*path, name), "root-has-resources", message)
 
 
 def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
-    """Limits of the partition and of the root queue mean the same, and are equal where both are given.
+    """Limits of the partition and of the root queue are the same setting, and are equal if both are given.
 
     Quantities are compared by amount, so 1Gi equals 1024Mi; order and descriptions count.
 
@@ -133,7 +135,7 @@ def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
 
 
 def guaranteed_fits(spot: PartitionSpot) -> Iterator[Finding]:
-    """What queues are guaranteed fits what is guaranteed, and allowed, above them; see `guaranteed_fits_above`."""
+    """The guarantees of queues fit the guarantee and the maximum of the queues above; see `guaranteed_fits_above`."""
     yield from guaranteed_fits_above(spot.root)
 
 
@@ -144,7 +146,7 @@ def node_sort_policy_is_known(spot: PartitionSpot) -> Iterator[Finding]:
     """
     policy = spot.partition.node_sort_policy.type
     if policy not in _NODE_SORT_POLICIES:
-        message = f"the node sort policy {quote(policy)} is neither 'fair' nor 'binpacking'"
+        message = f"unknown node sort policy {quote(policy)} (allowed: 'fair', 'binpacking')"
         yield Finding((*spot.path, "nodesortpolicy", "type"), "node-sort-policy-unknown", message)
 
 
@@ -156,7 +158,9 @@ def node_sort_weights_are_not_negative(spot: PartitionSpot) -> Iterator[Finding]
     for name, weight in spot.partition.node_sort_policy.resource_weights.items():
         if weight < 0:
             path = (*spot.path, "nodesortpolicy", "resourceweights", name)
-            yield Finding(path, "node-sort-weight-negative", f"{quote(name)} weighs {weight:g}, less than 0")
+            yield Finding(
+                path, "node-sort-weight-negative", f"the weight of {quote(name)} is {weight:g} (allowed: 0 or more)"
+            )
 
 
 PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (

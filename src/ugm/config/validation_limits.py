@@ -1,12 +1,12 @@
-"""The rules of limits: whom they name, what they set, and how they fit the queue and the queues above."""
+"""The rules of limits: their names, their amounts, and their relation to the queue and to the limits above."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from ugm.config.findings import KINDS, Chain, Entry, Finding, QueueSpot
-from ugm.config.names import why_no_name
+from ugm.config.findings import KINDS, Finding, LimitChain, NamedLimit, QueueSpot
+from ugm.config.names import invalid_name_reason
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.configuration import LimitConfig
@@ -16,7 +16,7 @@ from ugm.resources import format_amount
 __all__ = ["LIMIT_RULES"]
 
 
-def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
+def limit_has_names(spot: QueueSpot) -> Iterator[Finding]:
     """A limit names at least one user or group.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
@@ -29,19 +29,19 @@ def limit_names_somebody(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
-    """The names in a limit are valid names of users and groups, or the wildcard; the setting ``names`` says which are.
+    """The names in a limit are valid names of users and groups, or the wildcard; see the setting ``names``.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for kind, field in KINDS:
         for index, position, name in _names(spot, field):
-            if name != WILDCARD and (reason := why_no_name(kind, name, spot.names)):
+            if name != WILDCARD and (reason := invalid_name_reason(kind, name, spot.names)):
                 path = (*spot.limits_path, index, field, position)
                 yield Finding(path, f"limit-{kind}-name-invalid", reason)
 
 
-def limit_names_are_given_once(spot: QueueSpot) -> Iterator[Finding]:
-    """No name of a kind, nor the wildcard, is in the limits of a queue twice: the first entry alone would count.
+def limit_names_are_unique(spot: QueueSpot) -> Iterator[Finding]:
+    """No user or group, nor the wildcard, is in the limits of a queue twice: only the first entry would count.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
@@ -50,7 +50,7 @@ def limit_names_are_given_once(spot: QueueSpot) -> Iterator[Finding]:
         for index, position, name in _names(spot, field):
             if name in first:
                 path = (*spot.limits_path, index, field, position)
-                message = f"{kind} {quote(name)} has a limit in {spot.queue_path} already (limits[{first[name]}])"
+                message = f"{kind} {quote(name)} already has a limit in {spot.queue_path} (limits[{first[name]}])"
                 yield Finding(path, f"limit-{kind}-duplicate", message)
             first.setdefault(name, index)
 
@@ -58,7 +58,7 @@ def limit_names_are_given_once(spot: QueueSpot) -> Iterator[Finding]:
 def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
     """The wildcard is the last name of its kind in the limits of a queue.
 
-    It may end a list of names. What follows it is not searched for a match, and would never count.
+    It may end a list of names. Names after the wildcard would never count, because the search for a match stops there.
 
     Source: Apache YuniKorn, user based quota enforcement, "Wildcard interpretation".
     """
@@ -69,12 +69,12 @@ def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
                 wildcard = index
             elif wildcard is not None:
                 path = (*spot.limits_path, index, field, position)
-                message = f"{kind} {quote(name)} stands after the {kind} wildcard (limits[{wildcard}])"
+                message = f"{kind} {quote(name)} follows the {kind} wildcard (limits[{wildcard}]) and has no effect"
                 yield Finding(path, f"limit-{kind}-after-wildcard", message)
 
 
-def limit_group_wildcard_has_company(spot: QueueSpot) -> Iterator[Finding]:
-    """A group wildcard needs a named group before it: alone it would be a maximum of the queue under another name.
+def limit_group_wildcard_follows_a_group(spot: QueueSpot) -> Iterator[Finding]:
+    """A named group precedes a group wildcard: alone, the wildcard would only be another maximum of the queue.
 
     Source: Apache YuniKorn, user based quota enforcement, "Group" under "Wildcard interpretation".
     """
@@ -94,25 +94,26 @@ def limit_sets_something(spot: QueueSpot) -> Iterator[Finding]:
     """
     for index, limit in enumerate(spot.queue.limits):
         if not limit.max_applications and not limit.max_resources:
-            message = "the limit sets no resources and no applications"
+            message = "the limit sets neither maxresources nor maxapplications"
             path = (*spot.limits_path, index)
             sources = ((*path, "maxresources"), (*path, "maxapplications"))
             yield Finding(path, "limit-sets-nothing", message, sources)
 
 
 def limit_resources_are_not_all_zero(spot: QueueSpot) -> Iterator[Finding]:
-    """The resources of a limit are not all 0, which would lock its users out.
+    """At least one resource of a limit is above 0; otherwise its users could run nothing.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for index, limit in enumerate(spot.queue.limits):
         if limit.max_resources and not any(limit.max_resources.values()):
             path = (*spot.limits_path, index, "maxresources")
-            yield Finding(path, "limit-resources-zero", "every resource of the limit is 0")
+            message = "every resource of the limit is 0 (allowed: at least one above 0)"
+            yield Finding(path, "limit-resources-zero", message)
 
 
 def limit_resources_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
-    """No resource of a limit is above the queue's own maximum.
+    """No resource of a limit exceeds the maximum of the queue.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
@@ -144,90 +145,93 @@ def limit_applications_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
-    """For each resource, an entry is within the one that holds the same user or group above; see `_held`.
+    """No resource of a limit exceeds the limit above that applies to the same user or group; see `_name_groups`.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     for kind, field in KINDS:
         exceeded: dict[tuple[int, int], bool] = {}
-        for held in _held(spot, field):
-            # Where no limit above is exceeded, which of them comes first makes no difference.
-            if not any(_exceeds(held, above, exceeded) for above in held.above):
+        for group in _name_groups(spot, field):
+            # If no limit above is exceeded, it does not matter which of them comes first.
+            if not any(_exceeds(group, above, exceeded) for above in group.above):
                 continue
-            for resource, amount, most, above in held.resources_above():
-                asked, allowed = format_amount(resource, amount), format_amount(resource, most)
-                text = f"may use {cut(resource)} {asked} here, but only {allowed} in {above}"
-                path, sources = (*spot.limits_path, held.at, "maxresources", resource), _limits_above(spot)
-                for name in held.names:
+            for resource, amount, most, above in group.excesses():
+                requested, allowed = format_amount(resource, amount), format_amount(resource, most)
+                text = f"may use {cut(resource)} {requested} here, but only {allowed} in {above}"
+                path, sources = (*spot.limits_path, group.position, "maxresources", resource), _limits_above(spot)
+                for name in group.names:
                     yield Finding(path, f"limit-{kind}-above-{above.relation}", f"{kind} {quote(name)} {text}", sources)
 
 
 def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
-    """An entry sets a maximum of applications if the one that holds the same user or group above does, and within it.
+    """If a limit above that applies to the same user or group limits applications, a limit does so, and not above it.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     for kind, field in KINDS:
-        for held in _held(spot, field):
-            count = held.limit.max_applications
-            above = next((above for above in held.above if above.max_applications), None)
+        for group in _name_groups(spot, field):
+            count = group.limit.max_applications
+            above = next((above for above in group.above if above.max_applications), None)
             if above is None or 0 < count <= above.max_applications:
                 continue
-            path, where = (*spot.limits_path, held.at), f"here, but only {above.max_applications} in {above}"
+            path, where = (*spot.limits_path, group.position), f"here, but only {above.max_applications} in {above}"
             sources = ((*path, "maxapplications"), *_limits_above(spot))
-            for name in held.names:
-                who = f"{kind} {quote(name)} may run"
+            for name in group.names:
+                subject = f"{kind} {quote(name)} may run"
                 if not count:
-                    message = f"{who} any number of applications {where}"
+                    message = f"{subject} any number of applications {where}"
                     yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
                 else:
                     code = f"limit-{kind}-applications-above-{above.relation}"
-                    message = f"{who} {count} applications {where}"
+                    message = f"{subject} {count} applications {where}"
                     yield Finding((*path, "maxapplications"), code, message, sources)
 
 
-def _exceeds(held: _Held, above: _Above, known: dict[tuple[int, int], bool]) -> bool:
-    """Tell whether a limit has more of anything than one above, once for each two."""
-    key = (held.at, id(above))
+def _exceeds(group: _NameGroup, above: _LimitAbove, known: dict[tuple[int, int], bool]) -> bool:
+    """Return whether a limit has more of any resource than one above; compare each two limits once."""
+    key = (group.position, id(above.named))
     if key not in known:
         most = above.max_resources
-        known[key] = any(amount > most.get(name, amount) for name, amount in _amounts(held.limit).items())
+        known[key] = any(amount > most.get(name, amount) for name, amount in _amounts(group.limit).items())
     return known[key]
 
 
-class _Above(NamedTuple):
-    """A limit of a queue above."""
+class _LimitAbove(NamedTuple):
+    """A limit of a queue above that applies to names of a limit below."""
 
     spot: QueueSpot
-    at: int
-    max_resources: Mapping[str, int]
-    max_applications: int
+    named: NamedLimit
+    #: ``ancestor`` if it contains the names, ``wildcard`` if it applies through the wildcard; a part of error codes.
     relation: str
+
+    @property
+    def max_resources(self) -> Mapping[str, int]:
+        return _amounts(self.named.limit)
+
+    @property
+    def max_applications(self) -> int:
+        return self.named.limit.max_applications
 
     def __str__(self) -> str:
         wildcard = "the wildcard of " if self.relation == "wildcard" else ""
-        return f"{wildcard}{self.spot.queue_path} (limits[{self.at}])"
-
-
-def _above(spot: QueueSpot, entry: Entry, relation: str) -> _Above:
-    return _Above(spot, entry.at, _amounts(entry.limit), entry.limit.max_applications, relation)
+        return f"{wildcard}{self.spot.queue_path} (limits[{self.named.position}])"
 
 
 def _amounts(limit: LimitConfig) -> Mapping[str, int]:
     return limit.max_resources.amounts if limit.max_resources else {}
 
 
-class _Held(NamedTuple):
-    """Names of one limit that the same limits above hold."""
+class _NameGroup(NamedTuple):
+    """The names of one limit to which the same limits above apply."""
 
-    at: int
+    position: int
     limit: LimitConfig
     names: Sequence[str]
-    #: Those above, the nearest first; for each amount the first that sets it holds.
-    above: Sequence[_Above]
+    #: The nearest first. For each resource, the first that names the resource counts.
+    above: Sequence[_LimitAbove]
 
-    def resources_above(self) -> Iterator[tuple[str, int, int, _Above]]:
-        """Yield the resources of which the limit has more than what holds its names: both amounts, and what holds."""
+    def excesses(self) -> Iterator[tuple[str, int, int, _LimitAbove]]:
+        """Yield each resource of which the limit allows more than one above: both amounts, and the limit above."""
         pending = dict(_amounts(self.limit))
         for above in self.above:
             for resource in pending.keys() & above.max_resources.keys():
@@ -236,61 +240,53 @@ class _Held(NamedTuple):
                     yield resource, amount, most, above
 
 
-def _held(spot: QueueSpot, field: str) -> Iterator[_Held]:
-    """Yield the names of the limits of a queue with what holds them above, if anything does.
+def _name_groups(spot: QueueSpot, field: str) -> Iterator[_NameGroup]:
+    """Yield the names of the limits of a queue that limits above apply to.
 
-    A name is held by the entries with that name; only if no queue above names it at all, by the wildcards. So an entry
-    that leaves an amount open frees the entries below it from comparison with wildcards above it, as in the peer; at
-    run time the wildcards hold all the same.
+    The limits above that contain a name apply to it; only if no queue above names it at all, the wildcards do. So a
+    limit that leaves an amount open exempts the limits below it from the comparison with wildcards above it, as in
+    Apache YuniKorn; the wildcards still apply at run time.
 
-    Names of a limit that the same entries hold come together: one comparison of the amounts, of which there may be as
-    many as names, serves them all.
+    Names of a limit to which the same limits apply come together, so that their amounts are compared once; a limit may
+    have thousands of names.
     """
     chains = spot.chains[field]
     if not chains or spot.parent is None:
         return
     wildcards = [
-        _above(above, above.entries[field][WILDCARD], "wildcard")
+        _LimitAbove(above, above.named_limits[field][WILDCARD], "wildcard")
         for above in spot.ancestors()
-        if WILDCARD in above.entries[field]
+        if WILDCARD in above.named_limits[field]
     ]
     for index, limit in enumerate(spot.queue.limits):
-        groups: dict[int, tuple[Chain | None, list[str]]] = {}
+        groups: dict[int, tuple[LimitChain | None, list[str]]] = {}
         for name in limit.users if field == "users" else limit.groups:
             chain = chains[name].above
             groups.setdefault(id(chain), (chain, []))[1].append(name)
-        for chain, together in groups.values():
-            held_by = [_known(link, field) for link in chain.upward()] if chain else wildcards
-            if held_by:
-                yield _Held(index, limit, together, held_by)
-
-
-def _known(chain: Chain, field: str) -> _Above:
-    """Return the limit of an entry above: one object, however many entries below are compared with it."""
-    known, key = chain.spot.seen_from_below, (field, chain.entry.at)
-    if key not in known:
-        known[key] = _above(chain.spot, chain.entry, "ancestor")
-    return known[key]  # type: ignore[no-any-return]
+        for chain, names in groups.values():
+            above = [_LimitAbove(*link[:2], "ancestor") for link in chain.upward()] if chain else wildcards
+            if above:
+                yield _NameGroup(index, limit, names, above)
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:
-    """Return where the limits of the queues above are: with a name that cannot be read, another entry would hold."""
+    """Return the paths of the limits of the queues above: if one cannot be read, another limit would apply."""
     return tuple(above.limits_path for above in spot.ancestors())
 
 
 def _names(spot: QueueSpot, field: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the names of a kind in the limits of a queue: index of the limit, position in its list, name."""
+    """Yield the users or groups in the limits of a queue: index of the limit, position in its list, and name."""
     for index, limit in enumerate(spot.queue.limits):
         for position, name in enumerate(limit.users if field == "users" else limit.groups):
             yield index, position, name
 
 
 LIMIT_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
-    limit_names_somebody,
+    limit_has_names,
     limit_names_are_valid,
-    limit_names_are_given_once,
+    limit_names_are_unique,
     limit_wildcard_is_last,
-    limit_group_wildcard_has_company,
+    limit_group_wildcard_follows_a_group,
     limit_sets_something,
     limit_resources_are_not_all_zero,
     limit_resources_fit_queue,

@@ -1,7 +1,7 @@
-"""The rules of placement rules: a partition can use each rule, and the queue of a ``fixed`` rule takes applications.
+"""The rules of placement rules: each rule can be compiled, and the queue of a ``fixed`` rule can be used.
 
-Whether a partition can use a rule is decided by the code that compiles it for the partition; only what the compiler
-cannot know is decided here.
+`ugm.queues` compiles the rules and rejects invalid ones; this module reports its errors at their places and adds the
+checks that need the queues of the configuration.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ugm.config.findings import Finding, PartitionSpot, QueueSpot
 from ugm.config.loader import MAX_DEPTH
-from ugm.config.names import why_no_name
+from ugm.config.names import invalid_name_reason
 from ugm.config.places import Path, cut
 from ugm.config.scalars import quote
 from ugm.configuration import FilterConfig, PlacementRule
@@ -24,15 +24,14 @@ from ugm.queues.rules import finder
 
 __all__ = ["PLACEMENT_RULES", "placement_patterns_are_short"]
 
-#: The most characters that all patterns have together, with repetitions written out: each takes time and memory.
+#: The most characters of all patterns together, with repetitions written out: each takes time and memory.
 _MOST_PATTERNS: Final = 20_000
-#: How much of the path of a queue a sentence shows.
+#: The number of characters that a message shows of a queue path.
 _LONGEST_PATH: Final = 1000
-#: The rule whose queue is known from the configuration alone.
+#: The rule whose queue is known without a submission.
 _FIXED: Final = "fixed"
 
-
-#: A rule or a part of one.
+#: A rule or its filter.
 _Part = TypeVar("_Part", PlacementRule, FilterConfig)
 
 
@@ -42,7 +41,7 @@ class _Rule(NamedTuple):
 
 
 def _chain(rule: PlacementRule, path: Path) -> list[_Rule]:
-    """Return a rule and its parents, the outermost first: the order in which they add to a queue path."""
+    """Return a rule and its parents, the outermost first: the order of their names in a queue path."""
     chain: list[_Rule] = []
     at: PlacementRule | None = rule
     while at is not None:
@@ -62,21 +61,21 @@ def _rules(spot: PartitionSpot) -> Iterator[_Rule]:
 
 
 def placement_rule_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
-    """A partition can use the rule: there is such a rule, and its value and its filter have a meaning.
+    """A rule can be compiled: its name is known, and its value and its filter are valid.
 
     Source: Apache YuniKorn, placement rules, "Configuration", "Fixed rule", "Tag rule" and "Filter".
     """
     for rule, path in _rules(spot):
         if error := _refusal(finder, rule):
             yield _wrong_rule(rule, path, error)
-        # Each part by itself, so that all that is wrong is reported.
+        # Compile each part of the filter separately, so that all problems are reported.
         for part in _parts(rule.filter):
             if error := _refusal(Filter.compile, part):
                 yield _wrong_filter(path, error)
 
 
 def _refusal(compile_part: Callable[[_Part, str], object], part: _Part) -> RequestError | None:
-    """Compile a part of a rule as a partition does; return the error if that is impossible."""
+    """Compile a part of a rule; return the error, or None."""
     try:
         compile_part(part, "")
     except RequestError as error:
@@ -113,7 +112,7 @@ def _parts(filtered: FilterConfig) -> Iterator[FilterConfig]:
 def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
     """A single entry of a filter list is a valid name or a regular expression.
 
-    Of several entries, those that are not valid names are accepted: the scheduler ignores them.
+    Among several entries, invalid names are accepted, because the scheduler ignores them.
 
     Source: Apache YuniKorn, placement rules, "Filter".
     """
@@ -121,15 +120,15 @@ def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
         for kind, field, names in (("user", "users", rule.filter.users), ("group", "groups", rule.filter.groups)):
             if len(names) != 1 or is_pattern(names) or len(names[0]) > MAX_NAME:
                 continue
-            if reason := why_no_name(kind, names[0], spot.partition.ugm.names):
-                message = f"{reason}, nor a regular expression"
+            if reason := invalid_name_reason(kind, names[0], spot.partition.ugm.names):
+                message = f"{reason}, and not a regular expression"
                 yield Finding((*path, "filter", field, 0), f"placement-filter-{field}-invalid", message)
 
 
 def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Finding]:
-    """The regular expressions of all filters have 20,000 characters at most; with more, no rule is applied.
+    """The regular expressions of all filters have at most 20,000 characters; with more, no other rule is checked.
 
-    Repetitions are written out for this. It protects the reader alone: the peer sets no bound.
+    Repetitions count as if they were written out. The bound protects ugm; Apache YuniKorn has none.
     """
     total = 0
     for spot in spots:
@@ -137,12 +136,14 @@ def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Fin
             for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
                 total += _size(names[0]) if is_pattern(names) else 0
                 if total > _MOST_PATTERNS:
-                    message = f"the filters have patterns of more than {_MOST_PATTERNS} characters together"
+                    message = (
+                        f"the patterns of all filters together are too long (allowed: {_MOST_PATTERNS} characters)"
+                    )
                     yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
 
 
 def _size(pattern: str) -> int:
-    # A pattern that is refused costs what it took to find that out.
+    # An invalid pattern counts as well, because detecting the error takes time.
     if len(pattern) > MAX_LENGTH:
         return 1
     try:
@@ -152,7 +153,7 @@ def _size(pattern: str) -> int:
 
 
 def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
-    """The queue of a ``fixed`` rule exists or may be created, and is a leaf, or a parent if other rules add to it.
+    """The queue of a ``fixed`` rule exists or may be created. It is a leaf, or a parent if other rules add names.
 
     Source: Apache YuniKorn, placement rules, "Fixed rule".
     """
@@ -171,25 +172,29 @@ def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
 
 
 def _misplaced(root: QueueSpot, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:
-    """Follow a path from the root; return the code and the sentence if it cannot be used."""
+    """Follow a path from the root; return the code and the message if its queue cannot be used, else None."""
     above, wanted = root, cut(".".join(names), _LONGEST_PATH)
     for depth, name in enumerate(names[1:], start=1):
         if not above.queue.parent:
             leaf = cut(".".join(names[:depth]), _LONGEST_PATH)
-            return "placement-below-leaf", f"there can be no queue {wanted}: {leaf} is a leaf"
+            return "placement-below-leaf", f"the queue {wanted} cannot exist: {leaf} is a leaf"
         below = above.child(name)
         if below is None:
-            return None if create else ("placement-queue-missing", f"there is no queue {wanted}, and none is created")
+            return (
+                None
+                if create
+                else ("placement-queue-missing", f"the queue {wanted} does not exist, and the rule creates none")
+            )
         above = below
     if adds and not above.queue.parent:
-        return "placement-queue-not-parent", f"other rules add to {wanted}, which is a leaf"
+        return "placement-queue-not-parent", f"other rules add names to {wanted}, which is a leaf"
     if not adds and above.queue.parent:
-        return "placement-queue-not-leaf", f"applications are placed in {wanted}, which is not a leaf"
+        return "placement-queue-not-leaf", f"the rule places applications in {wanted}, which is not a leaf"
     return None
 
 
 def _fixed_part(chain: list[_Rule]) -> list[_Rule]:
-    """Return the beginning of a chain whose queue is known: its ``fixed`` rules up to the first of another kind."""
+    """Return the ``fixed`` rules at the beginning of a chain, whose queue is known without a submission."""
     for position, (rule, _) in enumerate(chain):
         if rule.name.lower() != _FIXED:
             return chain[:position]

@@ -1,4 +1,4 @@
-"""The rules of queues: names, access, maxima and guarantees."""
+"""The rules of queues: names, access control lists, maxima and guarantees."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
 
 _QUEUE_NAME: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 
-#: For each resource a queue that sets a maximum of it, and the maximum.
+#: The nearest maximum of each resource, and its queue.
 _Most: TypeAlias = dict[str, tuple[QueueSpot, int]]
 
 
@@ -34,7 +34,7 @@ def queue_name_is_valid(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
-    """Only the queue above all others is called ``root``; the peer accepts the name anywhere, and then confuses them.
+    """Only the root queue has the name ``root``; Apache YuniKorn accepts it for others, and then confuses the queues.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
@@ -44,7 +44,7 @@ def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
-    """No two queues side by side have the same name, in any case.
+    """No two child queues of a queue have the same name, in any case.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
@@ -54,7 +54,7 @@ def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
         if earlier != index:
             path = (*child.path, "name")
             sources = (path, (*child.path[:-1], earlier, "name"))
-            message = f"the queue {child.queue_path} is there already (queues[{earlier}])"
+            message = f"the queue {child.queue_path} already exists (queues[{earlier}])"
             yield Finding(path, "queue-name-duplicate", message, sources)
 
 
@@ -71,19 +71,19 @@ def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def max_fits_above(spot: QueueSpot) -> Iterator[Finding]:
-    """A queue's maximum is at most that of the nearest queue above that sets one, for each resource.
+    """The maximum of a queue does not exceed that of the nearest queue above that sets one, for each resource.
 
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
     """
     for name, amount in spot.maxima.items():
         above = _nearest_max(spot.parent, name)
         if above and amount > above[1]:
-            message = f"{spot.queue_path} may use {_text(name, amount)} at most, but {_owner(above, name)}"
+            message = f"{spot.queue_path} may use up to {_text(name, amount)}, but {_owner(above, name)}"
             yield Finding((*spot.path, "resources", "max", name), "queue-max-above-parent", message)
 
 
 def guaranteed_fits_max(spot: QueueSpot) -> Iterator[Finding]:
-    """A queue is guaranteed no more than its own maximum.
+    """The guarantee of a queue does not exceed its maximum.
 
     Source: Apache YuniKorn, partition and queue configuration, "Resources".
     """
@@ -94,25 +94,25 @@ def guaranteed_fits_max(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def _guaranteed_above(guaranteed: Resource | None, most: Resource | None) -> Iterator[tuple[str, str]]:
-    """Yield the resources of which more is guaranteed than allowed, and the end of a sentence about each."""
+    """Yield the resources whose guarantee exceeds the maximum, and the end of a message about each."""
     for name, amount in (guaranteed or {}).items():
         if most and amount > most.get(name, amount):
-            yield name, f"is guaranteed {_text(name, amount)}, but may use {format_amount(name, most[name])} at most"
+            yield name, f"is guaranteed {_text(name, amount)}, but may use only {format_amount(name, most[name])}"
 
 
 def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generator[Finding, None, dict[str, int]]:
-    """The sum of what queues are guaranteed is within the guarantee, and within the maximum, of the queue above them.
+    """The sum of the guarantees of child queues exceeds neither the guarantee nor the maximum of their parent.
 
-    A queue without a guarantee passes on what those below it are guaranteed. Sums are exact.
+    A queue without a guarantee counts with the sum of the guarantees below it. Sums are exact.
 
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
 
     Args:
-        spot: the queue, with all below it.
-        most: the nearest maximum of each resource above; the same again at the end.
+        spot: the queue, with everything below it.
+        most: the nearest maximum of each resource above; modified during the call and restored at the end.
 
     Returns:
-        What the queue claims of the one above it.
+        The guarantee with which the queue counts in its parent.
     """
     most = {} if most is None else most
     own = spot.maxima
@@ -121,7 +121,7 @@ def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generat
     claimed: dict[str, int] = {}
     for child in spot.children:
         claim = yield from guaranteed_fits_above(child, most)
-        # The larger takes in the smaller: sums go up through many queues.
+        # Add the smaller sum to the larger one, because sums are passed up through many queues.
         claimed, claim = (claimed, claim) if len(claimed) >= len(claim) else (claim, claimed)
         for name, amount in claim.items():
             claimed[name] = claimed.get(name, 0) + amount
@@ -153,7 +153,7 @@ def _together(spot: QueueSpot, name: str, claimed: Mapping[str, int]) -> str:
 
 
 def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
-    """Below a queue with a maximum of applications every queue has one, and none is larger.
+    """Each child of a queue with a maximum of applications has a maximum, too, which is not larger.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
@@ -170,9 +170,9 @@ def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
-    """A queue made from the template could also stand in the file; the peer does not look at templates.
+    """A queue created from a template keeps the rules of queues; Apache YuniKorn does not check templates.
 
-    Its guarantee is within its maximum, and all that it sets within the maximum of the queue that has the template.
+    The guarantee of the template does not exceed its maximum, and neither exceeds the maximum of its queue.
 
     Source: Apache YuniKorn, partition and queue configuration, "Child Template".
     """

@@ -7,7 +7,7 @@ import pytest
 from support.config_cases import problems_of, table
 from ugm.config import LimitConfig, PartitionConfig, QueueConfig, parse_config
 from ugm.config.findings import PartitionSpot
-from ugm.config.validation_limits import _held, limit_resources_fit_ancestors
+from ugm.config.validation_limits import _name_groups, limit_resources_fit_ancestors
 from ugm.resources import Resource
 
 LIMITS = table("""
@@ -60,10 +60,10 @@ partitions:
 ----
 5:25 limit-user-duplicate
 partitions[0].queues[0].limits[0].users[2]
-user 'ana' has a limit in root already (limits[0])
+user 'ana' already has a limit in root (limits[0])
 8:16 limit-group-duplicate
 partitions[0].queues[0].limits[1].groups[0]
-group 'dev' has a limit in root already (limits[0])
+group 'dev' already has a limit in root (limits[0])
 ====
 the wildcard given twice
 partitions:
@@ -77,7 +77,7 @@ partitions:
 ----
 7:15 limit-user-duplicate
 partitions[0].queues[0].limits[1].users[0]
-user '*' has a limit in root already (limits[0])
+user '*' already has a limit in root (limits[0])
 ====
 names after the wildcard of their kind
 partitions:
@@ -93,13 +93,13 @@ partitions:
 ----
 5:20 limit-user-after-wildcard
 partitions[0].queues[0].limits[0].users[1]
-user 'ana' stands after the user wildcard (limits[0])
+user 'ana' follows the user wildcard (limits[0]) and has no effect
 8:15 limit-user-after-wildcard
 partitions[0].queues[0].limits[1].users[0]
-user 'bob' stands after the user wildcard (limits[0])
+user 'bob' follows the user wildcard (limits[0]) and has no effect
 9:16 limit-group-after-wildcard
 partitions[0].queues[0].limits[1].groups[0]
-group 'test' stands after the group wildcard (limits[0])
+group 'test' follows the group wildcard (limits[0]) and has no effect
 ====
 a group wildcard without named groups
 partitions:
@@ -126,13 +126,13 @@ partitions:
 ----
 5:7 limit-sets-nothing
 partitions[0].queues[0].limits[0]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 6:7 limit-sets-nothing
 partitions[0].queues[0].limits[1]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 8:7 limit-sets-nothing
 partitions[0].queues[0].limits[2]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 ====
 a limit whose resources are all 0
 partitions:
@@ -145,7 +145,7 @@ partitions:
 ----
 6:7 limit-resources-zero
 partitions[0].queues[0].limits[0].maxresources
-every resource of the limit is 0
+every resource of the limit is 0 (allowed: at least one above 0)
 ====
 a limit above the maxima of its queue
 partitions:
@@ -334,7 +334,7 @@ def test_amounts_are_compared_once_for_many_names() -> None:
     child = QueueConfig(name="b", limits=(limit,))
     root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
 
-    groups = list(_held(root.children[0].children[0], "users"))
+    groups = list(_name_groups(root.children[0].children[0], "users"))
 
     assert [len(group.names) for group in groups] == [50, 50]
     assert [[held.relation for held in group.above] for group in groups] == [["ancestor"], ["wildcard"]]

@@ -99,7 +99,7 @@ partitions[0].placementrules[0].filter.users[0]
 '[a': the class is not closed: it begins at character 1
 6:51 placement-filter-groups-invalid
 partitions[0].placementrules[0].filter.groups[0]
-'g h' NO GROUP, nor a regular expression
+'g h' NO GROUP, and not a regular expression
 ====
 patterns whose syntax is not supported
 partitions:
@@ -148,10 +148,10 @@ partitions:
 ----
 6:26 placement-queue-missing
 partitions[0].placementrules[0].value
-there is no queue root.nothere, and none is created
+the queue root.nothere does not exist, and the rule creates none
 7:26 placement-queue-missing
 partitions[0].placementrules[1].value
-there is no queue root.nothere, and none is created
+the queue root.nothere does not exist, and the rule creates none
 ====
 a queue that takes no applications
 partitions:
@@ -164,10 +164,10 @@ partitions:
 ----
 6:26 placement-queue-not-leaf
 partitions[0].placementrules[0].value
-applications are placed in root.top, which is not a leaf
+the rule places applications in root.top, which is not a leaf
 7:26 placement-queue-not-leaf
 partitions[0].placementrules[1].value
-applications are placed in root, which is not a leaf
+the rule places applications in root, which is not a leaf
 ====
 a leaf as the parent of other rules
 partitions:
@@ -179,7 +179,7 @@ partitions:
 ----
 6:61 placement-queue-not-parent
 partitions[0].placementrules[0].parent.value
-other rules add to root.leaf, which is a leaf
+other rules add names to root.leaf, which is a leaf
 ====
 a queue below a leaf
 partitions:
@@ -191,7 +191,7 @@ partitions:
 ----
 6:26 placement-below-leaf
 partitions[0].placementrules[0].value
-there can be no queue root.leaf.below: root.leaf is a leaf
+the queue root.leaf.below cannot exist: root.leaf is a leaf
 """)
 
 
@@ -231,7 +231,7 @@ def test_patterns_are_bounded() -> None:
     (problem,) = problems_of(text % (rule % ("a*" * 500) * 21))
     assert problem.endswith(
         " placement-patterns-too-long\npartitions[0].placementrules[20].filter.users[0]\n"
-        "the filters have patterns of more than 20000 characters together"
+        "the patterns of all filters together are too long (allowed: 20000 characters)"
     )
 
 

@@ -12,28 +12,28 @@ an empty document has no partition
 ----
 1:1 partitions-missing
 partitions
-there is no partition
+there is no partition (required: at least one)
 ====
 a document of comments has no partition
 # nothing
 ----
 1:1 partitions-missing
 partitions
-there is no partition
+there is no partition (required: at least one)
 ====
 no value for the partitions
 partitions:
 ----
 1:12 partitions-missing
 partitions
-there is no partition
+there is no partition (required: at least one)
 ====
 an empty list of partitions
 partitions: []
 ----
 1:1 partitions-missing
 partitions
-there is no partition
+there is no partition (required: at least one)
 ====
 two partitions of one name, in different case
 partitions:
@@ -42,7 +42,7 @@ partitions:
 ----
 3:10 partition-name-duplicate
 partitions[1].name
-the partition 'gpu' is there already (partitions[0])
+the partition 'gpu' already exists (partitions[0])
 ====
 a partition without a name is called default
 partitions:
@@ -51,7 +51,7 @@ partitions:
 ----
 3:10 partition-name-duplicate
 partitions[1].name
-the partition 'default' is there already (partitions[0])
+the partition 'default' already exists (partitions[0])
 ====
 a partition without queues
 partitions:
@@ -59,7 +59,7 @@ partitions:
 ----
 2:3 queues-missing
 partitions[0].queues
-the partition does not say what its queues are
+the partition has no list of queues (allowed: an empty list)
 ====
 no value for the queues
 partitions:
@@ -67,7 +67,7 @@ partitions:
 ----
 2:10 queues-missing
 partitions[0].queues
-the partition does not say what its queues are
+the partition has no list of queues (allowed: an empty list)
 ====
 a maximum of the root queue, even an empty one
 partitions:
@@ -78,7 +78,7 @@ partitions:
 ----
 5:7 root-has-resources
 partitions[0].queues[0].resources.max
-the root queue has the resources of the nodes and sets none itself
+the root queue must not set resources: its maximum is the sum of the nodes
 ====
 a guarantee of the root queue
 partitions:
@@ -89,7 +89,7 @@ partitions:
 ----
 5:7 root-has-resources
 partitions[0].queues[0].resources.guaranteed
-the root queue has the resources of the nodes and sets none itself
+the root queue must not set resources: its maximum is the sum of the nodes
 ====
 limits of the partition that differ from those of the root queue
 partitions:
@@ -117,10 +117,10 @@ partitions:
 ----
 4:5 limit-sets-nothing
 partitions[0].limits[1]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 4:14 limit-user-after-wildcard
 partitions[0].limits[1].users[0]
-user 'bob' stands after the user wildcard (limits[0])
+user 'bob' follows the user wildcard (limits[0]) and has no effect
 9:48 limit-user-applications-above-wildcard
 partitions[0].queues[0].queues[0].limits[0].maxapplications
 user 'ana' may run 3 applications here, but only 2 in the wildcard of root (limits[0])
@@ -132,10 +132,10 @@ partitions:
 ----
 3:26 node-sort-policy-unknown
 partitions[0].nodesortpolicy.type
-the node sort policy 'Fair' is neither 'fair' nor 'binpacking'
+unknown node sort policy 'Fair' (allowed: 'fair', 'binpacking')
 3:57 node-sort-weight-negative
 partitions[0].nodesortpolicy.resourceweights.vcore
-'vcore' weighs -0.5, less than 0
+the weight of 'vcore' is -0.5 (allowed: 0 or more)
 """)
 
 QUEUES = table("""
@@ -195,7 +195,7 @@ partitions:
 ----
 5:11 queue-name-duplicate
 partitions[0].queues[2].name
-the queue root.prod is there already (queues[0])
+the queue root.prod already exists (queues[0])
 ====
 blanks between the users of an access control list
 partitions:
@@ -221,7 +221,7 @@ partitions:
 ----
 9:34 queue-max-above-parent
 partitions[0].queues[0].queues[0].queues[0].resources.max.vcore
-root.p.q.r may use vcore 2500m at most, but root.p only 2
+root.p.q.r may use up to vcore 2500m, but root.p only 2
 ====
 a maximum above a maximum of nothing
 partitions:
@@ -232,7 +232,7 @@ partitions:
 ----
 5:50 queue-max-above-parent
 partitions[0].queues[0].queues[0].resources.max.memory
-root.p.a may use memory 1 at most, but root.p only 0
+root.p.a may use up to memory 1, but root.p only 0
 ====
 a guarantee above the maximum
 partitions:
@@ -242,7 +242,7 @@ partitions:
 ----
 4:38 queue-guaranteed-above-max
 partitions[0].queues[0].resources.guaranteed.memory
-root.p is guaranteed memory 2Gi, but may use 1Gi at most
+root.p is guaranteed memory 2Gi, but may use only 1Gi
 ====
 guarantees that add up to more than the guarantee above
 partitions:
@@ -311,7 +311,7 @@ partitions[0].queues[0].childtemplate.maxapplications
 the child template of root.p allows 4 applications, but root.p may run only 3
 9:29 template-guaranteed-above-max
 partitions[0].queues[0].childtemplate.resources.guaranteed.vcore
-the child template of root.p is guaranteed vcore 2, but may use 1 at most
+the child template of root.p is guaranteed vcore 2, but may use only 1
 9:40 template-above-queue
 partitions[0].queues[0].childtemplate.resources.guaranteed.memory
 the child template of root.p guarantees memory 6, but root.p only 5

@@ -41,7 +41,7 @@ partitions[0].queues[0].parent
 expected true or false, found 'red'
 6:20 limit-user-duplicate
 partitions[0].queues[0].limits[0].users[1]
-user 'ana' has a limit in root already (limits[0])
+user 'ana' already has a limit in root (limits[0])
 7:24 count-invalid
 partitions[0].queues[0].limits[0].maxapplications
 expected a count in decimal digits, found 'many'
@@ -109,7 +109,7 @@ partitions:
 ----
 5:14 limit-sets-nothing
 partitions[0].queues[0].limits[0]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 5:15 wrong-type
 partitions[0].queues[0].limits[0].limit
 expected a text, found a list
@@ -121,7 +121,7 @@ partitions[0].queues[0].queues[0].properties
 expected a mapping, found '5'
 6:47 queue-name-duplicate
 partitions[0].queues[0].queues[1].name
-the queue root.a is there already (queues[0])
+the queue root.a already exists (queues[0])
 6:70 wrong-type
 partitions[0].queues[0].queues[1].adminacl
 expected a text, found a mapping
@@ -136,7 +136,7 @@ partitions[0].queues
 expected a list, found 'nonsense'
 3:12 limit-sets-nothing
 partitions[0].limits[0]
-the limit sets no resources and no applications
+the limit sets neither maxresources nor maxapplications
 ====
 an alias that means nothing has no consequences
 partitions:
@@ -204,7 +204,7 @@ def test_too_many_problems(text: str) -> None:
 
     assert len(problems) == MAX_PROBLEMS + 1 == 1001
     assert [problem for problem in problems if "too-many-problems" in problem] == problems[-1:]
-    assert problems[-1].endswith(" too-many-problems\n\nthere may be more problems; no more are looked for after these")
+    assert problems[-1].endswith(" too-many-problems\n\ntoo many problems; the rest of the text was not checked")
     assert problems[-1].split()[0] == problems[-2].split()[0]
 
 
@@ -291,6 +291,9 @@ def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
     assert str(caught.value) == printable(f"{file}:0:0: the file cannot be read: {reason} [file-unreadable]")
 
 
+TOO_LARGE = "the text is too large (allowed: up to 8388608 bytes) [text-too-large]"
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -298,10 +301,13 @@ def test_unreadable_files(tmp_path: Path, name: str, reason: str) -> None:
         (b"\xc3\xa9: \xff", "1:4: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"a\r\xc2\x85\r\nbc\xff", "4:3: the byte 0xFF is not UTF-8 [text-invalid]"),
         (b"\xff\xfea\0", "1:1: the byte 0xFF is not UTF-8 [text-invalid]"),
-        (b"a: \0", "1:4: the character U+0000 does not belong in a text [text-invalid]"),
-        (b"x" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
-        (b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
-        (b"\xff" * (MAX_BYTES + 1), "1:1: the text is larger than 8388608 bytes [text-too-large]"),
+        (b"a: \0", "1:4: the character U+0000 is not allowed in a text [text-invalid]"),
+        (b"x" * (MAX_BYTES + 1), f"1:1: {TOO_LARGE}"),
+        (
+            b"\xef\xbb\xbf" + b"#" * (MAX_BYTES - 2),
+            f"1:1: {TOO_LARGE}",
+        ),
+        (b"\xff" * (MAX_BYTES + 1), f"1:1: {TOO_LARGE}"),
     ],
     ids=[
         "latin-1",

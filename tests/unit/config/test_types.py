@@ -71,7 +71,7 @@ partitions:
 ----
 5:15 wrong-type
 partitions[0].queues[0].limits[0].users[0]
-expected a text, found nothing
+expected a text, found null
 5:21 wrong-type
 partitions[0].queues[0].limits[0].users[1]
 expected a text, found a list
@@ -83,7 +83,7 @@ partitions[0].queues[0].limits[1]
 expected a mapping, found 'nonsense'
 8:6 wrong-type
 partitions[0].queues[0].limits[2]
-expected a mapping, found nothing
+expected a mapping, found null
 ====
 a list and a mapping where texts belong
 partitions:
@@ -145,10 +145,10 @@ partitions[0].queues[0].limits[7].maxapplications
 expected a count in decimal digits, found a list
 14:38 count-too-large
 partitions[0].queues[0].limits[8].maxapplications
-the count is more than a signed 64-bit integer holds
+the count is too large (allowed: up to 9223372036854775807)
 15:38 count-too-large
 partitions[0].queues[0].limits[9].maxapplications
-the count is more than a signed 64-bit integer holds
+the count is too large (allowed: up to 9223372036854775807)
 16:39 count-invalid
 partitions[0].queues[0].limits[10].maxapplications
 expected a count in decimal digits, found '٣'
@@ -197,7 +197,7 @@ partitions[0].queues[0].limits[0].maxresources.vcore
 '0x10' is not a quantity: expected digits and at most one suffix
 9:13 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.gpu
-expected a quantity, found nothing
+expected a quantity, found null
 10:15 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.disk
 '5K' is not a quantity: unknown suffix 'K'
@@ -268,7 +268,7 @@ partitions[0].nodesortpolicy.resourceweights.d
 expected a decimal number, found '0x1'
 4:61 weight-invalid
 partitions[0].nodesortpolicy.resourceweights.e
-expected a decimal number, found nothing
+expected a decimal number, found null
 """)
 
 
