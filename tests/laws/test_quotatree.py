@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.quotatree_reference import Asked
-from support.quotatree_strategies import TREE, documents, info_of, requests
+from support.quotatree_reference import PlainConsumer
+from support.quotatree_strategies import TREE, documents, info_of, newcomers
 from ugm import RequestError
 from ugm.quotatree import (
     AllocationPlan,
@@ -32,15 +32,15 @@ policies = st.sampled_from([first_found, fewest])
 
 
 @st.composite
-def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[Asked | str]:
+def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[PlainConsumer | str]:
     """Draw arrivals, and departures of those who arrived."""
     groups = tuple(document["spec"]["nodes"])
-    stream: list[Asked | str] = []
+    stream: list[PlainConsumer | str] = []
     for number in range(draw(st.integers(least, 14))):
         if stream and draw(st.integers(0, 3)) == 0:
             stream.append(f"c{draw(st.integers(0, number - 1))}")
         else:
-            stream.append(draw(requests(f"c{number}", groups)))
+            stream.append(draw(newcomers(f"c{number}", groups)))
     return stream
 
 
@@ -54,7 +54,7 @@ def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, habit
     return manager
 
 
-def feed(manager: QuotaManager, stream: list[Asked | str]) -> None:
+def feed(manager: QuotaManager, stream: list[PlainConsumer | str]) -> None:
     """Put a stream through the first tree."""
     for step in stream:
         if isinstance(step, str):
@@ -70,19 +70,19 @@ def views(manager: QuotaManager) -> list[TreeView]:
 
 
 @st.composite
-def scenes(draw: st.DrawFn) -> tuple[QuotaManager, Asked]:
+def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
     """Draw a manager after a stream, and one more consumer, who is known to it."""
     document = draw(documents())
     stream = draw(streams(document, 3))
     manager = manager_of(document, policy=draw(policies))
     feed(manager, stream[:-1])
-    last = draw(requests("last", tuple(document["spec"]["nodes"])))
+    last = draw(newcomers("last", tuple(document["spec"]["nodes"])))
     manager.add_consumer(info_of(last))
     return manager, last
 
 
 @given(scenes())
-def test_amounts_are_sums(scene: tuple[QuotaManager, Asked]) -> None:
+def test_amounts_are_sums(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """A node's amount is the sum of what is held at it and below, and below no quota is exceeded in normal mode."""
     manager, _ = scene
     (view,) = views(manager)
@@ -97,7 +97,7 @@ def test_amounts_are_sums(scene: tuple[QuotaManager, Asked]) -> None:
 
 
 @given(scenes())
-def test_rejected_means_unchanged(scene: tuple[QuotaManager, Asked]) -> None:
+def test_rejected_means_unchanged(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """A rejected request has changed nothing, order included, and says why."""
     manager, last = scene
     before = views(manager)
@@ -109,7 +109,7 @@ def test_rejected_means_unchanged(scene: tuple[QuotaManager, Asked]) -> None:
 
 
 @given(scenes())
-def test_undo_is_the_inverse(scene: tuple[QuotaManager, Asked]) -> None:
+def test_undo_is_the_inverse(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """What is undone has not happened: everybody is where they were, in order, and later answers are the same."""
     manager, last = scene
     before = views(manager)
@@ -146,7 +146,7 @@ def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeVie
 
 
 @given(scenes())
-def test_allocate_equals_its_plan(scene: tuple[QuotaManager, Asked]) -> None:
+def test_allocate_equals_its_plan(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """A plan changes nothing, and allocating then does exactly what it says."""
     manager, last = scene
     before = views(manager)
@@ -165,8 +165,8 @@ def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManage
     trees = [draw(documents(name)) for name in TREES]
     manager = manager_of(*trees, habits=habits)
     for number in range(draw(st.integers(1, 9))):
-        entries = [draw(requests(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
-        named = [info_of(asked, name).trees[0] for asked, name in zip(entries, TREES, strict=True)]
+        entries = [draw(newcomers(f"c{number}", tuple(tree["spec"]["nodes"]))) for tree in trees]
+        named = [info_of(newcomer, name).trees[0] for newcomer, name in zip(entries, TREES, strict=True)]
         kept = draw(st.sampled_from([named, named, named[:1], named[1:]]))
         manager.add_consumer(ConsumerInfo(f"c{number}", kept))
         if draw(st.integers(0, 4)) == 0:
@@ -229,7 +229,7 @@ def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
 
 
 @given(scenes())
-def test_never_means_never(scene: tuple[QuotaManager, Asked]) -> None:
+def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     """Waiting can never help exactly if the request does not fit the tree when everybody else has left."""
     manager, last = scene
     response = manager.allocate(TREE, last.id)
@@ -266,10 +266,10 @@ def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
     assert again.view(TREE) == manager.view(TREE)
 
 
-@given(requests("c", ("a", "b")))
-def test_consumer_documents_survive_a_round_trip(asked: Asked) -> None:
+@given(newcomers("c", ("a", "b")))
+def test_consumer_documents_survive_a_round_trip(newcomer: PlainConsumer) -> None:
     """What a consumer writes is read again, as JSON and parsed."""
-    info = info_of(asked, *TREES)
+    info = info_of(newcomer, *TREES)
 
     assert parse_consumer(json.dumps(info.to_dict())).trees == info.trees
     assert consumer_from_struct(info.to_dict()).trees == info.trees
@@ -281,9 +281,9 @@ def test_nobody_preempts_each_other_for_ever(data: st.DataObject) -> None:
     document = data.draw(documents())
     manager = manager_of(document, policy=data.draw(policies))
     groups = tuple(document["spec"]["nodes"])
-    everybody = [data.draw(requests(f"c{number}", groups)) for number in range(data.draw(st.integers(2, 6)))]
-    for asked in everybody:
-        manager.add_consumer(info_of(asked))
+    everybody = [data.draw(newcomers(f"c{number}", groups)) for number in range(data.draw(st.integers(2, 6)))]
+    for newcomer in everybody:
+        manager.add_consumer(info_of(newcomer))
     # Each pair of consumers can see one preemption at most in each direction, and in fact in one direction only.
     for _ in range(len(everybody) ** 2 + 1):
         answers = [manager.allocate(TREE, c.id) for c in everybody if not manager.is_allocated(TREE, c.id)]

@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.quotatree_reference import Asked, Model
-from support.quotatree_strategies import RESOURCES, TREE, documents, info_of, quotas, requests
+from support.quotatree_reference import PlainConsumer, ReferenceTree
+from support.quotatree_strategies import RESOURCES, TREE, documents, info_of, newcomers, quotas
 from ugm import RequestError
 from ugm.quotatree import Mode, QuotaManager
 
@@ -20,72 +20,72 @@ DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
 class TreeMachine(RuleBasedStateMachine):
-    """Whatever is done, the tree and the model answer alike and hold the same, in the same order."""
+    """The tree and the model give the same answers and hold the same consumers, in the same order."""
 
     document: dict[str, Any]
-    model: Model
+    model: ReferenceTree
     manager: QuotaManager
-    asked: dict[str, Asked]
+    known: dict[str, PlainConsumer]
 
     @initialize(document=documents())
     def start(self, document: dict[str, Any]) -> None:
         """Begin with an empty tree."""
         self.document = document
-        self.model = Model(document)
-        self.asked = {}
+        self.model = ReferenceTree(document)
+        self.known = {}
         self.manager = QuotaManager()
         self.manager.add_tree_from_struct(document)
         self.manager.set_mode(Mode.NORMAL)
 
-    def draw_known(self, data: st.DataObject) -> Asked:
-        """Draw a consumer that has asked before."""
-        return self.asked[data.draw(st.sampled_from(sorted(self.asked)))]
+    def draw_known(self, data: st.DataObject) -> PlainConsumer:
+        """Draw a consumer that is registered."""
+        return self.known[data.draw(st.sampled_from(sorted(self.known)))]
 
-    def ask(self, asked: Asked) -> None:
-        """Have both answer a request."""
-        if self.model.home(asked.id) is None:
-            due = self.model.allocate(asked)
-            plan = self.manager.plan_allocate(TREE, asked.id)
-            response = self.manager.allocate(TREE, asked.id)
+    def ask(self, newcomer: PlainConsumer) -> None:
+        """Compare the answers of both to a request."""
+        if self.model.home(newcomer.id) is None:
+            due = self.model.allocate(newcomer)
+            plan = self.manager.plan_allocate(TREE, newcomer.id)
+            response = self.manager.allocate(TREE, newcomer.id)
 
             assert (list(response.preempted) if response else None) == due
             assert (plan.preempted, bool(plan)) == (response.preempted, bool(response))
 
     @rule(data=st.data())
     def arrive(self, data: st.DataObject) -> None:
-        """Somebody new asks."""
+        """A new consumer requests resources."""
         groups = (*self.model.parents, "nowhere")
-        asked = data.draw(requests(f"c{len(self.asked)}", groups))
-        self.asked[asked.id] = asked
-        self.manager.add_consumer(info_of(asked))
-        self.ask(asked)
+        newcomer = data.draw(newcomers(f"c{len(self.known)}", groups))
+        self.known[newcomer.id] = newcomer
+        self.manager.add_consumer(info_of(newcomer))
+        self.ask(newcomer)
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.known)
     @rule(data=st.data())
     def ask_again(self, data: st.DataObject) -> None:
-        """Somebody who was rejected, preempted or has left asks again."""
+        """A consumer that was rejected, preempted or deallocated requests again."""
         self.ask(self.draw_known(data))
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.known)
     @rule(data=st.data())
     def leave(self, data: st.DataObject) -> None:
-        """Somebody leaves."""
-        asked = self.draw_known(data)
+        """A consumer is deallocated."""
+        newcomer = self.draw_known(data)
 
-        assert self.manager.deallocate(TREE, asked.id) == self.model.deallocate(asked.id)
+        assert self.manager.deallocate(TREE, newcomer.id) == self.model.deallocate(newcomer.id)
 
-    @precondition(lambda self: self.asked)
+    @precondition(lambda self: self.known)
     @rule(data=st.data())
     def try_and_undo(self, data: st.DataObject) -> None:
-        """What is tried and undone has not happened."""
-        asked = self.draw_known(data)
-        if self.model.home(asked.id) is None:
-            self.manager.try_allocate(TREE, asked.id)
-            if self.model.is_leaf(asked.group):
-                self.manager.undo_allocate(TREE, asked.id)
+        """A try that is undone has no effect."""
+        newcomer = self.draw_known(data)
+        if self.model.home(newcomer.id) is None:
+            self.manager.try_allocate(TREE, newcomer.id)
+            if self.model.is_leaf(newcomer.group):
+                self.manager.undo_allocate(TREE, newcomer.id)
             else:
                 with pytest.raises(RequestError, match="was not a try of this consumer"):
-                    self.manager.undo_allocate(TREE, asked.id)
+                    self.manager.undo_allocate(TREE, newcomer.id)
 
     @rule(data=st.data())
     def update(self, data: st.DataObject) -> None:

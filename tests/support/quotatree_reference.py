@@ -1,4 +1,4 @@
-"""A quota tree as plainly as can be: lists, sums made anew each time, and copies where something may fail.
+"""A quota tree without optimizations: lists, sums that are recomputed each time, and copies for undo.
 
 It shares no code with `ugm.quotatree`; tests compare the two.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["Asked", "Model"]
+__all__ = ["PlainConsumer", "ReferenceTree"]
 
 
-class Asked(NamedTuple):
-    """What a consumer asks for."""
+class PlainConsumer(NamedTuple):
+    """A consumer with its request."""
 
     id: str
     group: str
@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     unpreemptable: bool = False
 
 
-class Model:
+class ReferenceTree:
     """One tree.
 
     Args:
@@ -34,9 +34,9 @@ class Model:
         self.parents = {name: None if n["parent"] == "nil" else n["parent"] for name, n in nodes.items()}
         self.quotas = {name: {r: int(q) for r, q in n["quota"].items()} for name, n in nodes.items()}
         self.hard = {name for name, n in nodes.items() if n["hard"] == "true"}
-        #: Who is held at each node, in order.
-        self.held: dict[str, list[Asked]] = {name: [] for name in nodes}
-        #: How many had arrived anywhere when somebody arrived where it is.
+        #: The consumers of each node, in order.
+        self.held: dict[str, list[PlainConsumer]] = {name: [] for name in nodes}
+        #: The sequence number of the arrival of each consumer at its node.
         self.arrived: dict[str, int] = {}
         self.arrivals = 0
         self.preempted_by: dict[str, set[str]] = {}
@@ -52,50 +52,50 @@ class Model:
         return node in self.parents and node not in self.parents.values()
 
     def home(self, consumer_id: str) -> str | None:
-        """Return where a consumer is held."""
+        """Return the node that holds a consumer."""
         return next((node for node, held in self.held.items() if any(c.id == consumer_id for c in held)), None)
 
     def allocated(self, node: str, name: str) -> int:
-        """Return what is held at a node and below."""
+        """Return the amount that is held at a node and below."""
         return sum(c.request.get(name, 0) for at, held in self.held.items() if node in self.path(at) for c in held)
 
-    def fits(self, asked: Asked, node: str, leaving: list[Asked]) -> bool:
-        """Return whether a request fits a node, were some gone that are charged to it."""
+    def fits(self, newcomer: PlainConsumer, node: str, leaving: list[PlainConsumer]) -> bool:
+        """Return whether a request fits a node without some of the consumers charged to it."""
         return all(
             amount
             <= self.quotas[node].get(name, 0) - self.allocated(node, name) + sum(c.request[name] for c in leaving)
-            for name, amount in asked.request.items()
+            for name, amount in newcomer.request.items()
             if amount
         )
 
     # Requests
 
-    def allocate(self, asked: Asked) -> list[str] | None:
-        """Return who is preempted, or None; then nothing has changed."""
+    def allocate(self, newcomer: PlainConsumer) -> list[str] | None:
+        """Return the preempted consumers; None if the request is rejected, which changes nothing."""
         before = self._copy()
-        preempted = self._place(asked, []) if self.is_leaf(asked.group) else None
+        preempted = self._place(newcomer, []) if self.is_leaf(newcomer.group) else None
         if preempted is None:
             self.held, self.arrived = before
             return None
         for victim in preempted:
-            self.preempted_by.setdefault(victim.id, set()).add(asked.id)
+            self.preempted_by.setdefault(victim.id, set()).add(newcomer.id)
         return [victim.id for victim in preempted]
 
-    def _copy(self) -> tuple[dict[str, list[Asked]], dict[str, int]]:
+    def _copy(self) -> tuple[dict[str, list[PlainConsumer]], dict[str, int]]:
         return {node: list(held) for node, held in self.held.items()}, dict(self.arrived)
 
-    def _put(self, consumer: Asked, node: str) -> None:
+    def _put(self, consumer: PlainConsumer, node: str) -> None:
         self.arrivals += 1
         self.arrived[consumer.id] = self.arrivals
         self.held[node].append(consumer)
 
-    def _place(self, asked: Asked, victims: list[Asked]) -> list[Asked] | None:
+    def _place(self, newcomer: PlainConsumer, victims: list[PlainConsumer]) -> list[PlainConsumer] | None:
         hit_hard, home, before = False, "", self._copy()
-        moved: list[Asked] = []
-        for node in self.path(asked.group):
+        moved: list[PlainConsumer] = []
+        for node in self.path(newcomer.group):
             attempted = node
             hit_hard = hit_hard or node in self.hard
-            fits = self._make_room(asked, node, moved, any_priority=bool(home))
+            fits = self._make_room(newcomer, node, moved, any_priority=bool(home))
             if fits and not home:
                 home = node
             elif not fits and home:
@@ -107,16 +107,16 @@ class Model:
             elif not fits and node in self.hard:
                 break
         if home:
-            self._put(asked, home)
+            self._put(newcomer, home)
             return victims + [consumer for consumer in moved if self.home(consumer.id) is None]
-        return self._preempt(asked, victims, attempted)
+        return self._preempt(newcomer, victims, attempted)
 
-    def _make_room(self, asked: Asked, node: str, moved: list[Asked], *, any_priority: bool) -> bool:
+    def _make_room(self, newcomer: PlainConsumer, node: str, moved: list[PlainConsumer], *, any_priority: bool) -> bool:
         """Slide consumers up until the request fits a node."""
-        leaving: list[Asked] = []
-        waiting = [c for c in self.held[node] if self._gives_way(c, asked, node, any_priority=any_priority)]
+        leaving: list[PlainConsumer] = []
+        waiting = [c for c in self.held[node] if self._gives_way(c, newcomer, node, any_priority=any_priority)]
         parent = self.parents[node]
-        while not self.fits(asked, node, leaving):
+        while not self.fits(newcomer, node, leaving):
             if not waiting or (node in self.hard and parent):
                 return False
             leaving.append(waiting.pop(0))
@@ -127,19 +127,23 @@ class Model:
             moved[:] = [*(c for c in moved if c != consumer), consumer]
         return True
 
-    def _requeue(self, consumers: list[Asked]) -> None:
+    def _requeue(self, consumers: list[PlainConsumer]) -> None:
         for consumer in consumers:
             node = self.home(consumer.id) or ""
             self.held[node].remove(consumer)
             self._put(consumer, node)
 
-    def _gives_way(self, consumer: Asked, asked: Asked, node: str, *, any_priority: bool) -> bool:
-        if not (any_priority or asked.priority > consumer.priority):
+    def _gives_way(self, consumer: PlainConsumer, newcomer: PlainConsumer, node: str, *, any_priority: bool) -> bool:
+        if not (any_priority or newcomer.priority > consumer.priority):
             return False
-        return self.parents[node] is not None or self._may_preempt(asked, consumer)
+        return self.parents[node] is not None or self._may_preempt(newcomer, consumer)
 
-    def _may_preempt(self, asked: Asked, consumer: Asked) -> bool:
-        return consumer.type == asked.type and not consumer.unpreemptable and consumer.id not in self._barred(asked.id)
+    def _may_preempt(self, newcomer: PlainConsumer, consumer: PlainConsumer) -> bool:
+        return (
+            consumer.type == newcomer.type
+            and not consumer.unpreemptable
+            and consumer.id not in self._barred(newcomer.id)
+        )
 
     def _barred(self, consumer_id: str) -> set[str]:
         found: set[str] = set()
@@ -150,22 +154,24 @@ class Model:
             waiting += more
         return found
 
-    def _preempt(self, asked: Asked, victims: list[Asked], attempted: str) -> list[Asked] | None:
-        if asked.priority <= 0:
+    def _preempt(
+        self, newcomer: PlainConsumer, victims: list[PlainConsumer], attempted: str
+    ) -> list[PlainConsumer] | None:
+        if newcomer.priority <= 0:
             return None
-        path = self.path(asked.group)
+        path = self.path(newcomer.group)
         taken = list(victims)
         for node in path[path.index(attempted) :: -1]:
             for consumer in list(self.held[node]):
-                if asked.priority > consumer.priority and self._may_preempt(asked, consumer):
+                if newcomer.priority > consumer.priority and self._may_preempt(newcomer, consumer):
                     self.held[node].remove(consumer)
                     taken.append(consumer)
-                    if self.fits(asked, attempted, []):
-                        return self._place(asked, taken)
+                    if self.fits(newcomer, attempted, []):
+                        return self._place(newcomer, taken)
         return None
 
     def deallocate(self, consumer_id: str) -> bool:
-        """Give back, and let others come down one level on the way."""
+        """Release a consumer, and move others down one level on its path."""
         node = self.home(consumer_id)
         if node is None:
             return False
@@ -185,10 +191,10 @@ class Model:
     # Edits
 
     def update(self, document: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-        """Put another document in force, in which some nodes have another name."""
+        """Apply another document, in which some nodes have another name."""
         everybody = [(consumer, node) for node, held in self.held.items() for consumer in held]
         everybody.sort(key=lambda place: self.arrived[place[0].id])
-        new = Model(document)
+        new = ReferenceTree(document)
         self.parents, self.quotas, self.hard, self.held = new.parents, new.quotas, new.hard, new.held
         root = next(name for name, parent in self.parents.items() if parent is None)
         for consumer, node in everybody:

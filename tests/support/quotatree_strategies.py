@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from support.quotatree_reference import Asked
+from support.quotatree_reference import PlainConsumer
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest
 
-__all__ = ["RESOURCES", "TREE", "documents", "info_of", "requests"]
+__all__ = ["RESOURCES", "TREE", "documents", "info_of", "newcomers"]
 
 TREE = "T"
 RESOURCES = ("cpu", "memory")
@@ -32,15 +32,16 @@ def documents(draw: st.DrawFn, name: str = TREE) -> dict[str, Any]:
 
 
 @st.composite
-def requests(draw: st.DrawFn, consumer_id: str, groups: tuple[str, ...]) -> Asked:
-    """Draw what a consumer asks for."""
+def newcomers(draw: st.DrawFn, consumer_id: str, groups: tuple[str, ...]) -> PlainConsumer:
+    """Draw a consumer with its request."""
     request = {name: draw(st.integers(0, 4)) for name in RESOURCES}
     priority, of_type = draw(st.integers(0, 3)), draw(st.sampled_from([0, 0, 0, 1]))
-    return Asked(consumer_id, draw(st.sampled_from(groups)), request, priority, of_type, draw(st.integers(0, 5)) == 0)
+    group, unpreemptable = draw(st.sampled_from(groups)), draw(st.integers(0, 5)) == 0
+    return PlainConsumer(consumer_id, group, request, priority, of_type, unpreemptable)
 
 
-def info_of(asked: Asked, *tree_names: str) -> ConsumerInfo:
-    """Return a consumer that asks the same of some trees, or of the usual one."""
-    _, group, request, priority, of_type, unpreemptable = asked
+def info_of(consumer: PlainConsumer, *tree_names: str) -> ConsumerInfo:
+    """Return a consumer with the same request on some trees, by default on `TREE`."""
+    consumer_id, group, request, priority, of_type, unpreemptable = consumer
     rest = (Resource(request), priority, of_type, unpreemptable)
-    return ConsumerInfo(asked.id, [TreeRequest(name, group, *rest) for name in tree_names or (TREE,)])
+    return ConsumerInfo(consumer_id, [TreeRequest(name, group, *rest) for name in tree_names or (TREE,)])

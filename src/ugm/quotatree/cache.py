@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, final
 
+from ugm.arguments import require_name
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME, is_name
+from ugm.identity import MAX_NAME
 from ugm.operation_lock import OwnedLock
 from ugm.quotatree._locking import locked
 from ugm.quotatree._node import TreeNode
@@ -125,7 +126,7 @@ class TreeCache:
             RequestError: the name is empty.
             ConfigError: the specification is malformed or has no quota.
         """
-        _require_name("name", name)
+        require_name("name", name)
         node = node_from_struct(name, spec.to_dict() if isinstance(spec, NodeSpec) else spec)
         self._merge(nodes={name: node})
 
@@ -146,8 +147,8 @@ class TreeCache:
         Raises:
             RequestError: a name is empty, both are the same, or there is no such node.
         """
-        _require_name("name", name)
-        _require_name("new_name", new_name)
+        require_name("name", name)
+        require_name("new_name", new_name)
         if name == new_name:
             raise RequestError("new_name", new_name, "the node has that name")
         if name not in self._nodes:
@@ -262,11 +263,6 @@ class TreeCache:
         """Return the present names of the renamed nodes of the tree in force, and forget them: the tree is updated."""
         renamed, self._new_names = self._new_names, {}
         return renamed
-
-
-def _require_name(argument: str, name: object) -> None:
-    if not is_name(name):
-        raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
 
 
 def _require_text(argument: str, name: object) -> None:

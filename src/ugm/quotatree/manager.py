@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, final
 
+from ugm.arguments import require_name
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
 from ugm.operation_lock import OwnedLock
@@ -149,8 +150,7 @@ class QuotaManager:
 
     def _add_tree(self, cache: TreeCache) -> str:
         name = cache.get_tree_name()
-        if not is_name(name):
-            raise RequestError("tree_name", name, "a name is a text of 1 to 256 characters")
+        require_name("tree_name", name)
         self._put_tree(name, cache)
         return name
 
@@ -188,8 +188,7 @@ class QuotaManager:
         Raises:
             RequestError: the name is empty or taken.
         """
-        if not is_name(forest_name):
-            raise RequestError("forest_name", forest_name, "a name is a text of 1 to 256 characters")
+        require_name("forest_name", forest_name)
         if forest_name in self._registry.forests:
             raise RequestError("forest_name", forest_name, "there is a forest of that name already")
         self._registry.forests[forest_name] = Forest(forest_name)

@@ -1,4 +1,4 @@
-"""Misuse of a quota manager, its life cycles, and what threads may do with it."""
+"""Misuse of a quota manager, its life cycles, and its use by several threads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
 
 @pytest.mark.parametrize("name", MISUSE)
 def test_misuse(scene: Scene, name: str) -> None:
-    """Misuse raises, says what is wrong, and has changed nothing."""
+    """Misuse raises an error with the reason, and changes nothing."""
     call, told = MISUSE[name]
     before = [scene.manager.view(tree) for tree in scene.trees]
     with pytest.raises(RequestError) as caught:
@@ -86,7 +86,7 @@ def test_try_in_maintenance(scene: Scene) -> None:
 
 
 def test_forest_allocated_again(scene: Scene) -> None:
-    """Who is allocated on a forest does not ask again."""
+    """A consumer that is allocated on a forest cannot be allocated again."""
     scene.manager.allocate_forest("F", "known")
     with pytest.raises(RequestError) as caught:
         scene.manager.allocate_forest("F", "known")
@@ -95,7 +95,7 @@ def test_forest_allocated_again(scene: Scene) -> None:
 
 
 def test_unknown_forests_hold_nobody(scene: Scene) -> None:
-    """Nobody is allocated on a forest or tree that is not there."""
+    """No consumer is allocated on a forest or tree that does not exist."""
     assert not scene.manager.is_allocated_forest("X", "known")
     assert not scene.manager.deallocate_forest("X", "known")
     assert not scene.manager.is_allocated("X", "known")
@@ -127,7 +127,7 @@ def test_plans_in_maintenance(scene: Scene) -> None:
 
 
 def test_adoption(scene: Scene) -> None:
-    """What runs already is held at its group whatever the quotas, in normal mode, too."""
+    """A running consumer is held at its group regardless of the quotas, in normal mode as well."""
     scene.know("big", "B", 99)
     assert scene.manager.adopt_forest("F", "big")
     scene.know("more", "B", 99)
@@ -154,14 +154,14 @@ def test_adoption(scene: Scene) -> None:
     ],
 )
 def test_arguments_of_the_wrong_kind(wrong: Callable[[], Any]) -> None:
-    """What cannot be meant is refused."""
+    """Arguments of the wrong type are refused."""
     with pytest.raises(RequestError):
         wrong()
 
 
 @pytest.mark.parametrize("wrong", [[], {}, None, 3])
 def test_names_of_the_wrong_kind(scene: Scene, wrong: Any) -> None:  # noqa: ANN401 - what is tested
-    """What is no text names nothing, whether or not it can be hashed."""
+    """A value that is no text is the name of nothing, even if it cannot be hashed."""
     manager = scene.manager
     assert not any([manager.is_allocated(wrong, "held"), manager.is_allocated("T", wrong)])
     assert not any([manager.deallocate(wrong, "held"), manager.deallocate("T", wrong)])
@@ -176,7 +176,7 @@ def test_names_of_the_wrong_kind(scene: Scene, wrong: Any) -> None:  # noqa: ANN
 
 
 def test_giving_back_nothing_keeps_a_try(scene: Scene) -> None:
-    """A try can be undone after somebody gave back who held nothing."""
+    """A try can be undone after a deallocation of a consumer that is not allocated."""
     assert scene.manager.try_allocate_forest("F", "known")
     assert not scene.manager.deallocate_forest("F", "unheard")
     scene.manager.undo_allocate_forest("F", "known")
@@ -185,7 +185,7 @@ def test_giving_back_nothing_keeps_a_try(scene: Scene) -> None:
 
 
 def test_views_are_values(scene: Scene) -> None:
-    """What a manager has shown stays as it was."""
+    """A view does not change with the tree."""
     before = scene.manager.view("T")
     scene.manager.deallocate("T", "held")
 

@@ -1,4 +1,4 @@
-"""Why a request was rejected, and what a plan says, in words and for JSON."""
+"""Rejections and plans, as text and for JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ugm.quotatree import NodeQuota, Reason, Rejection, VictimPolicy, fewest, fi
 
 
 def test_no_room_without_priority() -> None:
-    """Every quota in the way is named from the group upward, with what is missing there."""
+    """Every violated quota is listed from the group upward, with the missing amount."""
     scene = Scene(PAIR)
     scene.ask("a", "A", 2)
     scene.ask("b", "B", 2)
@@ -24,7 +24,7 @@ def test_no_room_without_priority() -> None:
 
 
 def test_hard_node_blocks_borrowing() -> None:
-    """The hard node that kept a request from borrowing is named, and nothing above it."""
+    """The hard node that kept a request from borrowing is named, and no node above it."""
     scene = Scene({"R": ("nil", 9), "M!": ("R", 3), "L": ("M", 1)})
     scene.ask("a", "L", 2, priority=3)
 
@@ -38,7 +38,7 @@ def test_hard_node_blocks_borrowing() -> None:
 
 
 def test_victims_that_are_no_help() -> None:
-    """If enough could be preempted at the last node but not on the way to it, that is said."""
+    """The text says if preemption would suffice at the last node but not on the path to it."""
     scene = Scene({"R": ("nil", 3), "H!": ("R", 2), "L": ("H", 1), "X": ("R", 2)})
     scene.ask("a", "L", 1)
     scene.ask("x", "X", 2, priority=5)
@@ -50,7 +50,7 @@ def test_victims_that_are_no_help() -> None:
 
 
 def test_groups_that_are_no_leaf() -> None:
-    """A group that is no node, or has nodes below it, is told apart from one without room."""
+    """A group that is no node, or has children, has a reason of its own."""
     scene = Scene(PAIR)
     answers = [scene.ask(group or "x", group) for group in ("nowhere", "R", "")]
 
@@ -83,7 +83,7 @@ def test_rejection_for_json() -> None:
 
 
 def test_granted_and_planned_in_words() -> None:
-    """Responses and plans say who goes, who moves, and where the consumer is."""
+    """Responses and plans list the victims, the moves and the node of the consumer."""
     scene = Scene({"R": ("nil", 5), "P": ("R", 3), "L": ("P", 2)})
     scene.ask("a", "L", 2)
     scene.ask("b", "L", 1)
@@ -100,7 +100,7 @@ def test_granted_and_planned_in_words() -> None:
 
 
 def test_plans_of_what_if() -> None:
-    """A plan can leave others out, forbid preemption, and be made for somebody unknown."""
+    """A plan can leave consumers out, forbid preemption, and be made for an unregistered consumer."""
     scene = Scene({"R": ("nil", 2)})
     scene.ask("a", "R", 2)
     scene.know("b", "R", 2, priority=1)
@@ -112,7 +112,7 @@ def test_plans_of_what_if() -> None:
 
 
 def test_useless_victims_stay_with_the_fewest() -> None:
-    """The original takes victims in their order; the other policy takes one that suffices."""
+    """The original policy takes victims in their order; the other one takes one that suffices."""
     expected: list[tuple[VictimPolicy, tuple[str, ...]]] = [(first_found, ("a", "b")), (fewest, ("b",))]
     for policy, victims in expected:
         scene = Scene({"R": ("nil", 4), "A": ("R", 4)}, policy=policy)
@@ -123,7 +123,7 @@ def test_useless_victims_stay_with_the_fewest() -> None:
 
 
 def test_rejection_is_a_value() -> None:
-    """A rejection holds nothing of the tree: it can be copied and sent, and stays when the tree changes."""
+    """A rejection has no reference to the tree: it can be copied and pickled, and does not change with the tree."""
     scene = Scene({"R": ("nil", 2), "L!": ("R", 1)})
     rejection = scene.ask("a", "L", 2).rejection
     assert isinstance(rejection, Rejection)

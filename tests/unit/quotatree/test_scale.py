@@ -1,4 +1,4 @@
-"""What a request costs grows with the logarithm of the number of those who are held: lines are counted, twice."""
+"""The cost of a request grows with the logarithm of the number of consumers: executed lines are counted, twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LARGE: Final = 20_000
 
 
 def crowded(count: int) -> QuotaManager:
-    """Return a full tree of 1 + 4 + 16 nodes, most of whose consumers, of all sizes, live above their group."""
+    """Return a full tree of 1 + 4 + 16 nodes, most of whose consumers, of all sizes, borrow above their group."""
     draw = random.Random(1)
     mean = 500
     quota = {"root": mean * count}
@@ -42,7 +42,7 @@ def crowded(count: int) -> QuotaManager:
 
 
 def ask(manager: QuotaManager, consumer_id: str, group: str, cpu: int, priority: int = 0) -> bool:
-    """Make a consumer known and have it ask."""
+    """Register and allocate a consumer."""
     manager.add_consumer(ConsumerInfo(consumer_id, [TreeRequest("T", group, Resource(cpu=cpu), priority)]))
     return manager.allocate("T", consumer_id).allocated
 
@@ -67,14 +67,14 @@ def lines_for_each(operation: str, held: int) -> float:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_growth(operation: str) -> None:
-    """With a hundred times as many held an operation runs less than twice the lines, but may move more consumers."""
+    """With a hundred times as many consumers an operation runs less than twice the lines, but may move more of them."""
     small, large = (lines_for_each(operation, held) for held in (SMALL, LARGE))
 
     assert large <= 2 * small, (small, large)
 
 
-def test_the_first_are_at_hand() -> None:
-    """However many have left a node before them, nothing is to be passed by on the way to the first."""
+def test_first_consumers() -> None:
+    """The first consumers are found without a search through gaps, however many have left the node before them."""
     manager = crowded(400)
     node = manager._registry.trees["T"].tree.nodes["root"]
     everybody = [consumer.id for consumer in node.consumers()]
@@ -103,7 +103,7 @@ def lone(quota: int, *, check_unrequested: bool = False) -> QuotaManager:
 
 
 def after_many_have_left(held: int) -> Callable[[], object]:
-    """Return a departure that makes room for nobody: of every row only those who were small have left."""
+    """Return a departure after which no consumer fits: only the small ones of every block have left."""
     manager = lone(1006)
     ask(manager, "hog", "a", 1006)
     for number in range(held):
@@ -120,7 +120,7 @@ def after_many_have_left(held: int) -> Callable[[], object]:
 
 
 def nothing_asked_for(held: int) -> Callable[[], object]:
-    """Return a departure from a group over its quota above which everybody asks for nothing, and has to wait."""
+    """Return a departure from a group over its quota, above which all consumers request nothing and have to wait."""
     manager = lone(10, check_unrequested=True)
     manager.set_mode(Mode.MAINTENANCE)
     ask(manager, "hog", "a", 20)
@@ -132,15 +132,15 @@ def nothing_asked_for(held: int) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("departure", [after_many_have_left, nothing_asked_for])
-def test_nobody_is_looked_at_in_vain_again_and_again(departure: Callable[[int], Callable[[], object]]) -> None:
-    """Where nobody comes down it does not matter how many wait."""
+def test_fruitless_visits_do_not_repeat(departure: Callable[[int], Callable[[], object]]) -> None:
+    """If no consumer moves down, the cost does not depend on the length of the queue."""
     small, large = (lines_run_by(departure(held)) for held in (500, 8000))
 
     assert large <= 2 * small, (small, large)
 
 
 def test_ranks_are_forgotten() -> None:
-    """However many priorities have come and gone, those that are held are known, each once."""
+    """A tree keeps one rank for each one in use, however many priorities have come and gone."""
     manager = lone(10**6)
     tree = manager._registry.trees["T"].tree
     for number in range(6000):
