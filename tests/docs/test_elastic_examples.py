@@ -25,7 +25,7 @@ def test_document(capsys: pytest.CaptureFixture[str]) -> None:
         ["C", "20", "35"],
         ["D", "15", "40"],
     ]
-    assert "  round 2 deals 9 to weights of 130: 3 to it" in lines
+    assert "  round 2 divides 9 by a total weight of 130: gets 3" in lines
 
 
 def test_departments(capsys: pytest.CaptureFixture[str]) -> None:

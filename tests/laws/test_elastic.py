@@ -20,12 +20,12 @@ from ugm.elastic import (
     ElasticQuota,
     ElasticTree,
     Pod,
-    Shared,
     Sharer,
+    SharingResult,
     share,
     verify,
 )
-from ugm.elastic.sharing import deal, deal_once
+from ugm.elastic.sharing import divide, divide_in_rounds
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -63,9 +63,9 @@ def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Frac
     return gives
 
 
-def hungry_of(shared: Shared, given: list[Sharer]) -> list[Sharer]:
+def hungry_of(shared: SharingResult, given: list[Sharer]) -> list[Sharer]:
     """Return who asks for more than it has before anything is dealt, and has a weight."""
-    return [one for one in given if one.wanted > shared.floor[one.name] and one.weight > 0]
+    return [one for one in given if one.request > shared.floor[one.name] and one.weight > 0]
 
 
 @given(counts, sharers())
@@ -74,7 +74,7 @@ def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
     shared = share(available, given)
 
     if available >= sum(one.min for one in given):
-        assert all(shared.runtime[one.name] >= min(one.wanted, one.min) for one in given)
+        assert all(shared.runtime[one.name] >= min(one.request, one.min) for one in given)
 
 
 @given(valid_scenes)
@@ -95,7 +95,7 @@ def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) 
     """A runtime is at most the request, at least nothing; who does not lend asks for at least its minimum."""
     shared = share(available, given)
 
-    assert all(0 <= shared.runtime[one.name] <= one.wanted for one in given)
+    assert all(0 <= shared.runtime[one.name] <= one.request for one in given)
 
 
 @given(counts, sharers())
@@ -104,7 +104,7 @@ def test_nothing_is_left_while_somebody_is_hungry(available: int, given: list[Sh
     shared = share(available, given)
 
     if shared.unused > 0:
-        assert all(shared.runtime[one.name] >= one.wanted for one in given if one.weight > 0)
+        assert all(shared.runtime[one.name] >= one.request for one in given if one.weight > 0)
 
 
 @given(counts, sharers())
@@ -127,7 +127,7 @@ def test_only_minimums_exceed_what_there_is(available: int, given: list[Sharer])
 def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -> None:
     """Everybody hungry gets what exact weighted max-min fairness gives it, up to one unit for each round."""
     shared = share(available, given)
-    needs = {one.name: (one.weight, one.wanted - shared.floor[one.name]) for one in hungry_of(shared, given)}
+    needs = {one.name: (one.weight, one.request - shared.floor[one.name]) for one in hungry_of(shared, given)}
     left = max(available - sum(shared.floor.values()), 0)
 
     for name, exact in exactly_fair(left, needs).items():
@@ -144,7 +144,7 @@ def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
         ]
         available, one, *others = draw.randint(0, 30), *given
         for scale in (True, False):
-            larger = [one._replace(wanted=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
+            larger = [one._replace(request=wanted) for wanted in range(one.min if not one.lends else 0, 15)]
             gets = [share(available, [each, *others], scale=scale).runtime["a"] for each in larger]
             assert gets == sorted(gets)
 
@@ -155,7 +155,7 @@ def test_more_to_share_is_more_for_everybody(available: int, more: int, given: l
     one, other = share(available, given), share(available + more, given)
     slack = len(one.rounds) + len(other.rounds)
 
-    if one.least == other.least:
+    if one.min == other.min:
         assert all(other.runtime[name] >= gets - slack for name, gets in one.runtime.items())
 
 
@@ -175,7 +175,7 @@ def test_names_matter_in_ties_only(available: int, given: list[Sharer]) -> None:
     one, other = share(available, given), share(available, renamed)
     gets, gets_renamed = list(one.runtime.values()), list(reversed(other.runtime.values()))
 
-    distinct = len({(sharer.weight, sharer.wanted, sharer.min, sharer.lends) for sharer in given}) == len(given)
+    distinct = len({(sharer.weight, sharer.request, sharer.min, sharer.lends) for sharer in given}) == len(given)
     assert sum(gets) == sum(gets_renamed)
     if distinct and all(len(set(_remainders(each.left, each.weight, given))) == len(given) for each in one.rounds):
         assert gets == gets_renamed
@@ -193,10 +193,10 @@ def test_deal_is_share_without_the_account(available: int, given: list[Sharer]) 
     left = available - sum(shared.floor.values())
     if left > 0 and hungry:
         column = [one.weight for one in hungry]
-        needs = [one.wanted - shared.floor[one.name] for one in hungry]
-        missing = deal(deal_once(left, column), [one.name for one in hungry], column, needs)
+        needs = [one.request - shared.floor[one.name] for one in hungry]
+        missing = divide_in_rounds(divide(left, column), [one.name for one in hungry], column, needs)
 
-        unmet = {one.name: one.wanted - shared.runtime[one.name] for one in hungry}
+        unmet = {one.name: one.request - shared.runtime[one.name] for one in hungry}
         assert missing == {name: amount for name, amount in unmet.items() if amount}
 
 

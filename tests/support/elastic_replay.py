@@ -90,10 +90,10 @@ class TreeReplay:
         getattr(self, f"_{step['op']}")(step)
 
     def _request(self, step: dict[str, Any]) -> None:
-        self.tree.change_request(step["quota"], Resource(step["delta"]), firm=_firm(step))
+        self.tree.change_request(step["quota"], Resource(step["delta"]), non_preemptible=_non_preemptible(step))
 
     def _used(self, step: dict[str, Any]) -> None:
-        self.tree.change_used(step["quota"], Resource(step["delta"]), firm=_firm(step))
+        self.tree.change_used(step["quota"], Resource(step["delta"]), non_preemptible=_non_preemptible(step))
 
     def _total(self, step: dict[str, Any]) -> None:
         self.tree.set_total(Resource(step["value"]))
@@ -118,8 +118,8 @@ class TreeReplay:
             "limited_request": tree.limited_request,
             "auto_scaled_min": tree.scaled_min,
             "used": tree.used,
-            "non_preemptible_request": tree.firm_request,
-            "non_preemptible_used": tree.firm_used,
+            "non_preemptible_request": tree.non_preemptible_request,
+            "non_preemptible_used": tree.non_preemptible_used,
         }
 
     def differing(self, step: dict[str, Any]) -> list[tuple[str, str, Any, Any]]:
@@ -135,7 +135,7 @@ class TreeReplay:
         return found
 
 
-def _firm(step: dict[str, Any]) -> Resource:
+def _non_preemptible(step: dict[str, Any]) -> Resource:
     return Resource(step.get("non_preemptible_delta", {}))
 
 

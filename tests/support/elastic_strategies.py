@@ -30,7 +30,7 @@ def sharers(names: str = "abcdefgh") -> st.SearchStrategy[list[Sharer]]:
 
     def made(name: str) -> st.SearchStrategy[Sharer]:
         drawn = st.builds(Sharer, st.just(name), counts, counts, weights, st.booleans())
-        return drawn.map(lambda one: one if one.lends else one._replace(wanted=max(one.wanted, one.min)))
+        return drawn.map(lambda one: one if one.lends else one._replace(request=max(one.request, one.min)))
 
     picked = st.lists(st.sampled_from(names), unique=True, min_size=1)
     return picked.flatmap(lambda chosen: st.tuples(*map(made, chosen))).map(list)

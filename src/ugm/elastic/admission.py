@@ -1,7 +1,7 @@
-"""Whether one more pod fits: what the runtime of its group, its minimum, and the groups above leave.
+"""The admission of a pod: the runtime of its group, the minimum of its group, and the groups above.
 
-A resource that the pod does not ask for never denies, not even where more of it is used than allowed; nor does one that
-the maximum of the group does not name, which is not counted at all.
+Only resources that the pod requests are checked. A resource that exceeds its limit already does not deny a pod that
+requests none of it. A resource that the maximum of the group does not name is not counted at all.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "PreFilter".
 """
@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
-from ugm.elastic.cell import Cell
-from ugm.elastic.node import TreeNode
+from ugm.elastic.nodes import GroupNode, ResourceNode
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
 
-__all__ = ["GROUP", "MINIMUM", "Admission", "AdmissionRules", "RuntimeViolation"]
+__all__ = ["GROUP", "MINIMUM", "AdmissionRules", "GroupAdmission", "RuntimeViolation"]
 
 #: The kinds of the violations.
 GROUP: Final = "elastic group"
@@ -26,35 +25,38 @@ MINIMUM: Final = "elastic group minimum"
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
+#: The node of each requested resource, its name, and the requested amount.
+_Requested: TypeAlias = list[tuple[ResourceNode, str, int]]
+
 
 @final
 class RuntimeViolation(Violation):
-    """More than the runtime of a group, which others may raise by asking for less."""
+    """A violation of the runtime of a group, which increases when other groups request less."""
 
     __slots__ = ()
 
     @property
     def can_wait(self) -> bool:
-        """Whether waiting can help: a request that no runtime can ever reach is told as one above the maximum."""
+        """True: a request that no runtime can ever reach is reported as a violation of the maximum instead."""
         return True
 
 
 class AdmissionRules(NamedTuple):
-    """What a pod is held to."""
+    """The rules for admitting pods."""
 
-    #: The runtime of its group; or its maximum alone, without lending and borrowing.
+    #: Whether the limit is the runtime of the group, or its maximum alone, without borrowing.
     by_runtime: bool = True
-    #: Whether the groups above have to have room, too.
+    #: Whether the groups above are checked as well.
     check_parents: bool = False
 
 
 @final
-class Admission:
-    """What stands in the way of a pod.
+class GroupAdmission:
+    """The check of pods against the limits of their groups.
 
     Args:
         tree: the groups.
-        rules: what pods are held to.
+        rules: the rules for admitting pods.
     """
 
     __slots__ = ("_rules", "_tree")
@@ -67,74 +69,79 @@ class Admission:
         self._rules = rules
 
     def violations(
-        self, group: str, usage: Resource, *, firm: bool = False, freed: Mapping[str, int] = _NOTHING
+        self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NOTHING
     ) -> Iterator[Violation]:
-        """Yield every limit that *usage* more in a group would exceed: the group's, its minimum's, those above.
+        """Yield every limit that *usage* would exceed: of the group, of its minimum, and of the groups above.
 
-        The nearest ancestor comes first.
+        The groups above are in order from the parent to the root.
 
         Args:
-            group: the one that the pod belongs to.
-            usage: what the pod asks for.
-            firm: whether the pod must not be taken back.
-            freed: what of the usage in the group is given up for it.
+            group: the group of the pod.
+            usage: the request of the pod.
+            preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
+            freed: the usage in the group that is released for the pod.
         """
         node = self._tree.node(group)
-        asked = [
-            (node.cells[name], name, amount) for name, amount in usage.amounts.items() if _counts(node, name, amount)
+        requested = [
+            (node.resources[name], name, amount)
+            for name, amount in usage.amounts.items()
+            if _is_checked(node, name, amount)
         ]
-        for cell, name, amount in asked:
-            yield from self._runtime(cell, name, amount, freed)
-        if firm:
-            yield from _minimum(node, asked)
+        for resource, name, amount in requested:
+            yield from self._limit_violations(resource, name, amount, freed)
+        if not preemptible:
+            yield from _minimum_violations(node, requested)
         if self._rules.check_parents:
-            # The cells of all resources have parents in the same groups.
-            for level in zip(*(_above(cell) for cell, _, _ in asked), strict=True):
-                for above, (_, name, amount) in zip(level, asked, strict=True):
-                    yield from self._runtime(above, name, amount, freed)
+            # The nodes of all resources have parents in the same groups.
+            for level in zip(*(_above(resource) for resource, _, _ in requested), strict=True):
+                for above, (_, name, amount) in zip(level, requested, strict=True):
+                    yield from self._limit_violations(above, name, amount, freed)
 
-    def _runtime(self, cell: Cell, name: str, amount: int, freed: Mapping[str, int]) -> Iterator[Violation]:
-        used = cell.used - freed.get(name, 0)
+    def _limit_violations(
+        self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
+    ) -> Iterator[Violation]:
+        used = node.used - freed.get(name, 0)
         if not self._rules.by_runtime:
-            if used + amount > cell.most:
-                yield Violation(GROUP, cell.name, "", "", name, cell.most, used, amount)
+            if used + amount > node.max:
+                yield Violation(GROUP, node.name, "", "", name, node.max, used, amount)
             return
-        runtime = cell.runtime()
+        runtime = node.runtime()
         if used + amount > runtime:
-            most = self._most(cell, name)
-            told, limit = (Violation, most) if amount > most else (RuntimeViolation, runtime)
-            yield told(GROUP, cell.name, "", "", name, limit, used, amount)
+            maximum = self._max_runtime(node, name)
+            kind, limit = (Violation, maximum) if amount > maximum else (RuntimeViolation, runtime)
+            yield kind(GROUP, node.name, "", "", name, limit, used, amount)
 
-    def _most(self, cell: Cell, name: str) -> int:
-        """Return an upper bound of the runtime of a cell, whatever is released.
+    def _max_runtime(self, node: ResourceNode, name: str) -> int:
+        """Return an upper bound of the runtime of a resource, whatever other groups release.
 
-        A cell gets no more than the one above has to share, than its maximum, and without weight than its minimum. A
-        minimum that is not scaled is granted even if there is less to share, and one that is not lent even above the
-        maximum.
+        A group gets at most what its parent shares and at most its maximum, or without weight its minimum. There are
+        two exceptions. Without scaling, a minimum is granted even if the parent shares less. A minimum that is not lent
+        is granted even above the maximum.
         """
-        top, path = cell.shared_path()
-        most = max(self._tree.total.amounts.get(name, 0), 0) if top.parent is None else top.most
+        top, path = node.shared_path()
+        bound = max(self._tree.total.amounts.get(name, 0), 0) if top.parent is None else top.max
         for _, below in path:
-            least = 0 if below.lends else below.least
-            reach = max(below.most if below.weight > 0 else min(below.most, below.least), least)
-            most = min(most if self._tree.scale_min else max(most, below.least), reach)
-        return most
+            not_lent = 0 if below.lends else below.min
+            own = max(below.max if below.weight > 0 else min(below.max, below.min), not_lent)
+            bound = min(bound if self._tree.scale_min else max(bound, below.min), own)
+        return bound
 
 
-def _counts(node: TreeNode, name: str, amount: int) -> bool:
-    return amount > 0 and name in node.cells and node.cells[name].is_limited
+def _is_checked(node: GroupNode, name: str, amount: int) -> bool:
+    return amount > 0 and name in node.resources and node.resources[name].is_limited
 
 
-def _above(cell: Cell) -> Iterator[Cell]:
-    """Yield what is above a cell and below the root."""
-    while cell.parent is not None and cell.parent.parent is not None:
-        cell = cell.parent
-        yield cell
+def _above(node: ResourceNode) -> Iterator[ResourceNode]:
+    """Yield the nodes above a node, without the root."""
+    while node.parent is not None and node.parent.parent is not None:
+        node = node.parent
+        yield node
 
 
-def _minimum(node: TreeNode, asked: list[tuple[Cell, str, int]]) -> Iterator[Violation]:
-    """Yield where pods that must not be taken back would use more than the minimum of their group."""
-    named = node.group.min if node.group is not None else Resource()
-    for cell, name, amount in asked:
-        if name in named and cell.firm_used + amount > cell.least:
-            yield Violation(MINIMUM, node.name, "", "", name, cell.least, cell.firm_used, amount)
+def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:
+    """Yield where non-preemptible pods would use more than the minimum of their group."""
+    minimums = group.group.min if group.group is not None else Resource()
+    for node, name, amount in requested:
+        used = node.non_preemptible_used
+        if name in minimums and used + amount > node.min:
+            yield Violation(MINIMUM, group.name, "", "", name, node.min, used, amount)

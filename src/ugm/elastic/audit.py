@@ -1,15 +1,14 @@
-"""The self-check: everything that is kept up to date, recomputed from the groups and from what their pods ask for.
+"""The self-check: all maintained sums and runtimes, recomputed from the groups and the requests of their pods.
 
-Any difference is a bug in ugm. The check reads only.
+A difference is a bug in ugm. The check only reads.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ugm.elastic.cell import Cell
 from ugm.elastic.group import BUILT_IN
-from ugm.elastic.node import TreeNode
+from ugm.elastic.nodes import GroupNode, ResourceNode
 from ugm.elastic.sharing import share
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import InvariantError
@@ -18,61 +17,65 @@ __all__ = ["verify"]
 
 
 def verify(tree: ElasticTree) -> None:
-    """Compare all sums and all runtimes of a tree with what follows from its groups. Costs a full recomputation.
+    """Compare all sums and runtimes of a tree with recomputed values. Costs a full recomputation.
 
     Raises:
-        InvariantError: with a sentence for each difference.
+        InvariantError: with a message for each difference.
     """
-    findings = [finding for node in tree.nodes.values() for finding in _node(tree, node)]
+    findings = [finding for node in tree.nodes.values() for finding in _group_findings(tree, node)]
     if findings:
         raise InvariantError(tuple(findings))
 
 
-def _node(tree: ElasticTree, node: TreeNode) -> Iterator[str]:
-    if node.parent is not None and node.parent.children.get(node.name) is not node:
-        yield f"elastic group {node.name!r} is not listed below {node.parent.name!r}"
-    for resource, cell in node.cells.items():
-        below = [child.cells[resource] for child in _feeding(tree, node) if resource in child.cells]
-        for word, kept, due in _sums(tree, node, resource, cell, below):
-            if kept != due:
-                yield f"elastic group {node.name!r}, {resource}: {word} {kept}, but {due} follows"
-        if cell.counts and any(child.competes for child in below):
-            yield from _runtimes(tree, resource, cell, below)
+def _group_findings(tree: ElasticTree, group: GroupNode) -> Iterator[str]:
+    if group.parent is not None and group.parent.children.get(group.name) is not group:
+        yield f"elastic group {group.name!r} is not listed below {group.parent.name!r}"
+    for resource, node in group.resources.items():
+        below = [child.resources[resource] for child in _feeding(tree, group) if resource in child.resources]
+        for name, value, expected in _sums(tree, group, resource, below):
+            if value != expected:
+                yield f"elastic group {group.name!r}, {resource}: {name} is {value}, expected {expected}"
+        if node.is_counted and any(child.competes for child in below):
+            yield from _runtime_findings(tree, resource, node, below)
 
 
-def _feeding(tree: ElasticTree, node: TreeNode) -> list[TreeNode]:
-    """Return whose requests and usage reach a group: its children, except that built-in groups feed the root."""
-    own = [child for child in node.children.values() if child.name not in BUILT_IN]
-    return [*own, *(tree.nodes[name] for name in sorted(BUILT_IN - {node.name}))] if node is tree.root else own
+def _feeding(tree: ElasticTree, group: GroupNode) -> list[GroupNode]:
+    """Return the groups whose requests and usage are added to a group: its children. Built-in groups feed the root."""
+    own = [child for child in group.children.values() if child.name not in BUILT_IN]
+    return [*own, *(tree.nodes[name] for name in sorted(BUILT_IN - {group.name}))] if group is tree.root else own
 
 
 def _sums(
-    tree: ElasticTree, node: TreeNode, resource: str, cell: Cell, below: list[Cell]
+    tree: ElasticTree, group: GroupNode, resource: str, below: list[ResourceNode]
 ) -> Iterator[tuple[str, int, int]]:
-    counts = 1 if cell.counts else 0
-    asked = counts * cell.own_request + sum(child.limited for child in below)
-    request = asked if cell.lends else max(asked, cell.least)
-    yield "child request", cell.child_request, asked
-    yield "request", cell.request, request
-    if node.parent is not None:
-        yield "limited request", cell.limited, min(request, cell.most)
+    """Yield the name, the maintained value and the expected value of every sum of a resource."""
+    node = group.resources[resource]
+    counted = 1 if node.is_counted else 0
+    child_request = counted * node.own_request + sum(child.limited_request for child in below)
+    request = child_request if node.lends else max(child_request, node.min)
+    yield "child request", node.child_request, child_request
+    yield "request", node.request, request
+    if group.parent is not None:
+        yield "limited request", node.limited_request, min(request, node.max)
     else:
         served = sum(child.used for child in below if not child.competes)
-        yield "what there is", cell.most, tree.total.get(resource, 0) - served
-    yield "used", cell.used, counts * cell.own_used + sum(child.used for child in below)
-    yield "firm request", cell.firm_request, counts * cell.own_firm_request + sum(child.firm_request for child in below)
-    yield "firm used", cell.firm_used, counts * cell.own_firm_used + sum(child.firm_used for child in below)
-    least = sum(child.group.min.get(resource, 0) for child in node.children.values() if child.group is not None)
-    yield "minimum of children", node.child_mins.get(resource, 0), least
+        yield "amount to share", node.max, tree.total.get(resource, 0) - served
+    yield "usage", node.used, counted * node.own_used + sum(child.used for child in below)
+    expected = counted * node.own_non_preemptible_request + sum(child.non_preemptible_request for child in below)
+    yield "non-preemptible request", node.non_preemptible_request, expected
+    expected = counted * node.own_non_preemptible_used + sum(child.non_preemptible_used for child in below)
+    yield "non-preemptible usage", node.non_preemptible_used, expected
+    minimums = sum(child.group.min.get(resource, 0) for child in group.children.values() if child.group is not None)
+    yield "minimum of children", group.child_mins.get(resource, 0), minimums
 
 
-def _runtimes(tree: ElasticTree, resource: str, cell: Cell, below: list[Cell]) -> Iterator[str]:
-    shared = share(cell.runtime(), cell.pool.sharers(), scale=tree.scale_min)
+def _runtime_findings(tree: ElasticTree, resource: str, node: ResourceNode, below: list[ResourceNode]) -> Iterator[str]:
+    expected = share(node.runtime(), node.shares.sharers(), scale=tree.scale_min).runtime
     competing = [child for child in below if child.competes]
-    if sorted(child.name for child in competing) != list(shared.runtime):
-        yield f"elastic group {cell.name!r}, {resource}: others share than are below it"
+    if sorted(child.name for child in competing) != list(expected):
+        yield f"elastic group {node.name!r}, {resource}: other groups share than are below it"
         return
     for child in competing:
-        if child.runtime() != shared.runtime[child.name]:
-            due = shared.runtime[child.name]
-            yield f"elastic group {child.name!r}, {resource}: runtime {child.runtime()}, but {due} follows"
+        if child.runtime() != expected[child.name]:
+            difference = f"runtime is {child.runtime()}, expected {expected[child.name]}"
+            yield f"elastic group {child.name!r}, {resource}: {difference}"

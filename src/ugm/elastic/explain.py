@@ -1,96 +1,99 @@
-"""How a runtime came about, and who holds what a denied pod misses.
+"""Explanations: how a runtime was computed, and which groups hold what a denied pod is missing.
 
-An `Account` is worked out from the tree when it is asked for, by the sharing itself (`ugm.elastic.sharing`), and says
-of every group at the same place what it got and why. Nothing is kept for it while the engine runs.
+A `RuntimeExplanation` is computed from the tree on demand, by the sharing itself (`ugm.elastic.sharing`). It shows the
+shares of all siblings. Nothing is stored for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP, MINIMUM
-from ugm.elastic.cell import BOUNDLESS, Cell
-from ugm.elastic.sharing import Round, Shared, share
+from ugm.elastic.nodes import UNLIMITED, ResourceNode
+from ugm.elastic.sharing import SharingResult, SharingRound, share
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
 from ugm.resources import format_amount
 
-__all__ = ["Account", "Cap", "Part", "Shortage", "explain", "shortage"]
+__all__ = ["GroupShare", "RuntimeCap", "RuntimeExplanation", "Shortage", "explain", "shortage"]
 
 
-class Cap(StrEnum):
-    """What keeps a group from getting more."""
+class RuntimeCap(StrEnum):
+    """The reason why a group does not get a larger runtime."""
 
-    REQUEST = "it asks for no more"
+    REQUEST = "its request"
     MAX = "its maximum"
-    WEIGHT = "it has no weight, and gets nothing beyond its minimum"
-    OTHERS = "what the others left"
-    NOT_LENT = "it does not lend its minimum"
+    WEIGHT = "its minimum, because it has no weight"
+    OTHERS = "the shares of the other groups"
+    NOT_LENT = "its minimum, which it does not lend"
 
 
-class Part(NamedTuple):
-    """What one group has to do with the sharing of one resource."""
+@dataclass(frozen=True, slots=True)
+class GroupShare:
+    """The share of one group in one resource, with its configuration."""
 
     group: str
-    #: As configured.
+    #: The configured minimum.
     min: int
-    #: The minimum in force: scaled down where the minimums are more than there is, and than is asked for.
-    least: int
-    #: None if it is not limited.
+    #: The minimum in force: scaled down if both the minimums and the requests exceed the available amount.
+    scaled_min: int
+    #: None if the resource is not limited.
     max: int | None
     weight: int
     request: int
-    #: What it gets.
+    #: The amount that the group gets.
     runtime: int
     used: int
-    cap: Cap
+    cap: RuntimeCap
 
     @property
     def lent(self) -> int:
-        """What others may use of its minimum."""
-        return max(self.least - self.runtime, 0)
+        """The part of its minimum that other groups may use."""
+        return max(self.scaled_min - self.runtime, 0)
 
     @property
     def borrowed(self) -> int:
-        """What it gets beyond its minimum."""
-        return max(self.runtime - self.least, 0)
+        """The amount that the group gets beyond its minimum."""
+        return max(self.runtime - self.scaled_min, 0)
 
 
-class Account(NamedTuple):
-    """How the runtime of one group came about, in one resource."""
+@dataclass(frozen=True, slots=True)
+class RuntimeExplanation:
+    """The computation of the runtime of one group in one resource."""
 
     group: str
     resource: str
-    #: The group above, which shares.
+    #: The parent group, which shares the resource.
     parent: str
-    #: What it has to share.
+    #: The amount to share.
     available: int
-    #: All groups below it, this one among them, by name.
-    parts: tuple[Part, ...]
-    rounds: tuple[Round, ...]
+    #: The shares of all child groups of the parent, sorted by name.
+    shares: tuple[GroupShare, ...]
+    rounds: tuple[SharingRound, ...]
 
     @property
-    def part(self) -> Part:
-        """The part of the group itself."""
-        return next(part for part in self.parts if part.group == self.group)
+    def share(self) -> GroupShare:
+        """The share of the group itself."""
+        return next(share for share in self.shares if share.group == self.group)
 
     @property
-    def lenders(self) -> tuple[Part, ...]:
-        """Who lends to whoever is hungry: the siblings that ask for less than their minimum."""
-        return tuple(part for part in self.parts if part.lent and part.group != self.group)
+    def lenders(self) -> tuple[GroupShare, ...]:
+        """The shares of the siblings that lend a part of their minimum."""
+        return tuple(share for share in self.shares if share.lent and share.group != self.group)
 
     @property
     def unused(self) -> int:
-        """What nobody gets; less than nothing if the minimums are more than there is, and are not scaled."""
-        return self.available - sum(part.runtime for part in self.parts)
+        """The amount that no group gets. Negative if unscaled minimums exceed the available amount."""
+        return self.available - sum(share.runtime for share in self.shares)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the account for JSON."""
-        parts = [{**part._asdict(), "cap": str(part.cap)} for part in self.parts]
-        return {**self._asdict(), "parts": parts, "rounds": [each._asdict() for each in self.rounds]}
+        """Return the explanation for JSON."""
+        shares = [{**asdict(share), "cap": str(share.cap)} for share in self.shares]
+        return {**asdict(self), "shares": shares, "rounds": [each._asdict() for each in self.rounds]}
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -99,32 +102,32 @@ class Account(NamedTuple):
         def amount(number: int) -> str:
             return format_amount(self.resource, number)
 
-        part = self.part
-        limit = "unlimited" if part.max is None else amount(part.max)
-        yield f"elastic group {self.group!r} gets {amount(part.runtime)} {self.resource}"
-        yield f"  asks for {amount(part.request)}; min {amount(part.min)}, max {limit}, weight {part.weight}"
-        if part.least < part.min:
-            yield f"  min scaled down to {amount(part.least)}: the minimums are more than there is"
-        yield f"  {self.parent!r} has {amount(self.available)} to share"
+        own = self.share
+        limit = "unlimited" if own.max is None else amount(own.max)
+        yield f"elastic group {self.group!r} gets {amount(own.runtime)} {self.resource}"
+        yield f"  requests {amount(own.request)}; min {amount(own.min)}, max {limit}, weight {own.weight}"
+        if own.scaled_min < own.min:
+            yield f"  min scaled down to {amount(own.scaled_min)}, because the minimums exceed the available amount"
+        yield f"  {self.parent!r} shares {amount(self.available)}"
         for lender in self.lenders:
             yield f"  {lender.group!r} lends {amount(lender.lent)}"
         for number, each in enumerate(self.rounds, 1):
             if self.group in each.given:
                 given = amount(each.given[self.group])
-                yield f"  round {number} deals {amount(each.left)} to weights of {each.weight}: {given} to it"
-        if part.borrowed:
-            yield f"  borrows {amount(part.borrowed)}"
-        yield f"  capped by: {part.cap}"
+                yield f"  round {number} divides {amount(each.left)} by a total weight of {each.weight}: gets {given}"
+        if own.borrowed:
+            yield f"  borrows {amount(own.borrowed)}"
+        yield f"  limited by {own.cap}"
 
 
 class Shortage(NamedTuple):
-    """What a denied pod misses, and who has it."""
+    """The amount that a denied pod is missing, and the groups that hold it."""
 
-    #: The group that denies.
+    #: The group that denies the pod.
     group: str
     resource: str
     missing: int
-    #: Groups beside it, or beside a group above it, that use more than their minimum, and how much more; most first.
+    #: Siblings, and siblings of groups above, that use more than their minimum, with the excess; largest first.
     borrowers: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
@@ -133,57 +136,65 @@ class Shortage(NamedTuple):
         return "; ".join([missing, *borrowed])
 
 
-def explain(tree: ElasticTree, group: str, resource: str) -> Account:
-    """Return how the runtime of a group came about. Costs a pass over its siblings, and over the hungry in each round.
+def explain(tree: ElasticTree, group: str, resource: str) -> RuntimeExplanation:
+    """Return how the runtime of a group is computed. Takes the time of one sharing among its siblings.
 
     Raises:
         GroupError: the group is unknown.
-        RequestError: the group has no runtime of the resource: its maximum does not name it, or it is the root or built
-            in, or the group above does not share it.
+        RequestError: the group has no runtime of the resource: its maximum does not name it, it is the root or built
+            in, or its parent does not share the resource.
     """
-    cell = tree.node(group).cells.get(resource)
-    if cell is None or cell.parent is None or not (cell.is_shared and cell.competes):
-        raise RequestError("resource", resource, f"it is not shared out to {group!r}")
-    above = cell.parent
-    shared = share(above.runtime(), above.pool.sharers(), scale=tree.scale_min)
-    parts = tuple(_part(tree.node(name).cells[resource], shared) for name in shared.runtime)
-    return Account(group, resource, above.name, shared.available, parts, shared.rounds)
+    node = tree.node(group).resources.get(resource)
+    if node is None or node.parent is None or not (node.is_shared and node.competes):
+        raise RequestError("resource", resource, f"it is not shared with {group!r}")
+    parent = node.parent
+    result = share(parent.runtime(), parent.shares.sharers(), scale=tree.scale_min)
+    shares = tuple(_group_share(tree.node(name).resources[resource], result) for name in result.runtime)
+    return RuntimeExplanation(group, resource, parent.name, result.available, shares, result.rounds)
 
 
-def _part(cell: Cell, shared: Shared) -> Part:
-    name = cell.name
-    runtime, least = shared.runtime[name], shared.least[name]
-    most = None if cell.most >= BOUNDLESS else cell.most
-    return Part(name, cell.least, least, most, cell.weight, cell.request, runtime, cell.used, _cap(cell, runtime))
+def _group_share(node: ResourceNode, result: SharingResult) -> GroupShare:
+    runtime = result.runtime[node.name]
+    return GroupShare(
+        group=node.name,
+        min=node.min,
+        scaled_min=result.min[node.name],
+        max=None if node.max >= UNLIMITED else node.max,
+        weight=node.weight,
+        request=node.request,
+        runtime=runtime,
+        used=node.used,
+        cap=_cap(node, runtime),
+    )
 
 
-def _cap(cell: Cell, runtime: int) -> Cap:
-    if runtime > cell.child_request and not cell.lends:
-        return Cap.NOT_LENT
-    if runtime >= cell.request:
-        return Cap.REQUEST
-    if runtime >= cell.limited:
-        return Cap.MAX
-    return Cap.OTHERS if cell.weight > 0 else Cap.WEIGHT
+def _cap(node: ResourceNode, runtime: int) -> RuntimeCap:
+    if runtime > node.child_request and not node.lends:
+        return RuntimeCap.NOT_LENT
+    if runtime >= node.request:
+        return RuntimeCap.REQUEST
+    if runtime >= node.limited_request:
+        return RuntimeCap.MAX
+    return RuntimeCap.OTHERS if node.weight > 0 else RuntimeCap.WEIGHT
 
 
 def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
-    """Return what a pod misses that was denied for *violation*, and who has it.
+    """Return the amount that a pod is missing because of *violation*, and the groups that hold it.
 
-    Whoever must not be taken back competes with nobody: the minimum of the group is what is missing then.
+    A non-preemptible pod is missing a part of the minimum of its group, which no other group can hold.
 
     Raises:
         GroupError: the group is unknown.
-        RequestError: the violation is none of elastic groups.
+        RequestError: the violation is not one of an elastic group.
     """
     if violation.kind not in (GROUP, MINIMUM) or violation.resource is None:
-        raise RequestError("violation", violation, "it is none of an elastic group")
+        raise RequestError("violation", violation, "expected a violation of an elastic group")
     borrowers: dict[str, int] = {}
     if violation.kind != MINIMUM:
-        for node in tree.node(violation.name).path():
-            for sibling in node.parent.children.values() if node.parent else ():
-                cell = sibling.cells.get(violation.resource)
-                if cell is not None and cell.competes and sibling is not node and cell.used > cell.least:
-                    borrowers[sibling.name] = cell.used - cell.least
+        for group in tree.node(violation.name).path():
+            for sibling in group.parent.children.values() if group.parent else ():
+                node = sibling.resources.get(violation.resource)
+                if node is not None and node.competes and sibling is not group and node.used > node.min:
+                    borrowers[sibling.name] = node.used - node.min
     ordered = sorted(borrowers.items(), key=lambda each: (-each[1], each[0]))
     return Shortage(violation.name, violation.resource, violation.shortfall, tuple(ordered))

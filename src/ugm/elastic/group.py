@@ -1,7 +1,7 @@
-"""Elastic groups as they are configured: what each is guaranteed, what it may reach, how it competes.
+"""Elastic groups as they are configured: guaranteed minimum, maximum, weight, and the place in the tree.
 
-An `ElasticGroup` is an immutable value. It may say what no rule allows (a minimum above the maximum, say, or a negative
-weight): `ugm.elastic.rules` judges it, and the engine takes what it is given, as long as it is made of the right parts.
+An `ElasticGroup` is an immutable value. It may violate the rules, for example with a minimum above the maximum:
+`ugm.elastic.rules` checks it, and a tree accepts every group whose parts have the right types.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and "API".
 """
@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Final, NamedTuple
 
 from ugm.arguments import require_name
-from ugm.errors import RequestError
+from ugm.errors import RequestError, UgmError
 from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
@@ -23,22 +23,53 @@ __all__ = [
     "ROOT_GROUP",
     "SYSTEM_GROUP",
     "ElasticGroup",
+    "GroupError",
+    "Refusal",
     "parent_of",
     "parents_first",
     "require_group",
 ]
 
-#: Above all groups. It has no limits; what it shares out is the cluster.
+#: The parent of all groups. It has no limits and shares the cluster.
 ROOT_GROUP: Final = "koordinator-root-quota"
-#: For pods of the system: never limited, and served before all others.
+#: The group of system pods: never limited, and served before all others.
 SYSTEM_GROUP: Final = "koordinator-system-quota"
-#: For pods that belong to no other group.
+#: The group of pods that belong to no other group.
 DEFAULT_GROUP: Final = "koordinator-default-quota"
 
-#: Groups that are always there.
+#: Groups that always exist.
 BUILT_IN: Final = frozenset((ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP))
 
 _NOTHING: Final = Resource()
+
+
+class Refusal(NamedTuple):
+    """One rule that a change of the groups violates."""
+
+    #: The group that would be created, changed, deleted or used by a pod.
+    group: str
+    #: A stable identifier, for example ``min_exceeds_max``.
+    rule: str
+    #: A message, as the end of a sentence.
+    reason: str
+
+    def __str__(self) -> str:
+        return f"elastic group {self.group!r}: {self.reason} [{self.rule}]"
+
+
+class GroupError(UgmError, ValueError):
+    """A change of the elastic groups was refused. Nothing has changed.
+
+    Attributes:
+        refusals: all violated rules that could be checked, in the order of the rules; never empty.
+    """
+
+    def __init__(self, refusals: tuple[Refusal, ...]) -> None:
+        super().__init__(refusals)
+        self.refusals: Final = refusals
+
+    def __str__(self) -> str:
+        return "\n".join(str(refusal) for refusal in self.refusals)
 
 
 class ElasticGroup(NamedTuple):
@@ -51,45 +82,45 @@ class ElasticGroup(NamedTuple):
 
     #: Unique among all groups.
     name: str
-    #: The group above; the empty text stands for `ugm.elastic.ROOT_GROUP`.
+    #: The parent group; an empty text means `ugm.elastic.ROOT_GROUP`.
     parent: str = ROOT_GROUP
-    #: What the group is guaranteed; a missing name is nothing.
+    #: The guaranteed amounts; 0 of a missing resource.
     min: Resource = _NOTHING
-    #: The most that the group may reach. Only resources that it names are counted for the group at all.
+    #: The maximum amounts. Only resources that it names are counted for the group.
     max: Resource = _NOTHING
-    #: How strongly the group competes for what is left over; None stands for `max`, a missing name for no weight.
+    #: The weights for dividing what is left over; None means `max`. A missing resource has no weight.
     shared_weight: Resource | None = None
-    #: Whether others may use what the group does not ask for of its minimum.
+    #: Whether other groups may use the part of the minimum that the group does not request.
     allow_lent: bool = True
-    #: Whether the group is there for the sake of groups below it, and takes no pods itself.
+    #: Whether the group is a parent of other groups and accepts no pods itself.
     is_parent: bool = False
-    #: Pods from these namespaces belong to the group if they name none.
+    #: Pods in these namespaces belong to the group if they name no group.
     namespaces: tuple[str, ...] = ()
-    #: The namespace that the object of the group lives in.
+    #: The namespace of the Kubernetes object of the group.
     namespace: str = ""
-    #: Of several trees, the one that the group belongs to; groups of one tree share it. None if it is not said.
+    #: The tree of the group, if there are several; all groups of a tree have the same id. None for no id.
     tree_id: str | None = None
-    #: Whether the group is the uppermost of its tree; its minimum is then not compared with what is above.
+    #: Whether the group is the root of its tree; its minimum is then not compared with that of its parent.
     is_root: bool = False
-    #: Whether to pass over the rules on sums of minimums.
+    #: Whether to skip the rules on sums of minimums.
     force_update: bool = False
-    #: Resources whose maximum must not be lowered below what is used.
+    #: Resources whose maximum must not be lowered below the reported usage.
     strict_max: tuple[str, ...] = ()
-    #: What the object reports as used; only compared with `strict_max`.
+    #: The usage that the Kubernetes object reports; only compared with `strict_max`.
     reported_used: Resource = _NOTHING
-    #: A text in place of the weights that cannot be read as weights; the group then has none of its own.
+    #: The text of the weights if it could not be parsed; the group then has no weights of its own.
     unread_weight: str = ""
 
     @property
     def weight(self) -> Resource:
-        """The weights in force: an absent vector, and one of nothing but zeros, stand for `max`."""
+        """The weights in force: `max` if there are none, or only zeros."""
         if self.shared_weight is None or not any(self.shared_weight.amounts.values()):
             return self.max
         return self.shared_weight
 
 
-#: What the parts of a group are, and how to say it.
-_KINDS: Final[Mapping[str, tuple[type | UnionType, str]]] = {
+#: The types of the fields, and their description in messages.
+_TYPES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
     "name": (str, "a text"),
     "parent": (str, "a text"),
     "min": (Resource, "a Resource"),
@@ -109,7 +140,7 @@ _KINDS: Final[Mapping[str, tuple[type | UnionType, str]]] = {
 
 
 def require_group(group: object) -> None:
-    """Make sure that this is an elastic group, made of what its parts are declared to be.
+    """Check that an argument is an elastic group, and that its fields have the declared types.
 
     Raises:
         RequestError: it is not.
@@ -117,33 +148,34 @@ def require_group(group: object) -> None:
     if not isinstance(group, ElasticGroup):
         raise RequestError("group", group, "expected an ElasticGroup")
     require_name("group.name", group.name)
-    for (field, (kind, told)), value in zip(_KINDS.items(), group, strict=True):
+    for (field, (kind, description)), value in zip(_TYPES.items(), group, strict=True):
         names = value if isinstance(value, tuple) else ()
         if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
-            raise RequestError(f"group.{field}", value, f"expected {told}")
+            raise RequestError(f"group.{field}", value, f"expected {description}")
         longest = max(map(len, (*names, value) if isinstance(value, str) else names), default=0)
         if longest > MAX_NAME and field != "unread_weight":
             raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
 
 
 def parent_of(group: ElasticGroup) -> str:
-    """Return the name of the group above."""
+    """Return the name of the parent group."""
     return group.parent or ROOT_GROUP
 
 
 def parents_first(groups: Iterable[ElasticGroup]) -> list[ElasticGroup]:
     """Return groups in their order, but every parent before its children.
 
-    Groups whose parent is not among those that follow from the root come last: they have no place in a tree.
+    Groups that are not connected to the root come last, because they cannot be part of a tree.
     """
-    below: dict[str, list[ElasticGroup]] = {}
+    children: dict[str, list[ElasticGroup]] = {}
     for group in groups:
-        below.setdefault(parent_of(group), []).append(group)
+        children.setdefault(parent_of(group), []).append(group)
     ordered: list[ElasticGroup] = []
-    # Built-in groups are there even if nobody has configured them.
-    waiting = sorted(BUILT_IN - {each.name for named in below.values() for each in named} | {ROOT_GROUP})
-    while waiting:
-        children = below.pop(waiting.pop(), [])
-        ordered += children
-        waiting += [child.name for child in reversed(children)]
-    return ordered + [group for rest in below.values() for group in rest]
+    # Built-in groups exist even if they are not configured.
+    configured = {group.name for siblings in children.values() for group in siblings}
+    stack = sorted(BUILT_IN - configured | {ROOT_GROUP})
+    while stack:
+        below = children.pop(stack.pop(), [])
+        ordered += below
+        stack += [child.name for child in reversed(below)]
+    return ordered + [group for rest in children.values() for group in rest]

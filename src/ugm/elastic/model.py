@@ -1,12 +1,12 @@
-"""Elastic quotas as one of the quota models that decide about a request together.
+"""Elastic quotas as a quota model of a partition.
 
-An `ElasticModel` answers for an `ElasticQuota` through `ugm.DemandModel` and `ugm.EvictingModel`: an allocation is a
-pod, expected while it waits and started when it is charged. The tags of its application name its group.
+An `ElasticModel` represents an `ElasticQuota` as a `ugm.DemandModel` and `ugm.EvictingModel`. An allocation is a pod:
+it is expected while it waits, and runs when it is charged. The tags of its application name its group.
 
-A claim without a group is denied unless the setup says otherwise: a default group is configured, or the model is
-unrestricted. So a misspelt group or a missing tag does not remove a limit.
+A claim without a group is denied, so that a misspelt group or a missing tag does not remove a limit. It is accepted
+only if a default group is configured, or if the model is unrestricted.
 
-Every call either takes effect or changes nothing, also if an exception from outside interrupts it.
+If an exception from outside interrupts a call, the call either takes effect or changes nothing.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from ugm.elastic.quota import ElasticQuota
 from ugm.errors import RequestError
 from ugm.model import Claim, SetupViolation
 
-__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel", "NoGroup", "UnknownGroup"]
+__all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 
-#: The tags that say where an application belongs, in the words of Kubernetes.
+#: The tags for the group and the namespace of an application, as in Kubernetes.
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
 NAMESPACE_TAG: Final = "namespace"
 
-_NAMELESS: Final = "?"
+#: The name of the pod of a claim without an allocation id; repeated if there is such a pod.
+_PLACEHOLDER_NAME: Final = "?"
 
 AnswerT = TypeVar("AnswerT")
 
 
-class UnknownGroup(SetupViolation):
+class _UnknownGroup(SetupViolation):
     """The tags name an elastic group that does not exist."""
 
     __slots__ = ()
     reason = "there is no such group, and no default group is configured"
 
 
-class NoGroup(SetupViolation):
-    """Neither tag of an application leads to an elastic group."""
+class _MissingGroupTag(SetupViolation):
+    """The tags of an application lead to no elastic group."""
 
     __slots__ = ()
     reason = "the application has no such tag, its namespace has no group, and no default group is configured"
@@ -53,16 +54,16 @@ class ElasticModel:
     """Elastic quotas that take part in the admission of a partition.
 
     Args:
-        quota: the groups and their pods; no pod of it may have the id of an allocation.
+        quota: the groups and their pods; no other pod may have the id of an allocation.
         group_tag: the tag with the name of the group.
         namespace_tag: the tag with the namespace, for applications that name no group.
-        unrestricted: whether claims without a group pass if no default group is configured; otherwise they are denied.
+        unrestricted: whether claims without a group are accepted if no default group is configured.
 
     Raises:
-        RequestError: *quota* is no ElasticQuota, a tag is no text, or *unrestricted* is no bool.
+        RequestError: *quota* is not an ElasticQuota, a tag is not a text, or *unrestricted* is not a bool.
 
-    A claim that is not expected is judged as if it were: what it asks for has its part in the runtime. Of claims of the
-    same priority, the one that was charged last gives way first.
+    A claim is checked as if it were expected, so its request is part of the runtime. Of claims of equal priority, the
+    one that was charged last is evicted first.
 
     >>> from ugm import Resource, UserGroup
     >>> from ugm.elastic import ElasticGroup, ElasticTree
@@ -78,11 +79,11 @@ class ElasticModel:
     __slots__ = ("_charged", "_claims", "_group_tag", "_namespace_tag", "_refunded", "_unrestricted", "quota")
 
     quota: ElasticQuota
-    #: The names of all pods that are claims, and after an interruption perhaps of some that no longer exist.
+    #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
     _claims: set[str]
-    #: How many claims have been charged; serves as the time at which a pod started.
+    #: The number of charges, used as the start time of pods.
     _charged: int
-    #: When the claims started that were refunded since a new one was charged: they may come back.
+    #: The start times of claims that were refunded since the last new claim was charged, because they may return.
     _refunded: dict[str, int]
     _group_tag: str
     _namespace_tag: str
@@ -108,7 +109,7 @@ class ElasticModel:
         self._unrestricted = unrestricted
 
     def reset(self) -> None:
-        """Hold no claims and expect none any more; groups, and pods that are not claims, stay.
+        """Remove all claims, charged or waiting. Groups, and pods that are not claims, stay.
 
         Correct whatever state an interrupted call has left. A partition charges and expects all claims again after it.
         """
@@ -125,39 +126,39 @@ class ElasticModel:
         """
         pod = self._pod(claim)
         group = self.quota.group_of(pod)
-        if self._is_unset(group):
-            return (self._missing(pod),)
-        if self.quota.takes_no_pods(group):
-            asked = pod.usage.without_zeros().amounts.items()
-            return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in asked]
+        if self._has_no_group(group):
+            return (self._setup_violation(pod),)
+        if self.quota.refuses_pods(group):
+            requested = pod.usage.without_zeros().amounts.items()
+            return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
         return self._if_expected(pod, lambda: self.quota.check(pod).violations)
 
-    def _is_unset(self, group: str) -> bool:
-        """Return whether a claim has no group, and the setup does not say that it needs none."""
+    def _has_no_group(self, group: str) -> bool:
+        """Return whether a claim has no group and needs one."""
         return group == DEFAULT_GROUP and not self._unrestricted and self.quota.tree.node(group).group is None
 
-    def _missing(self, pod: Pod) -> SetupViolation:
+    def _setup_violation(self, pod: Pod) -> SetupViolation:
         if pod.group:
-            return UnknownGroup.of(GROUP, pod.group)
-        return NoGroup.of("elastic group tag", self._group_tag)
+            return _UnknownGroup.of(GROUP, pod.group)
+        return _MissingGroupTag.of("elastic group tag", self._group_tag)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
-        """Return which allocations of lower priority in the same group would have to go for *claim*.
+        """Return the allocations of lower priority in the same group to evict for *claim*.
 
-        None if none have to, or if it would not help.
+        None if no eviction is necessary, or if none would help.
         """
         pod = self._pod(claim)
-        if self._is_unset(self.quota.group_of(pod)):
+        if self._has_no_group(self.quota.group_of(pod)):
             return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
-        return answer() if self.quota.knows(pod.name) else self.quota.if_expected(pod, answer)
+        return answer() if self.quota.has_pod(pod.name) else self.quota.if_expected(pod, answer)
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim* as running, expected before or not.
+        """Count *claim* as running, whether or not it was expected.
 
-        What is put back after a refund, in its old size or another, is as old as it was.
+        A claim that was refunded and returns, in the same size or another, keeps its start time.
         """
         pod = self._pod(claim)
         started = self._refunded.get(pod.name)
@@ -185,12 +186,12 @@ class ElasticModel:
         """Count *claim* as waiting.
 
         Raises:
-            RequestError: there is such an allocation already.
+            RequestError: there is already such an allocation.
         """
         pod = self._pod(claim)
-        if not self.quota.knows(pod.name):
+        if not self.quota.has_pod(pod.name):
             self._claims.add(pod.name)
-        self.quota.wait(pod)
+        self.quota.adopt_waiting(pod)
 
     def forget(self, claim: Claim) -> None:
         """Undo `expect`.
@@ -206,8 +207,8 @@ class ElasticModel:
         return Pod(self._name(claim), claim.usage, group, namespace, claim.priority, claim.preemptible)
 
     def _name(self, claim: Claim) -> str:
-        """Return the id of the allocation, or one that nobody has where somebody only asks."""
-        name = claim.allocation_id or _NAMELESS
-        while not claim.allocation_id and self.quota.knows(name):
-            name += _NAMELESS
+        """Return the allocation id, or an unused name if the claim is only a query."""
+        name = claim.allocation_id or _PLACEHOLDER_NAME
+        while not claim.allocation_id and self.quota.has_pod(name):
+            name += _PLACEHOLDER_NAME
         return name

@@ -1,8 +1,8 @@
-"""Pods, and which of the groups each belongs to.
+"""Pods, and the group that each pod belongs to.
 
-A pod belongs to the group that its label names; else to the group whose object has the name of the pod's namespace and
-lives in it; else to the group that lists the namespace; else to the default group. A name that no group has stands for
-the default group as well, for as long as there is no such group.
+A pod belongs to, in this order: the group that its label names; the group whose object has the name of the pod's
+namespace and is in that namespace; the group that lists the namespace; the default group. A label that names an unknown
+group means the default group, until the group exists.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compatibility".
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from itertools import count
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
 from ugm.arguments import require_name, require_resource
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
@@ -19,42 +19,43 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
-__all__ = ["Held", "Pod", "PodLedger", "require_pod"]
+__all__ = ["Pod", "PodIndex", "TrackedPod", "require_pod"]
 
 _NOTHING: Final = Resource()
 
 
 class Pod(NamedTuple):
-    """What runs, or waits to run, and what it asks for.
+    """A running or waiting pod, with its request.
 
-    >>> Pod("web-1", Resource(vcore=500), group="web").firm
+    >>> Pod("web-1", Resource(vcore=500), group="web").non_preemptible
     Resource()
     """
 
     #: Unique among all pods.
     name: str
+    #: The request of the pod, which is its usage while it runs.
     usage: Resource
-    #: The group that the pod names; empty if it names none.
+    #: The group that the pod names; empty for none.
     group: str = ""
     namespace: str = ""
-    #: Higher goes first; only pods of one group are compared.
+    #: Higher values are more important. Only pods of one group are compared.
     priority: int = 0
-    #: Whether the pod may be taken back. If not, it has to fit into the minimum of its group.
+    #: Whether the pod may be evicted. A non-preemptible pod must fit the minimum of its group.
     preemptible: bool = True
-    #: When it started; None if that is not known yet, which counts as just now.
+    #: The start time; None if it is unknown, which counts as just now.
     started: int | None = None
 
     @property
-    def firm(self) -> Resource:
-        """What of the usage must not be taken back: all or nothing."""
+    def non_preemptible(self) -> Resource:
+        """The part of the request that must not be taken back: all or nothing."""
         return _NOTHING if self.preemptible else self.usage
 
 
 def require_pod(pod: object) -> None:
-    """Make sure that this is a pod that can be counted and compared with others.
+    """Check that an argument is a pod with valid fields.
 
     Raises:
-        RequestError: it is not, or asks for less than nothing.
+        RequestError: it is not, or an amount is negative.
     """
     if not isinstance(pod, Pod):
         raise RequestError("pod", pod, "expected a Pod")
@@ -69,27 +70,27 @@ def require_pod(pod: object) -> None:
         raise RequestError("pod.preemptible", pod.preemptible, "expected True or False")
     for field, number in (("priority", pod.priority), ("started", pod.started or 0)):
         if type(number) is not int:
-            raise RequestError(f"pod.{field}", number, "expected a whole number")
+            raise RequestError(f"pod.{field}", number, "expected an int")
 
 
 KeyT = TypeVar("KeyT")
 
-#: Whom a pod names and, if it names nobody, where it is: all that decides where it belongs.
-_Binding = tuple[str, str]
+#: The group that a pod names or, if it names none, its namespace. This determines the group of the pod.
+_Binding: TypeAlias = tuple[str, str]
 
 
 @final
-class Held:
-    """A pod that is counted, and where."""
+class TrackedPod:
+    """A pod that is counted, with its group."""
 
     __slots__ = ("arrival", "group", "is_running", "pod")
 
     pod: Pod
-    #: The group that it is counted in.
+    #: The group that the pod is counted in.
     group: str
-    #: Whether it uses what it asks for.
+    #: Whether the pod runs; otherwise it waits.
     is_running: bool
-    #: Its place in the order of arrival.
+    #: The position in the order of arrival.
     arrival: int
 
     def __init__(self, pod: Pod, group: str, arrival: int = 0) -> None:
@@ -97,17 +98,17 @@ class Held:
 
 
 @final
-class PodLedger:
-    """All pods, and the groups as far as it takes to say where a pod belongs."""
+class PodIndex:
+    """All pods by name, group and namespace, and the names and namespaces of all groups."""
 
     __slots__ = ("_arrivals", "_by_binding", "_by_group", "_groups", "_listed", "_namespaces", "pods")
 
-    #: In the order of their arrival. All other records of pods follow from these (see `reindex`).
-    pods: dict[str, Held]
+    #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
+    pods: dict[str, TrackedPod]
     _arrivals: Iterator[int]
-    _by_group: dict[str, dict[str, Held]]
-    _by_binding: dict[_Binding, dict[str, Held]]
-    #: How many pods there are in each namespace.
+    _by_group: dict[str, dict[str, TrackedPod]]
+    _by_binding: dict[_Binding, dict[str, TrackedPod]]
+    #: The number of pods in each namespace.
     _namespaces: dict[str, int]
     _groups: dict[str, ElasticGroup]
     #: Namespace to the groups that list it, the earliest first.
@@ -119,12 +120,12 @@ class PodLedger:
         self._by_group, self._by_binding, self._namespaces = {}, {}, {}
         self._groups, self._listed = {}, {}
         for group in groups:
-            self.know(group)
+            self.put_group(group)
 
     # Groups
 
-    def know(self, group: ElasticGroup) -> list[Held]:
-        """Take note of a new or changed group, and return the pods that may belong elsewhere now."""
+    def put_group(self, group: ElasticGroup) -> list[TrackedPod]:
+        """Add or replace a group, and return the pods whose group may have changed."""
         old = self._groups.get(group.name, group)
         if group.name in self._groups:
             self._unlist(old)
@@ -133,8 +134,8 @@ class PodLedger:
             self._listed.setdefault(namespace, []).append(group.name)
         return self._bound(group.name, dict.fromkeys((*old.namespaces, *group.namespaces)))
 
-    def ignore(self, name: str) -> list[Held]:
-        """Undo `know`, for good."""
+    def drop_group(self, name: str) -> list[TrackedPod]:
+        """Remove a group, and return the pods whose group may have changed."""
         old = self._groups.pop(name)
         self._unlist(old)
         return self._bound(name, old.namespaces)
@@ -145,23 +146,23 @@ class PodLedger:
             if not self._listed[namespace]:
                 del self._listed[namespace]
 
-    def _bound(self, name: str, namespaces: Collection[str]) -> list[Held]:
+    def _bound(self, name: str, namespaces: Collection[str]) -> list[TrackedPod]:
         bindings = [(name, ""), ("", name), *(("", namespace) for namespace in namespaces if namespace != name)]
-        return [held for binding in bindings for held in self._by_binding.get(binding, {}).values()]
+        return [tracked for binding in bindings for tracked in self._by_binding.get(binding, {}).values()]
 
-    def group_bound_to(self, namespace: str) -> str | None:
+    def group_listing(self, namespace: str) -> str | None:
         """Return the group that lists a namespace."""
         listed = self._listed.get(namespace)
         return listed[0] if listed else None
 
-    def group_of(self, group: str, namespace: str) -> str:
-        """Return where a pod belongs that names *group*, or nobody, and is in *namespace*."""
-        if group:
-            return group if group in self._groups else DEFAULT_GROUP
-        same = self._groups.get(namespace)
-        if same is not None and same.namespace == namespace:
-            return namespace
-        return self.group_bound_to(namespace) or DEFAULT_GROUP
+    def group_of(self, pod: Pod) -> str:
+        """Return the group that a pod belongs to."""
+        if pod.group:
+            return pod.group if pod.group in self._groups else DEFAULT_GROUP
+        same = self._groups.get(pod.namespace)
+        if same is not None and same.namespace == pod.namespace:
+            return pod.namespace
+        return self.group_listing(pod.namespace) or DEFAULT_GROUP
 
     # Pods
 
@@ -173,52 +174,51 @@ class PodLedger:
         """Return whether there are pods in a namespace."""
         return namespace in self._namespaces
 
-    def pods_in(self, group: str) -> Iterator[Held]:
-        """Yield the pods that are counted in a group, in the order of their arrival."""
+    def pods_in(self, group: str) -> Iterator[TrackedPod]:
+        """Yield the pods that are counted in a group, in the order of arrival."""
         yield from self._by_group.get(group, {}).values()
 
-    def add(self, pod: Pod) -> Held:
-        """Take in a new pod."""
-        held = Held(pod, self.group_of(pod.group, pod.namespace), next(self._arrivals))
-        self.pods[pod.name] = held
-        self._index(held)
-        return held
+    def add(self, pod: Pod) -> TrackedPod:
+        """Add a new pod."""
+        tracked = TrackedPod(pod, self.group_of(pod), next(self._arrivals))
+        self.pods[pod.name] = tracked
+        self._index(tracked)
+        return tracked
 
-    def _index(self, held: Held) -> None:
-        pod = held.pod
-        self._by_group.setdefault(held.group, {})[pod.name] = held
-        self._by_binding.setdefault(_binding(pod), {})[pod.name] = held
+    def _index(self, tracked: TrackedPod) -> None:
+        pod = tracked.pod
+        self._by_group.setdefault(tracked.group, {})[pod.name] = tracked
+        self._by_binding.setdefault(_binding(pod), {})[pod.name] = tracked
         self._namespaces[pod.namespace] = self._namespaces.get(pod.namespace, 0) + 1
 
     def reindex(self) -> None:
-        """Rebuild all records of pods from `pods`, whatever state an interrupted change has left them in."""
+        """Rebuild all other indexes of pods from `pods`, whatever state an interrupted change has left them in."""
         self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
         self._by_group, self._by_binding, self._namespaces = {}, {}, {}
-        for held in self.pods.values():
-            self._index(held)
+        for tracked in self.pods.values():
+            self._index(tracked)
 
-    def remove(self, name: str) -> Held:
-        """Leave a pod out."""
-        held = self.pods.pop(name)
-        _take_out(self._by_group, held.group, name)
-        _take_out(self._by_binding, _binding(held.pod), name)
-        self._namespaces[held.pod.namespace] -= 1
-        if not self._namespaces[held.pod.namespace]:
-            del self._namespaces[held.pod.namespace]
-        return held
+    def remove(self, name: str) -> None:
+        """Remove a pod."""
+        tracked = self.pods.pop(name)
+        _remove(self._by_group, tracked.group, name)
+        _remove(self._by_binding, _binding(tracked.pod), name)
+        self._namespaces[tracked.pod.namespace] -= 1
+        if not self._namespaces[tracked.pod.namespace]:
+            del self._namespaces[tracked.pod.namespace]
 
-    def move(self, held: Held, group: str) -> None:
+    def move(self, tracked: TrackedPod, group: str) -> None:
         """Count a pod in another group."""
-        _take_out(self._by_group, held.group, held.pod.name)
-        held.group = group
-        self._by_group.setdefault(group, {})[held.pod.name] = held
+        _remove(self._by_group, tracked.group, tracked.pod.name)
+        tracked.group = group
+        self._by_group.setdefault(group, {})[tracked.pod.name] = tracked
 
 
 def _binding(pod: Pod) -> _Binding:
     return (pod.group, "") if pod.group else ("", pod.namespace)
 
 
-def _take_out(index: dict[KeyT, dict[str, Held]], key: KeyT, name: str) -> None:
+def _remove(index: dict[KeyT, dict[str, TrackedPod]], key: KeyT, name: str) -> None:
     del index[key][name]
     if not index[key]:
         del index[key]

@@ -1,18 +1,28 @@
-"""How the groups below one group share what it has of one resource: pure functions of exact integers.
+"""How the child groups of one group share a resource: pure functions on exact integers.
 
-Every group first gets what it asks for, up to its minimum. What is left is dealt among those that ask for more, the
-*hungry*, in proportion to their weights, in rounds: who has been given too much returns it for the next round. A round
-deals every unit; whole parts go first, and the units that remain go to the largest remainders, equal ones by name.
+**Problem.** Every group has a guaranteed minimum, a maximum, a weight and a request. What idle groups do not use of
+their minimum should be borrowed by busy groups in proportion to their weights, and returned on demand. The result must
+use every unit, must not depend on the order of groups or events, and must be computed without rounding errors.
 
-If the groups ask for more than there is and the minimums alone are more than there is, the minimums are scaled down in
-proportion first. A group without weight cannot borrow, so what it asks for counts up to its minimum here. If something
-is left after the rounds, it goes to those groups without weight that miss a part of their minimum, in proportion to
-their minimums.
+**Idea.** Each group first gets its request up to its minimum (its *floor*). Groups that request more are *hungry*. What
+is left is divided among the hungry in rounds, in proportion to their weights. A group that would exceed its request
+returns the rest, which the next round divides among those that are still hungry. Within a round the whole parts are
+assigned first, then single units to the largest remainders, and in order of names for equal remainders.
 
-No group gets more than it asks for, except a group that does not lend its minimum. A group that asks for more never
-gets less: as long as there is enough, every group has all that counts of its request, and when there is not, everything
-is handed out, and the others take no more than what counted of their requests. The rounds depend neither on the order
-of events nor on that of the groups.
+Example: a parent has 100. A, B, C and D request 5, 20, 40 and 50 with minimums of 10, 15, 20 and 15. Their floors are
+5, 15, 20 and 15, so 45 is left. Round 1 divides it by the weights 60, 50 and 80 of B, C and D into 14, 12 and 19. B
+needs only 5 and returns 9, which round 2 divides among C and D: A, B, C and D get 5, 20, 35 and 40.
+
+**Shortage.** If both the requests and the minimums exceed the available amount, the minimums are first scaled down in
+proportion. A group without weight cannot borrow, so its request counts only up to its minimum. What the rounds leave
+goes to groups without weight that miss a part of their minimum, in proportion to their minimums.
+
+**Invariants.** No group gets more than its request, except a group that does not lend its minimum. A larger request
+never leads to a smaller share. If the available amount is sufficient, every group gets all of its request that counts;
+otherwise all of it is handed out.
+
+**Cost.** One pass over the groups, and one over the hungry groups for each round. `ugm.elastic.child_shares` keeps sums
+that avoid most of these passes.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Calculate RuntimeQuota".
 """
@@ -20,175 +30,182 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Calculate Runtim
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import compress
 from operator import sub
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Round", "Shared", "Sharer", "deal", "deal_once", "is_short", "scaled", "share"]
+__all__ = ["Sharer", "SharingResult", "SharingRound", "divide", "divide_in_rounds", "is_short", "scaled_min", "share"]
 
-#: Whatever stands for one of the hungry.
-WhoT = TypeVar("WhoT")
+KeyT = TypeVar("KeyT")
 
 
 class Sharer(NamedTuple):
-    """A group as its siblings see it, in one resource."""
+    """A group that takes part in the sharing of one resource."""
 
     name: str
-    #: What it asks of the group above: its request, up to its maximum.
-    wanted: int
-    #: What it is guaranteed, as configured.
+    #: The request of the group, up to its maximum.
+    request: int
+    #: The configured minimum.
     min: int
-    #: How strongly it competes; nothing is dealt to a weight of 0 or less.
+    #: A group with a weight of 0 or less gets nothing beyond its minimum.
     weight: int
-    #: Whether others may use what it does not ask for of its minimum.
+    #: Whether other groups may use the part of the minimum that the group does not request.
     lends: bool = True
 
-    def floor(self, least: int) -> int:
-        """Return what it gets before anything is dealt, if *least* is its minimum in force."""
-        return self.wanted if self.wanted < least and self.lends else least
+    def floor(self, minimum: int) -> int:
+        """Return the share before the rounds, given the minimum in force."""
+        return self.request if self.request < minimum and self.lends else minimum
 
     @property
-    def due(self) -> int:
-        """The part of the request that can be met: without weight, nothing beyond the minimum."""
+    def countable(self) -> int:
+        """The part of the request that can be granted: without weight, nothing beyond the minimum."""
         floor = self.floor(self.min)
-        return max(self.wanted, floor) if self.weight > 0 else floor
+        return max(self.request, floor) if self.weight > 0 else floor
 
 
-class Round(NamedTuple):
-    """One round of dealing."""
+class SharingRound(NamedTuple):
+    """One round of dividing what is left."""
 
-    #: What was dealt.
+    #: The divided amount.
     left: int
-    #: The sum of the weights of the hungry.
+    #: The sum of the weights of the hungry groups.
     weight: int
-    #: What each of the hungry was given, by name; more than it needed goes into the next round.
+    #: The part of each hungry group, by name. What exceeds its request is divided again in the next round.
     given: dict[str, int]
 
 
-class Shared(NamedTuple):
-    """How one resource was shared, and every step on the way."""
+@dataclass(frozen=True, slots=True)
+class SharingResult:
+    """How one resource was shared, with every step. The dictionaries are sorted by group."""
 
-    #: What there was to share.
+    #: The amount to share.
     available: int
-    #: By name, in the order of names, like all that follows.
+    #: The share of each group.
     runtime: dict[str, int]
-    #: The minimums in force: scaled down if they are more than there is, and raised again by what the rounds have left.
-    least: dict[str, int]
-    #: What each group got before the rounds.
+    #: The minimums in force: scaled down in a shortage, plus what groups without weight got from the rest.
+    min: dict[str, int]
+    #: The share of each group before the rounds.
     floor: dict[str, int]
-    rounds: tuple[Round, ...]
+    rounds: tuple[SharingRound, ...]
 
     @property
     def unused(self) -> int:
-        """What nobody got. Less than nothing if the minimums are more than there is, and were not scaled."""
+        """The amount that no group got. Negative if the minimums exceed the available amount and are not scaled."""
         return self.available - sum(self.runtime.values())
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result for JSON."""
+        return {**asdict(self), "rounds": [each._asdict() for each in self.rounds]}
 
-def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> Shared:
-    """Share out one resource. Costs a pass over the sharers, and one over the hungry for each round.
+
+def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> SharingResult:
+    """Share one resource. Costs a pass over the groups, and one over the hungry groups for each round.
 
     Args:
-        available: what there is; less than nothing is the same as nothing.
-        sharers: the groups, in any order; their names differ.
-        scale: whether to scale the minimums when they are more than there is.
+        available: the amount to share; a negative amount counts as 0.
+        sharers: the groups, in any order, with different names.
+        scale: whether to scale the minimums in a shortage.
 
-    >>> of = {"A": (5, 10, 0), "B": (20, 15, 60), "C": (40, 20, 50), "D": (50, 15, 80)}
-    >>> share(100, [Sharer(name, *rest) for name, rest in of.items()]).runtime
+    >>> groups = {"A": (5, 10, 0), "B": (20, 15, 60), "C": (40, 20, 50), "D": (50, 15, 80)}
+    >>> share(100, [Sharer(name, *amounts) for name, amounts in groups.items()]).runtime
     {'A': 5, 'B': 20, 'C': 35, 'D': 40}
     """
     ordered = sorted(sharers)
     min_sum = sum(one.min for one in ordered)
-    short = scale and is_short(available, min_sum, sum(one.due for one in ordered))
-    least = {one.name: scaled(available, one.min, min_sum) if short else one.min for one in ordered}
-    floor = {one.name: one.floor(least[one.name]) for one in ordered}
+    short = scale and is_short(available, min_sum, sum(one.countable for one in ordered))
+    minimums = {one.name: scaled_min(available, one.min, min_sum) if short else one.min for one in ordered}
+    floor = {one.name: one.floor(minimums[one.name]) for one in ordered}
     runtime, left = dict(floor), available - sum(floor.values())
-    rounds = tuple(_rounds(left, [(one.name, one.weight, one.wanted) for one in ordered if one.weight > 0], runtime))
+    rounds = tuple(_rounds(left, [(one.name, one.weight, one.request) for one in ordered if one.weight > 0], runtime))
     if short:
-        owed = [(one.name, one.min, one.due) for one in ordered if one.weight <= 0]
-        for _ in _rounds(available - sum(runtime.values()), owed, runtime):
+        weightless = [(one.name, one.min, one.countable) for one in ordered if one.weight <= 0]
+        for _ in _rounds(available - sum(runtime.values()), weightless, runtime):
             pass
-        least.update((name, least[name] + runtime[name] - floor[name]) for name, _, _ in owed)
-    return Shared(available, runtime, least, floor, rounds)
+        minimums.update((name, minimums[name] + runtime[name] - floor[name]) for name, _, _ in weightless)
+    return SharingResult(available, runtime, minimums, floor, rounds)
 
 
-def _rounds(left: int, sharers: Iterable[tuple[str, int, int]], runtime: dict[str, int]) -> Iterator[Round]:
-    """Deal in rounds, and yield each.
+def _rounds(left: int, groups: Iterable[tuple[str, int, int]], runtime: dict[str, int]) -> Iterator[SharingRound]:
+    """Divide an amount in rounds, and yield each round.
 
     Args:
-        left: what to deal.
-        sharers: name, weight, and how much each may have, in the order of names.
-        runtime: what each has; is added to.
+        left: the amount.
+        groups: name, weight and largest share of each group, in order of names.
+        runtime: the share of each group; increased by its parts.
     """
-    hungry = [(name, weight, most) for name, weight, most in sharers if runtime[name] < most]
+    hungry = [(name, weight, largest) for name, weight, largest in groups if runtime[name] < largest]
     while left > 0 and hungry:
         weights = [weight for _, weight, _ in hungry]
-        given = dict(zip([name for name, _, _ in hungry], deal_once(left, weights), strict=True))
+        given = dict(zip([name for name, _, _ in hungry], divide(left, weights), strict=True))
         left = 0
-        for name, _, most in hungry:
-            got = runtime[name] + given[name]
-            runtime[name] = min(got, most)
-            left += got - runtime[name]
-        yield Round(sum(given.values()), sum(weights), given)
-        hungry = [(name, weight, most) for name, weight, most in hungry if runtime[name] < most]
+        for name, _, largest in hungry:
+            total = runtime[name] + given[name]
+            runtime[name] = min(total, largest)
+            left += total - runtime[name]
+        yield SharingRound(sum(given.values()), sum(weights), given)
+        hungry = [(name, weight, largest) for name, weight, largest in hungry if runtime[name] < largest]
 
 
-def is_short(available: int, min_sum: int, wanted_sum: int) -> bool:
-    """Return whether minimums have to be scaled: both they and what is asked for are more than there is."""
-    return 0 < min_sum > available < wanted_sum
+def is_short(available: int, min_sum: int, request_sum: int) -> bool:
+    """Return whether minimums must be scaled: both their sum and the requests exceed the available amount."""
+    return 0 < min_sum > available < request_sum
 
 
-def scaled(available: int, least: int, min_sum: int) -> int:
-    """Return a minimum in proportion to what there is, rounded down; the sum of the minimums is more than nothing.
+def scaled_min(available: int, minimum: int, min_sum: int) -> int:
+    """Return a minimum in proportion to the available amount, rounded down. The sum of the minimums is positive.
 
-    >>> scaled(100, 40, 120)
+    >>> scaled_min(100, 40, 120)
     33
     """
-    return max(available, 0) * least // min_sum
+    return max(available, 0) * minimum // min_sum
 
 
-def deal(first: Sequence[int], who: Sequence[WhoT], weights: Sequence[int], needs: Sequence[int]) -> dict[WhoT, int]:
-    """Deal in rounds until nothing is left or nobody hungry, and return what the hungry still miss.
+def divide_in_rounds(
+    first: Sequence[int], keys: Sequence[KeyT], weights: Sequence[int], needs: Sequence[int]
+) -> dict[KeyT, int]:
+    """Divide in rounds until nothing is left or no group is hungry, and return what the hungry groups still need.
 
-    The same rounds as in `share`, for those who need no account of them.
+    These are the rounds of `share`, without their details.
 
     Args:
-        first: what the first round deals: `deal_once` of what is left to these weights.
-        who: the hungry, in the order of their names.
-        weights: theirs, all positive.
-        needs: what each needs, all positive.
+        first: the parts of the first round, from `divide`.
+        keys: the hungry groups, in order of names.
+        weights: their weights, all positive.
+        needs: how much each needs, all positive.
 
-    >>> deal(deal_once(45, [60, 50, 80]), "BCD", [60, 50, 80], [5, 20, 35])
+    >>> divide_in_rounds(divide(45, [60, 50, 80]), "BCD", [60, 50, 80], [5, 20, 35])
     {'C': 5, 'D': 10}
     """
     parts = first
-    while who:
+    while keys:
         needs = list(map(sub, needs, parts))
         left = -sum([need for need in needs if need < 0])
         hungry = [need > 0 for need in needs]
-        who, weights, needs = (
-            list(compress(who, hungry)),
+        keys, weights, needs = (
+            list(compress(keys, hungry)),
             list(compress(weights, hungry)),
             list(compress(needs, hungry)),
         )
         if not left:
             break
-        parts = deal_once(left, weights)
-    return dict(zip(who, needs, strict=True))
+        parts = divide(left, weights)
+    return dict(zip(keys, needs, strict=True))
 
 
-def deal_once(left: int, weights: Sequence[int]) -> list[int]:
-    """Deal in proportion to the weights by largest remainder; of equal remainders the first goes first.
+def divide(amount: int, weights: Sequence[int]) -> list[int]:
+    """Divide an amount in proportion to weights by largest remainder. The first of equal remainders goes first.
 
-    >>> deal_once(5, [1, 1, 1])
+    >>> divide(5, [1, 1, 1])
     [2, 2, 1]
     """
-    whole = sum(weights)
-    products = [weight * left for weight in weights]
-    parts = [product // whole for product in products]
-    units = left - sum(parts)
+    total = sum(weights)
+    products = [weight * amount for weight in weights]
+    parts = [product // total for product in products]
+    units = amount - sum(parts)
     if units:
-        remainders = [product % whole for product in products]
-        # The sort is stable, also in reverse: equal remainders stay in the order of names.
-        for one in sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)[:units]:
-            parts[one] += 1
+        remainders = [product % total for product in products]
+        # The sort is stable, also in reverse: equal remainders stay in order of names.
+        for index in sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)[:units]:
+            parts[index] += 1
     return parts

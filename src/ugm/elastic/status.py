@@ -1,38 +1,46 @@
-"""What a group shows of itself: what it asks for, uses and gets."""
+"""The state of groups for people and programs: one group as values, and all groups as a table."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Final
 
+from ugm.elastic.group import BUILT_IN
+from ugm.elastic.nodes import GroupNode
 from ugm.elastic.tree import ElasticTree
-from ugm.resources import Resource
+from ugm.resources import Resource, format_amount
 
-__all__ = ["GroupStatus", "status"]
+__all__ = ["GroupStatus", "status", "table"]
+
+_HEADER: Final = ("", "min", "runtime", "request", "max")
 
 
-class GroupStatus(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
     """One group at one moment."""
 
     group: str
-    #: What the pods in it ask for, with what the groups below it ask of it.
+    #: The requests of its pods, plus the limited requests of its child groups.
     child_request: Resource
     #: The same, but at least the minimum if the group does not lend it.
     request: Resource
-    #: What it asks of the group above: its request, up to its maximum.
+    #: The request to the parent group: the request up to the maximum.
     limited_request: Resource
     used: Resource
-    #: What it may use now, of what the group above shares.
+    #: The amounts that the group may use now.
     runtime: Resource
-    #: Its minimum, scaled down where the minimums are more than there is.
+    #: The minimum, scaled down if the sum of the minimums exceeds the available amount.
     scaled_min: Resource
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status for JSON."""
-        return {field: value if isinstance(value, str) else dict(value) for field, value in self._asdict().items()}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: dict(value) if isinstance(value, Resource) else value for name, value in values.items()}
 
 
 def status(tree: ElasticTree, group: str) -> GroupStatus:
-    """Return what a group asks for, uses and gets.
+    """Return the requests, usage and runtime of a group.
 
     Raises:
         GroupError: the group is unknown.
@@ -52,3 +60,59 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
         tree.runtime(group),
         tree.scaled_min(group),
     )
+
+
+def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
+    """Return a table of one resource for all groups, each below its parent.
+
+    In a bar ``=`` is the runtime, ``.`` the part of the request above the runtime, and ``|`` marks the minimum.
+
+    Args:
+        tree: the groups.
+        resource: the resource; groups that do not share it are omitted.
+        width: the number of characters for the total of the cluster.
+
+    >>> from ugm import Resource
+    >>> from ugm.elastic import ElasticGroup
+    >>> tree = ElasticTree(Resource(gpu=8), [ElasticGroup(name, "", Resource(gpu=4), Resource(gpu=8)) for name in "ab"])
+    >>> tree.change_request("a", Resource(gpu=8))
+    >>> tree.change_request("b", Resource(gpu=2))
+    >>> print(table(tree, "gpu", width=16))
+       min  runtime  request  max
+    a    4        6        8    8  ========|===....
+    b    4        2        2    8  ====    |
+    """
+    groups = list(_groups(tree.root, resource))
+    rows = [(f"{'  ' * depth}{node.name}", *_amounts(node, resource)) for depth, node in groups]
+    widths = [max(len(row[column]) for row in [_HEADER, *rows]) for column in range(len(_HEADER))]
+    total = max(tree.total.get(resource, 0), 1)
+    bars = ["", *(_bar(node, resource, total, width) for _, node in groups)]
+    return "\n".join(_line(row, widths, bar) for row, bar in zip([_HEADER, *rows], bars, strict=True))
+
+
+def _groups(root: GroupNode, resource: str) -> Iterator[tuple[int, GroupNode]]:
+    """Yield the depth and the node of every group that shares a resource, parents before children."""
+    stack = [(0, child) for child in reversed(root.children.values())]
+    while stack:
+        depth, node = stack.pop()
+        if node.name not in BUILT_IN and resource in node.resources and node.resources[resource].is_shared:
+            yield depth, node
+        stack += [(depth + 1, child) for child in reversed(node.children.values())]
+
+
+def _amounts(group: GroupNode, resource: str) -> list[str]:
+    node = group.resources[resource]
+    return [format_amount(resource, amount) for amount in (node.min, node.runtime(), node.request, node.max)]
+
+
+def _line(row: tuple[str, ...], widths: list[int], bar: str) -> str:
+    name, *amounts = row
+    columns = [text.rjust(width) for text, width in zip(amounts, widths[1:], strict=True)]
+    return "  ".join([name.ljust(widths[0]), *columns, bar]).rstrip()
+
+
+def _bar(group: GroupNode, resource: str, total: int, width: int) -> str:
+    node = group.resources[resource]
+    minimum, runtime, request = (amount * width // total for amount in (node.min, node.runtime(), node.request))
+    bar = ("=" * runtime).ljust(min(request, width), ".").ljust(minimum)
+    return f"{bar[:minimum]}|{bar[minimum:]}"

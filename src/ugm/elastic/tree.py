@@ -1,11 +1,10 @@
-"""The tree of elastic groups: what each asks for, uses and gets, always settled.
+"""The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree takes the groups that it is given, as a scheduler does that starts and finds them configured; only what could not
-be a tree (an unknown parent, a group below itself) is refused. `ugm.elastic.rules` judges changes, and
-`ugm.elastic.ElasticQuota` does both.
+A tree accepts all groups that can form a tree, like a scheduler that starts with configured groups. It refuses only an
+unknown parent and a group below itself. `ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both.
 
-What is read is worked out from the configuration, the requests and the total as they are now. It does not depend on the
-order in which they came about. Reads change nothing that is shown. There is no lock: the owner has one.
+Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
+about. Reads do not change later answers. There is no lock: the owner of the tree has one.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from ugm.arguments import require_resource
-from ugm.elastic.cell import Cell
-from ugm.elastic.errors import GroupError, Refusal
 from ugm.elastic.group import (
     BUILT_IN,
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
     ElasticGroup,
+    GroupError,
+    Refusal,
     parent_of,
     parents_first,
     require_group,
 )
-from ugm.elastic.node import TreeNode
+from ugm.elastic.nodes import GroupNode, ResourceNode
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -37,16 +36,16 @@ _NOTHING: Final = Resource()
 
 @final
 class ElasticTree:
-    """Groups that share a cluster.
+    """Elastic groups that share a cluster.
 
     Args:
-        total: what the cluster has; a missing name is nothing.
+        total: the amounts of the cluster; 0 of a missing resource.
         groups: in any order.
-        scale_min: whether minimums are scaled down in proportion where they are more than there is.
+        scale_min: whether minimums are scaled down in proportion if their sum exceeds the available amount.
 
     Raises:
         GroupError: a group has no place in the tree.
-        RequestError: an amount of *total* is negative, or something is of the wrong kind.
+        RequestError: an amount of *total* is negative, or an argument has the wrong type.
 
     >>> tree = ElasticTree(Resource(gpu=8), [
     ...     ElasticGroup("research", min=Resource(gpu=6), max=Resource(gpu=8)),
@@ -62,9 +61,9 @@ class ElasticTree:
 
     __slots__ = ("_scales", "_total", "nodes", "root")
 
-    #: All groups by name, the built-in ones among them.
-    nodes: dict[str, TreeNode]
-    root: TreeNode
+    #: All groups by name, including the built-in groups.
+    nodes: dict[str, GroupNode]
+    root: GroupNode
     _total: Resource
     _scales: bool
 
@@ -73,10 +72,10 @@ class ElasticTree:
     ) -> None:
         self._scales = scale_min
         self._total = _NOTHING
-        self.root = TreeNode(ROOT_GROUP, None, None)
+        self.root = GroupNode(ROOT_GROUP, None, None)
         self.nodes = {ROOT_GROUP: self.root}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
-            self.nodes[name] = self.root.children[name] = TreeNode(name, None, self.root)
+            self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
         self.set_total(total)
         given = tuple(groups)
         for group in given:
@@ -84,78 +83,64 @@ class ElasticTree:
         for group in parents_first(given):
             self.put(group)
 
+    def copy(self) -> ElasticTree:
+        """Return an independent tree with the same groups, requests and usage. Takes time in the number of groups."""
+        twin = ElasticTree(self._total, self.groups, scale_min=self._scales)
+        twin.add_counts_of(self)
+        return twin
+
+    # The cluster
+
     @property
     def total(self) -> Resource:
-        """What the cluster has."""
+        """The amounts of the cluster."""
         return self._total
 
     @property
     def scale_min(self) -> bool:
-        """Whether minimums are scaled down where they are more than there is."""
+        """Whether minimums are scaled down if their sum exceeds the available amount."""
         return self._scales
 
-    @property
-    def groups(self) -> tuple[ElasticGroup, ...]:
-        """All configured groups, every parent before its children."""
-        found, waiting = [], [self.root]
-        while waiting:
-            node = waiting.pop()
-            if node.group is not None:
-                found.append(node.group)
-            waiting.extend(reversed(node.children.values()))
-        return tuple(found)
-
     def set_total(self, total: Resource) -> None:
-        """Say what the cluster has now.
+        """Set the amounts of the cluster.
 
         Raises:
-            RequestError: it is no `ugm.Resource`, or an amount is negative.
+            RequestError: *total* is not a `ugm.Resource`, or an amount is negative.
         """
         self._total = require_resource("total", total)
-        for name in {*total.amounts, *self.root.cells}:
+        for name in {*total.amounts, *self.root.resources}:
             self._refresh_root(name)
             self._trim(self.root, name)
 
     def _refresh_root(self, resource: str) -> None:
-        """Work out anew what there is for groups: built-in ones are served first."""
+        """Recompute the amount to share: built-in groups are served first."""
         served = 0
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
-            cell = self.nodes[name].cells.get(resource)
-            served += cell.used if cell else 0
-        self._cell(self.root, resource).most = self._total.amounts.get(resource, 0) - served
-
-    def copy(self) -> ElasticTree:
-        """Return a tree of its own with the same groups, and the same asked for and used. Costs all groups."""
-        twin = ElasticTree(self._total, self.groups, scale_min=self._scales)
-        twin.count_like(self)
-        return twin
-
-    @property
-    def has_counts(self) -> bool:
-        """Whether anything is requested or used in any group."""
-        cells = (cell for node in self.nodes.values() for cell in node.cells.values())
-        return any(cell.own_request or cell.own_used for cell in cells)
-
-    def count_like(self, other: ElasticTree) -> None:
-        """Count what is requested and used directly in the groups of another tree, of those that are here, too."""
-        for name, node in other.nodes.items():
-            for resource, cell in node.cells.items() if name in self.nodes else ():
-                (request, firm_request), (used, firm_used) = cell.own(asks=True), cell.own(asks=False)
-                if request:
-                    self.change_request(name, Resource({resource: request}), firm=Resource({resource: firm_request}))
-                if used:
-                    self.change_used(name, Resource({resource: used}), firm=Resource({resource: firm_used}))
+            node = self.nodes[name].resources.get(resource)
+            served += node.used if node else 0
+        self._resource_node(self.root, resource).max = self._total.amounts.get(resource, 0) - served
 
     # Groups
 
-    def put(self, group: ElasticGroup) -> None:
-        """Add a group, or replace the one of the same name; what is below it and what its pods hold stays with it.
+    @property
+    def groups(self) -> tuple[ElasticGroup, ...]:
+        """All configured groups, every parent before its children."""
+        found, stack = [], [self.root]
+        while stack:
+            node = stack.pop()
+            if node.group is not None:
+                found.append(node.group)
+            stack.extend(reversed(node.children.values()))
+        return tuple(found)
 
-        Costs the depth of the group for each resource that it names. What is said of the root has no effect.
+    def put(self, group: ElasticGroup) -> None:
+        """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
+
+        Takes time in the depth of the group for each resource that it names. The limits of the root have no effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
-            RequestError: this is no group, or one of its parts is of the wrong kind. Nothing has changed.
+            RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
         if group.name == ROOT_GROUP:
@@ -164,20 +149,20 @@ class ElasticTree:
         parent = self._parent_for(group)
         node = self.nodes.get(group.name)
         if node is None:
-            node = self.nodes[group.name] = TreeNode(group.name, None, parent)
+            node = self.nodes[group.name] = GroupNode(group.name, None, parent)
         elif node.parent is not None:
-            node.parent.forget(node)
+            node.parent.remove_child(node)
         if node.parent is not parent:
             self._move(node, parent)
         node.group = group
-        parent.take(node)
-        for resource in node.cells.keys() | group.max.amounts.keys() | group.min.amounts.keys():
-            self._cell(node, resource).set_terms(node.terms(resource))
+        parent.add_child(node)
+        for resource in node.resources.keys() | group.max.amounts.keys() | group.min.amounts.keys():
+            self._resource_node(node, resource).set_terms(node.terms(resource))
             if group.name in BUILT_IN:
                 self._refresh_root(resource)
             self._trim(node, resource)
 
-    def _parent_for(self, group: ElasticGroup) -> TreeNode:
+    def _parent_for(self, group: ElasticGroup) -> GroupNode:
         parent = self.nodes.get(parent_of(group))
         if parent is None:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
@@ -185,216 +170,235 @@ class ElasticTree:
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
         return parent
 
-    def _move(self, node: TreeNode, parent: TreeNode) -> None:
+    def _move(self, node: GroupNode, parent: GroupNode) -> None:
         before, node.parent = node.parent, parent
         if node.name not in BUILT_IN:
-            for cell in node.cells.values():
-                cell.detach()
-            for resource, cell in node.cells.items():
-                cell.attach(self._cell(parent, resource))
+            for resource_node in node.resources.values():
+                resource_node.detach()
+            for resource, resource_node in node.resources.items():
+                resource_node.attach(self._resource_node(parent, resource))
                 self._trim(before, resource)
 
     def drop(self, name: str) -> None:
-        """Remove a group, with all that is asked for and used in it.
+        """Remove a group with its requests and usage.
 
         Raises:
             GroupError: the group is unknown or built in, or has children. Nothing has changed.
         """
         node = self.node(name)
         if name in BUILT_IN:
-            raise GroupError((Refusal(name, "forbidden_delete", "a built-in group stays"),))
+            raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
-        for cell in node.cells.values():
-            cell.detach()
+        for resource_node in node.resources.values():
+            resource_node.detach()
         if node.parent is not None:
-            node.parent.forget(node)
+            node.parent.remove_child(node)
         del self.nodes[name]
-        for resource in node.cells:
+        for resource in node.resources:
             self._trim(node.parent, resource)
 
-    def node(self, name: str) -> TreeNode:
-        """Return a group's place in the tree.
+    def node(self, name: str) -> GroupNode:
+        """Return the node of a group.
 
         Raises:
-            GroupError: there is none.
+            GroupError: the group is unknown.
         """
         node = self.nodes.get(name)
         if node is None:
             raise GroupError((Refusal(name, "not_found", "there is no such group"),))
         return node
 
-    def _cell(self, node: TreeNode, resource: str) -> Cell:
-        """Return the cell of a group, made with all that it takes above it if there is none."""
-        missing: list[TreeNode] = []
-        at: TreeNode | None = node
-        while at is not None and resource not in at.cells:
+    # Resource nodes
+
+    def _resource_node(self, group: GroupNode, resource: str) -> ResourceNode:
+        """Return the node of a resource. Create it, and those above it, if they are missing."""
+        missing: list[GroupNode] = []
+        at: GroupNode | None = group
+        while at is not None and resource not in at.resources:
             missing.append(at)
             at = self._above(at)
         for each in reversed(missing):
-            cell = Cell(each.name, each.terms(resource), competes=each.name not in BUILT_IN, scales=self._scales)
+            competes = each.name not in BUILT_IN
+            node = ResourceNode(each.name, each.terms(resource), competes=competes, scales=self._scales)
             above = self._above(each)
             if above is None:
-                cell.most = 0
+                node.max = 0
             else:
-                cell.attach(above.cells[resource])
-            each.cells[resource] = cell
-        return node.cells[resource]
+                node.attach(above.resources[resource])
+            each.resources[resource] = node
+        return group.resources[resource]
 
-    def _trim(self, node: TreeNode | None, resource: str) -> None:
-        """Drop the cells of a resource, from a group upward, as far as nothing needs them.
+    def _trim(self, group: GroupNode | None, resource: str) -> None:
+        """Remove the nodes of a resource from a group upward, until one is still needed.
 
-        A resource that only one pod or group ever named would otherwise stay in every group above for good.
+        Without this, a resource that a single pod or group once named would stay in every group above forever.
         """
-        while node is not None:
-            cell = node.cells.get(resource)
-            if cell is None or self._is_needed(node, resource, cell):
+        while group is not None:
+            node = group.resources.get(resource)
+            if node is None or self._is_needed(group, resource, node):
                 return
-            cell.detach()
-            del node.cells[resource]
-            node = self._above(node)
+            node.detach()
+            del group.resources[resource]
+            group = self._above(group)
 
-    def _is_needed(self, node: TreeNode, resource: str, cell: Cell) -> bool:
-        """Return whether pods, groups below or the configuration have something to say of a resource in a group."""
-        if cell.own_request or cell.own_used or len(cell.pool):
+    def _is_needed(self, group: GroupNode, resource: str, node: ResourceNode) -> bool:
+        """Return whether pods, child groups or the configuration of a group name a resource."""
+        if node.own_request or node.own_used or len(node.shares):
             return True
-        if node is self.root:
+        if group is self.root:
             served = (self.nodes[name] for name in (SYSTEM_GROUP, DEFAULT_GROUP))
-            return resource in self._total.amounts or any(resource in each.cells for each in served)
-        group = node.group
-        return group is not None and (resource in group.max.amounts or resource in group.min.amounts)
+            return resource in self._total.amounts or any(resource in each.resources for each in served)
+        configured = group.group
+        return configured is not None and (resource in configured.max.amounts or resource in configured.min.amounts)
 
-    def _above(self, node: TreeNode) -> TreeNode | None:
-        """Return whom a group feeds: wherever a built-in group stands, it is served from the root."""
+    def _above(self, node: GroupNode) -> GroupNode | None:
+        """Return the group that receives the requests of a group: for a built-in group, the root in any case."""
         return self.root if node.name in BUILT_IN and node is not self.root else node.parent
 
-    # What is asked for and used
+    # Requests and usage
 
-    def forget_counts(self) -> None:
-        """Count nothing as requested or used any more; the groups and the total stay as they are.
+    @property
+    def has_counts(self) -> bool:
+        """Whether any group has requests or usage."""
+        nodes = (node for group in self.nodes.values() for node in group.resources.values())
+        return any(node.own_request or node.own_used for node in nodes)
 
-        All counts are rebuilt, whatever state they were in. Takes time in the number of groups.
+    def add_counts_of(self, other: ElasticTree) -> None:
+        """Add the requests and usage of the pods of another tree, for groups that exist in both."""
+        for name, group in other.nodes.items():
+            for resource, node in group.resources.items() if name in self.nodes else ():
+                (request, fixed_request), (used, fixed_used) = node.own_requests, node.own_usage
+                if request:
+                    fixed = Resource({resource: fixed_request})
+                    self.change_request(name, Resource({resource: request}), non_preemptible=fixed)
+                if used:
+                    fixed = Resource({resource: fixed_used})
+                    self.change_used(name, Resource({resource: used}), non_preemptible=fixed)
+
+    def clear_counts(self) -> None:
+        """Remove all requests and usage. The groups and the total stay.
+
+        Correct whatever state the counts were in. Takes time in the number of groups.
         """
         for node in self.nodes.values():
-            node.cells = {}
+            node.resources = {}
         for resource in self._total.amounts:
             self._refresh_root(resource)
         for node in self.nodes.values():
             if node.group is not None:
                 for resource in node.group.max.amounts.keys() | node.group.min.amounts.keys():
-                    self._cell(node, resource)
+                    self._resource_node(node, resource)
 
-    def change_request(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
-        """Count a change of what the pods of a group ask for, the waiting and the running ones.
+    def change_request(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
+        """Count a change of the requests of the pods of a group, waiting and running.
 
         Args:
             name: the group.
-            delta: what is asked for in addition; less than nothing where less is asked for.
-            firm: the part of *delta* that its pods do not want to be taken back.
+            delta: the additional request; negative for a smaller request.
+            non_preemptible: the part of *delta* that belongs to non-preemptible pods.
 
         Raises:
             GroupError: the group is unknown.
-            RequestError: the pods would ask for less than nothing, or more of it be firm than there is, or an argument
-                is no `ugm.Resource`. Nothing has changed.
+            RequestError: a request would become negative, or its non-preemptible part larger than the whole, or an
+                argument is not a `ugm.Resource`. Nothing has changed.
         """
-        node = self.node(name)
-        _require_amounts(delta, firm)
-        if firm.amounts or min(delta.amounts.values(), default=0) < 0:
-            _check_counts("ask for", node, delta, firm)
+        group = self.node(name)
+        _require_resources(delta, non_preemptible)
+        if non_preemptible.amounts or min(delta.amounts.values(), default=0) < 0:
+            _require_valid("request", group, delta, non_preemptible)
         for resource, amount in delta.amounts.items():
-            cell = node.cells.get(resource) or self._cell(node, resource)
-            cell.ask(amount, firm.amounts.get(resource, 0))
+            node = group.resources.get(resource) or self._resource_node(group, resource)
+            node.change_request(amount, non_preemptible.amounts.get(resource, 0))
             if amount <= 0:
-                self._trim(node, resource)
+                self._trim(group, resource)
 
-    def change_used(self, name: str, delta: Resource, *, firm: Resource = _NOTHING) -> None:
-        """Count a change of what the running pods of a group use; otherwise like `change_request`."""
-        node = self.node(name)
-        _require_amounts(delta, firm)
-        _check_counts("use", node, delta, firm)
+    def change_used(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
+        """Count a change of the usage of the running pods of a group. See `change_request` for the arguments."""
+        group = self.node(name)
+        _require_resources(delta, non_preemptible)
+        _require_valid("use", group, delta, non_preemptible)
         for resource, amount in delta.amounts.items():
-            self._cell(node, resource).use(amount, firm.amounts.get(resource, 0))
+            self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
             if name in BUILT_IN:
                 self._refresh_root(resource)
             if amount <= 0:
-                self._trim(node, resource)
+                self._trim(group, resource)
 
     # Reads
 
     def runtime(self, name: str) -> Resource:
-        """Return what a group may use now, of every resource that its maximum names and the group above shares.
+        """Return the runtime of a group, for every resource that its maximum names and its parent shares.
 
-        Costs the depth of the group where sums decide, and a pass over hungry siblings for each round where they do
-        not. What there is for all groups is the runtime of the root; a built-in group gets its maximum.
+        Takes time in the depth of the group if sums decide, and otherwise a pass over the hungry siblings for each
+        round. The runtime of the root is the amount for all groups; a built-in group gets its maximum.
 
         Raises:
             GroupError: the group is unknown.
         """
-        node = self.node(name)
-        runtimes = {resource: cell.runtime() for resource, cell in node.cells.items() if cell.is_shared}
-        if node is self.root:
-            # What some pod has asked for once, and the cluster never had, is not there to be shown.
-            runtimes = {name: most for name, most in runtimes.items() if most or name in self._total}
+        group = self.node(name)
+        runtimes = {resource: node.runtime() for resource, node in group.resources.items() if node.is_shared}
+        if group is self.root:
+            # Omit a resource that a pod requests but the cluster never had.
+            runtimes = {name: amount for name, amount in runtimes.items() if amount or name in self._total}
         return Resource(runtimes)
 
     def limit(self, name: str) -> Resource:
-        """Return what holds a group: its runtime, and its maximum of what the group above does not share."""
-        node = self.node(name)
-        return Resource({resource: cell.runtime() for resource, cell in node.cells.items() if cell.is_limited})
+        """Return the limit of a group: its runtime, or its maximum for resources that its parent does not share."""
+        group = self.node(name)
+        return Resource({resource: node.runtime() for resource, node in group.resources.items() if node.is_limited})
 
     def scaled_min(self, name: str) -> Resource:
-        """Return the minimum of a group, scaled down where the minimums are more than there is.
+        """Return the minimum of a group, scaled down if the sum of the minimums exceeds the available amount.
 
-        Where there is as much as everybody asks for nothing is short, and the configured minimum is in force all the
-        same.
+        If there is enough for all requests, the configured minimum is in force nevertheless.
         """
-        node = self.node(name)
-        return self._read(node, lambda cell: cell.scaled_min())
+        return self._read(name, lambda node: node.scaled_min())
 
     def child_request(self, name: str) -> Resource:
-        """Return what the pods in a group ask for, with what the groups below it ask of it."""
-        return self._read(self.node(name), lambda cell: cell.child_request)
+        """Return the requests of the pods in a group, plus the limited requests of its child groups."""
+        return self._read(name, lambda node: node.child_request)
 
     def request(self, name: str) -> Resource:
-        """Return the same, but at least the minimum if the group does not lend it."""
-        return self._read(self.node(name), lambda cell: cell.request)
+        """Return the same as `child_request`, but at least the minimum if the group does not lend it."""
+        return self._read(name, lambda node: node.request)
 
     def limited_request(self, name: str) -> Resource:
-        """Return what a group asks of the one above: its request, up to its maximum."""
-        return self._read(self.node(name), lambda cell: cell.limited)
+        """Return the request of a group to its parent: its request up to its maximum."""
+        return self._read(name, lambda node: node.limited_request)
 
-    def firm_request(self, name: str) -> Resource:
-        """Return what is asked for in and below a group by pods that must not be taken back."""
-        return self._read(self.node(name), lambda cell: cell.firm_request)
+    def non_preemptible_request(self, name: str) -> Resource:
+        """Return the requests of non-preemptible pods in and below a group."""
+        return self._read(name, lambda node: node.non_preemptible_request)
 
     def used(self, name: str) -> Resource:
-        """Return what is used in and below a group."""
-        return self._read(self.node(name), lambda cell: cell.used)
+        """Return the usage in and below a group."""
+        return self._read(name, lambda node: node.used)
 
-    def firm_used(self, name: str) -> Resource:
-        """Return what is used in and below a group by pods that must not be taken back."""
-        return self._read(self.node(name), lambda cell: cell.firm_used)
+    def non_preemptible_used(self, name: str) -> Resource:
+        """Return the usage of non-preemptible pods in and below a group."""
+        return self._read(name, lambda node: node.non_preemptible_used)
 
-    def _read(self, node: TreeNode, field: Callable[[Cell], int]) -> Resource:
-        return Resource({resource: amount for resource, cell in node.cells.items() if (amount := field(cell))})
+    def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
+        nodes = self.node(name).resources.items()
+        return Resource({resource: amount for resource, node in nodes if (amount := field(node))})
 
 
-def _require_amounts(delta: object, firm: object) -> None:
+def _require_resources(delta: object, non_preemptible: object) -> None:
     if type(delta) is not Resource:
         raise RequestError("delta", delta, "expected a Resource")
-    if type(firm) is not Resource:
-        raise RequestError("firm", firm, "expected a Resource")
+    if type(non_preemptible) is not Resource:
+        raise RequestError("non_preemptible", non_preemptible, "expected a Resource")
 
 
-def _check_counts(verb: str, node: TreeNode, delta: Resource, firm: Resource) -> None:
-    """Refuse a change after which counts would be less than nothing, or more firm than there is."""
-    asks = verb == "ask for"
-    if not firm.amounts.keys() <= delta.amounts.keys():
-        raise RequestError("firm", firm, "it is a part of the change, and names no other resources")
+def _require_valid(verb: str, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+    """Refuse a change after which an amount would be negative, or its non-preemptible part larger than the whole."""
+    if not non_preemptible.amounts.keys() <= delta.amounts.keys():
+        raise RequestError("non_preemptible", non_preemptible, "expected a part of delta, with no other resources")
     for resource, change in delta.amounts.items():
-        cell = node.cells.get(resource)
-        own, own_firm = (0, 0) if cell is None else cell.own(asks=asks)
-        after, firm_after = own + change, own_firm + firm.amounts.get(resource, 0)
-        if not 0 <= firm_after <= after:
-            held = f"{after} {resource}, {firm_after} of it firm"
-            raise RequestError("delta", delta, f"the pods of {node.name!r} would {verb} {held}")
+        node = group.resources.get(resource)
+        own, fixed = (0, 0) if node is None else node.own_requests if verb == "request" else node.own_usage
+        after, fixed_after = own + change, fixed + non_preemptible.amounts.get(resource, 0)
+        if not 0 <= fixed_after <= after:
+            amounts = f"{after} {resource}, {fixed_after} of it non-preemptible"
+            raise RequestError("delta", delta, f"the pods of {group.name!r} would {verb} {amounts}")

@@ -10,11 +10,11 @@ from ugm import InvariantError, RequestError, Resource, Violation
 from ugm.elastic import (
     DEFAULT_GROUP,
     ROOT_GROUP,
-    Cap,
     ElasticGroup,
     ElasticQuota,
     ElasticTree,
     Pod,
+    RuntimeCap,
     explain,
     shortage,
     verify,
@@ -34,65 +34,66 @@ def _tree() -> ElasticTree:
     return tree
 
 
-def test_account_in_words(tree: ElasticTree) -> None:
-    """An account tells minimum, lenders, every round with its weights, what is borrowed, and what caps it."""
+def test_explanation_as_text(tree: ElasticTree) -> None:
+    """The text of an explanation has the minimum, the lenders, every round, the borrowed amount and the cap."""
     assert str(explain(tree, "C", "cpu")).splitlines() == [
         "elastic group 'C' gets 35 cpu",
-        "  asks for 40; min 20, max 100, weight 50",
-        "  'koordinator-root-quota' has 100 to share",
+        "  requests 40; min 20, max 100, weight 50",
+        "  'koordinator-root-quota' shares 100",
         "  'A' lends 5",
-        "  round 1 deals 45 to weights of 190: 12 to it",
-        "  round 2 deals 9 to weights of 130: 3 to it",
+        "  round 1 divides 45 by a total weight of 190: gets 12",
+        "  round 2 divides 9 by a total weight of 130: gets 3",
         "  borrows 15",
-        "  capped by: what the others left",
+        "  limited by the shares of the other groups",
     ]
 
 
-def test_account_in_numbers(tree: ElasticTree) -> None:
-    """An account has the part of every group, and goes into JSON."""
-    account = explain(tree, "B", "cpu")
-    told = json.loads(json.dumps(account.to_dict()))
+def test_explanation_as_values(tree: ElasticTree) -> None:
+    """An explanation has the share of every group, and can be written as JSON."""
+    explanation = explain(tree, "B", "cpu")
+    data = json.loads(json.dumps(explanation.to_dict()))
 
-    assert (account.part.borrowed, account.part.cap, account.unused) == (5, Cap.REQUEST, 0)
-    assert [(part.group, part.runtime, part.lent) for part in account.lenders] == [("A", 5, 5)]
-    assert told["parts"][3]["cap"] == "what the others left"
-    assert told["rounds"][1] == {"left": 9, "weight": 130, "given": {"C": 3, "D": 6}}
+    assert (explanation.share.borrowed, explanation.share.cap, explanation.unused) == (5, RuntimeCap.REQUEST, 0)
+    assert [(share.group, share.runtime, share.lent) for share in explanation.lenders] == [("A", 5, 5)]
+    assert data["shares"][3]["cap"] == "the shares of the other groups"
+    assert data["rounds"][1] == {"left": 9, "weight": 130, "given": {"C": 3, "D": 6}}
 
 
 @pytest.mark.parametrize(
     ("group", "asked", "total", "cap"),
     [
-        (ElasticGroup("x", max=Resource(cpu=10)), 5, 50, Cap.REQUEST),
-        (ElasticGroup("x", max=Resource(cpu=10)), 15, 50, Cap.MAX),
-        (ElasticGroup("x", max=Resource(cpu=10)), 15, 5, Cap.OTHERS),
-        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), Resource(cpu=0, gpu=1)), 15, 50, Cap.WEIGHT),
-        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), allow_lent=False), 0, 50, Cap.NOT_LENT),
+        (ElasticGroup("x", max=Resource(cpu=10)), 5, 50, RuntimeCap.REQUEST),
+        (ElasticGroup("x", max=Resource(cpu=10)), 15, 50, RuntimeCap.MAX),
+        (ElasticGroup("x", max=Resource(cpu=10)), 15, 5, RuntimeCap.OTHERS),
+        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), Resource(cpu=0, gpu=1)), 15, 50, RuntimeCap.WEIGHT),
+        (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), allow_lent=False), 0, 50, RuntimeCap.NOT_LENT),
     ],
 )
-def test_caps(group: ElasticGroup, asked: int, total: int, cap: Cap) -> None:
-    """An account says what keeps a group from getting more."""
+def test_caps(group: ElasticGroup, asked: int, total: int, cap: RuntimeCap) -> None:
+    """An explanation has the reason why the group does not get more."""
     tree = ElasticTree(Resource(cpu=total), [group])
     tree.change_request("x", Resource(cpu=asked))
 
-    assert explain(tree, "x", "cpu").part.cap is cap
+    assert explain(tree, "x", "cpu").share.cap is cap
 
 
-def test_scaled_minimum_is_told() -> None:
-    """An account says that and how far a minimum is scaled down."""
+def test_explanation_of_a_scaled_minimum() -> None:
+    """An explanation has the scaled minimum."""
     tree = ElasticTree(Resource(cpu=10), [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=90)) for name in "ab"])
     for name in "ab":
         tree.change_request(name, Resource(cpu=30))
 
-    assert "  min scaled down to 5: the minimums are more than there is" in str(explain(tree, "a", "cpu")).splitlines()
+    line = "  min scaled down to 5, because the minimums exceed the available amount"
+    assert line in str(explain(tree, "a", "cpu")).splitlines()
 
 
 @pytest.mark.parametrize("group", [ROOT_GROUP, DEFAULT_GROUP, "A"])
 def test_nothing_to_explain(tree: ElasticTree, group: str) -> None:
-    """What is not shared out to a group has no account."""
+    """There is no explanation for a resource that is not shared with the group."""
     with pytest.raises(RequestError) as caught:
         explain(tree, group, "memory")
 
-    assert str(caught.value) == f"resource 'memory': it is not shared out to {group!r}"
+    assert str(caught.value) == f"resource 'memory': it is not shared with {group!r}"
 
 
 def test_shortage_names_borrowers() -> None:
@@ -123,9 +124,9 @@ def test_shortage_of_firm_pods() -> None:
 
 def test_shortage_of_something_else(tree: ElasticTree) -> None:
     """A limit on applications is none of elastic groups."""
-    with pytest.raises(RequestError, match="it is none of an elastic group"):
+    with pytest.raises(RequestError, match="expected a violation of an elastic group"):
         shortage(tree, Violation("user", "sue", "root", "sue", None, 1, 1, 1))
-    with pytest.raises(RequestError, match="it is none of an elastic group"):
+    with pytest.raises(RequestError, match="expected a violation of an elastic group"):
         shortage(tree, Violation("user", "A", "root", "A", "cpu", 1, 1, 1))
 
 
@@ -147,44 +148,44 @@ def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
 def test_what_if_firm_pods_ask_for_less(tree: ElasticTree) -> None:
     """Firm pods would ask for less with the others, and the live ones go on asking."""
     tree.put(ElasticGroup("E", min=Resource(cpu=9), max=Resource(cpu=9)))
-    tree.change_request("E", Resource(cpu=5), firm=Resource(cpu=4))
+    tree.change_request("E", Resource(cpu=5), non_preemptible=Resource(cpu=4))
 
     assert [change.after for change in what_if(tree, requests={"E": Resource(cpu=3)}) if change.group == "E"] == [
         Resource(cpu=3)
     ]
-    assert tree.firm_request("E") == Resource(cpu=4)
+    assert tree.non_preemptible_request("E") == Resource(cpu=4)
 
 
 def test_verify_finds_damage(tree: ElasticTree) -> None:
     """The self-check names every count that does not follow from the groups."""
     verify(tree)
-    tree.nodes["C"].cells["cpu"].used = 3
+    tree.nodes["C"].resources["cpu"].used = 3
     tree.root.child_mins["cpu"] = 7
-    tree.root.cells["cpu"].most -= 1
+    tree.root.resources["cpu"].max -= 1
     with pytest.raises(InvariantError) as caught:
         verify(tree)
 
     assert caught.value.findings == (
-        f"elastic group '{ROOT_GROUP}', cpu: what there is 99, but 100 follows",
-        f"elastic group '{ROOT_GROUP}', cpu: used 0, but 3 follows",
-        f"elastic group '{ROOT_GROUP}', cpu: minimum of children 7, but 60 follows",
-        "elastic group 'C', cpu: used 3, but 0 follows",
+        f"elastic group '{ROOT_GROUP}', cpu: amount to share is 99, expected 100",
+        f"elastic group '{ROOT_GROUP}', cpu: usage is 0, expected 3",
+        f"elastic group '{ROOT_GROUP}', cpu: minimum of children is 7, expected 60",
+        "elastic group 'C', cpu: usage is 3, expected 0",
     )
 
 
 def test_verify_finds_a_lost_group(tree: ElasticTree) -> None:
     """The self-check misses a group that is not listed below the one above it, and one that no longer shares."""
-    tree.root.cells["cpu"].pool.remove(tree.nodes["D"].cells["cpu"])
+    tree.root.resources["cpu"].shares.remove(tree.nodes["D"].resources["cpu"])
     del tree.root.children["A"]
     with pytest.raises(InvariantError) as caught:
         verify(tree)
 
     assert f"elastic group 'A' is not listed below '{ROOT_GROUP}'" in caught.value.findings
-    assert f"elastic group '{ROOT_GROUP}', cpu: others share than are below it" in caught.value.findings
+    assert f"elastic group '{ROOT_GROUP}', cpu: other groups share than are below it" in caught.value.findings
 
 
 def test_verify_finds_a_wrong_runtime(tree: ElasticTree) -> None:
     """The self-check notices sums from which a wrong runtime would be read."""
-    tree.root.cells["cpu"].pool.floors -= 1
+    tree.root.resources["cpu"].shares.floors -= 1
     with pytest.raises(InvariantError, match="runtime"):
         verify(tree)

@@ -36,8 +36,8 @@ def refused(call: Callable[..., object], *given: object) -> str:
         ("usage", Resource(cpu=-1), "pod.usage Resource(cpu=-1): the amount of cpu is negative"),
         ("group", None, "pod.group None: expected a text"),
         ("namespace", 3, "pod.namespace 3: expected a text"),
-        ("priority", "high", "pod.priority 'high': expected a whole number"),
-        ("started", 0.5, "pod.started 0.5: expected a whole number"),
+        ("priority", "high", "pod.priority 'high': expected an int"),
+        ("started", 0.5, "pod.started 0.5: expected an int"),
         ("preemptible", 1, "pod.preemptible 1: expected True or False"),
     ],
 )
@@ -82,7 +82,10 @@ def test_other_arguments(quota: ElasticQuota) -> None:
     assert refused(tree.put, WRONG) == "group {'cpu': 1}: expected an ElasticGroup"
     assert refused(ElasticTree, WRONG) == "total {'cpu': 1}: expected a Resource"
     assert refused(tree.change_request, "a", WRONG) == "delta {'cpu': 1}: expected a Resource"
-    assert refused(lambda: tree.change_used("a", POD.usage, firm=WRONG)) == "firm {'cpu': 1}: expected a Resource"
+    assert (
+        refused(lambda: tree.change_used("a", POD.usage, non_preemptible=WRONG))
+        == "non_preemptible {'cpu': 1}: expected a Resource"
+    )
     assert refused(lambda: what_if(tree, requests={"a": WRONG})) == "requests {'cpu': 1}: expected a Resource"
     assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
     assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"

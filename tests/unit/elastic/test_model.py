@@ -78,11 +78,11 @@ def test_check_as_if_expected(model: ElasticModel) -> None:
 
 def test_a_check_leaves_no_names(model: ElasticModel) -> None:
     """A resource that is only asked about is not known afterwards."""
-    known = {node.name: set(node.cells) for node in model.quota.tree.nodes.values()}
+    known = {node.name: set(node.resources) for node in model.quota.tree.nodes.values()}
     one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
 
     assert list(model.check(one)) == []
-    assert {node.name: set(node.cells) for node in model.quota.tree.nodes.values()} == known
+    assert {node.name: set(node.resources) for node in model.quota.tree.nodes.values()} == known
 
 
 def test_asked_without_an_id(model: ElasticModel) -> None:
@@ -284,4 +284,4 @@ def test_a_failure_changes_nothing(model: ElasticModel) -> None:
     assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=10)
     verify(model.quota.tree)
     model.reset()
-    assert not model.quota.knows("x")
+    assert not model.quota.has_pod("x")

@@ -82,27 +82,31 @@ def test_life_of_a_pod() -> None:
 
     one.start("p")
     one.start("p")
-    assert (one.tree.used("a"), one.tree.firm_used("a"), one.is_running("p")) == (TEN, TEN, True)
+    assert (one.tree.used("a"), one.tree.non_preemptible_used("a"), one.is_running("p")) == (TEN, TEN, True)
 
     one.stop("p")
     one.stop("p")
     assert (one.tree.request("a"), one.tree.used("a")) == (TEN, Resource())
 
     one.forget("p")
-    assert (one.tree.request("a"), one.tree.firm_request(ROOT_GROUP), one.knows("p")) == (Resource(), Resource(), False)
+    assert (one.tree.request("a"), one.tree.non_preemptible_request(ROOT_GROUP), one.has_pod("p")) == (
+        Resource(),
+        Resource(),
+        False,
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda one: one.expect(Pod("p", TEN)), "pod 'p': there is a pod of this name"),
+        (lambda one: one.expect(Pod("p", TEN)), "pod 'p': there is already a pod of this name"),
         (
             lambda one: one.adopt(Pod("x", Resource(cpu=-1))),
             "pod.usage Resource(cpu=-1): the amount of cpu is negative",
         ),
         (lambda one: one.start("x"), "pod 'x': there is no such pod"),
         (lambda one: one.forget("x"), "pod 'x': there is no such pod"),
-        (lambda one: one.admit("p"), "pod 'p': it runs already"),
+        (lambda one: one.admit("p"), "pod 'p': the pod runs already"),
     ],
 )
 def test_misuse(call: object, message: str) -> None:

@@ -46,15 +46,15 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
 @pytest.mark.parametrize(
     ("group", "reasons"),
     [
-        (TEAM, ["elastic group 'team': there is a group of this name [already_exists]"]),
+        (TEAM, ["elastic group 'team': there is already a group of this name [already_exists]"]),
         (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
         (
             TEAM._replace(name="x", unread_weight="[1]"),
-            ["elastic group 'x': '[1]' is no mapping of weights [bad_shared_weight]"],
+            ["elastic group 'x': '[1]' is not a mapping of weights [bad_shared_weight]"],
         ),
         (
             TEAM._replace(name="x", parent="team", namespaces=()),
-            ["elastic group 'x': 'team' is not there for groups below it [parent_is_not_parent]"],
+            ["elastic group 'x': 'team' is not marked as a parent [parent_is_not_parent]"],
         ),
         (TEAM._replace(name="x"), [
             "elastic group 'x': namespace 'research' is bound to 'team' [namespace_bound]",
@@ -63,7 +63,8 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
             ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
             [
                 (
-                    "elastic group 'x': it and its siblings are guaranteed 50001m vcore, min of 'dept' 50 "
+                    "elastic group 'x': the minimums of the group and its siblings add up to 50001m vcore, "
+                    "above min 50 of 'dept' "
                     "[siblings_min_exceeds_parent_min]"
                 ),
             ],
@@ -72,9 +73,10 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
             ElasticGroup("x", "dept", Resource(memory=1), Resource(memory=5)),
             [
                 "elastic group 'x': max of 'dept' names other resources [max_keys_mismatch]",
-                "elastic group 'x': min names what min of 'dept' does not [min_keys_not_in_parent]",
+                "elastic group 'x': min names resources that min of 'dept' does not name [min_keys_not_in_parent]",
                 (
-                    "elastic group 'x': it and its siblings are guaranteed 1 memory, min of 'dept' 0 "
+                    "elastic group 'x': the minimums of the group and its siblings add up to 1 memory, "
+                    "above min 0 of 'dept' "
                     "[siblings_min_exceeds_parent_min]"
                 ),
             ],
@@ -107,9 +109,9 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
         "elastic group 'x': min of memory is negative [negative_min]",
         "elastic group 'x': shared_weight of memory is negative [negative_shared_weight]",
         "elastic group 'x': shared_weight of vcore is negative [negative_shared_weight]",
-        "elastic group 'x': min names gpu, and max does not [min_key_not_in_max]",
-        "elastic group 'x': min of memory is -1 above max -2 [min_exceeds_max]",
-        "elastic group 'x': min of vcore is 2 above max 1 [min_exceeds_max]",
+        "elastic group 'x': min names gpu, but max does not [min_key_not_in_max]",
+        "elastic group 'x': min of memory is -1, above max -2 [min_exceeds_max]",
+        "elastic group 'x': min of vcore is 2, above max 1 [min_exceeds_max]",
         "elastic group 'x': 1 gpu is used, max allows less [max_below_used]",
         "elastic group 'x': 1500m vcore is used, max allows less [max_below_used]",
     ]
@@ -132,7 +134,7 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
             DEPARTMENT._replace(min=Resource(vcore=1000)),
             [
                 (
-                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 1 "
+                    "elastic group 'dept': the minimums of its children add up to 20 vcore, above min 1 "
                     "[children_min_exceeds_min]"
                 ),
             ],
@@ -142,9 +144,9 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
             [
                 "elastic group 'dept': the group belongs to the tree '' [tree_id_changed]",
                 "elastic group 'dept': 'team' belongs to another tree [tree_id_child_mismatch]",
-                "elastic group 'dept': min of 'team' names what min does not [min_keys_not_in_parent]",
+                "elastic group 'dept': min of 'team' names resources that min does not name [min_keys_not_in_parent]",
                 (
-                    "elastic group 'dept': the groups below it are guaranteed 20 vcore, the group 0 "
+                    "elastic group 'dept': the minimums of its children add up to 20 vcore, above min 0 "
                     "[children_min_exceeds_min]"
                 ),
             ],
@@ -201,7 +203,7 @@ def test_defaults() -> None:
         (DEFAULT_GROUP, f"elastic group '{DEFAULT_GROUP}': the group is built in [forbidden_delete]"),
         ("x", "elastic group 'x': there is no such group [not_found]"),
         ("dept", "elastic group 'dept': 'team' is below it [has_children]"),
-        ("team", "elastic group 'team': there are pods that name it [has_pods]"),
+        ("team", "elastic group 'team': there are pods that name the group [has_pods]"),
     ],
 )
 def test_delete_refused(quota: ElasticQuota, name: str, reason: str) -> None:
@@ -215,12 +217,12 @@ def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
     """A group with pods, by name or by namespace, takes no groups; an idle one may change."""
     quota.expect(Pod("p", HALF, namespace="research"))
     told = refused(quota.update, TEAM._replace(is_parent=True))
-    assert told == ["elastic group 'team': there are pods in it [is_parent_with_pods]"]
+    assert told == ["elastic group 'team': there are pods in the group [is_parent_with_pods]"]
 
     quota.forget("p")
     quota.update(TEAM._replace(is_parent=True))
     assert refused(quota.expect, Pod("p", HALF, "team")) == [
-        "elastic group 'team': the group is marked as a parent, and takes no pods itself [pod_on_parent_quota]"
+        "elastic group 'team': the group is marked as a parent and accepts no pods [pod_on_parent_quota]"
     ]
 
 
@@ -244,7 +246,8 @@ def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resourc
 
     assert refused(quota.create, ElasticGroup("x", "dept", least, MOST)) == [
         (
-            "elastic group 'x': it and its siblings are guaranteed 9 memory, min of 'dept' 4 "
+            "elastic group 'x': the minimums of the group and its siblings add up to 9 memory, "
+            "above min 4 of 'dept' "
             "[siblings_min_exceeds_parent_min]"
         )
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ugm.elastic import Sharer, share
-from ugm.elastic.sharing import deal_once
+from ugm.elastic.sharing import divide
 
 
 def gets(available: int, *given: Sharer, scale: bool = True) -> dict[str, int]:
@@ -68,7 +68,7 @@ def test_scaled() -> None:
     """If minimums and requests are more than there is, minimums shrink in proportion, rounded down."""
     shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)])
 
-    assert shared.least == {"a": 33, "b": 66}
+    assert shared.min == {"a": 33, "b": 66}
     assert shared.runtime == {"a": 34, "b": 66}
 
 
@@ -81,7 +81,7 @@ def test_not_scaled_while_nothing_is_short() -> None:
     """Minimums that are more than there is do not matter while less is asked for."""
     shared = share(15, [Sharer("a", 15, 20, 0), Sharer("b", 0, 20, 1)])
 
-    assert shared.least == {"a": 20, "b": 20}
+    assert shared.min == {"a": 20, "b": 20}
     assert shared.runtime == {"a": 15, "b": 0}
 
 
@@ -118,8 +118,8 @@ def test_nobody() -> None:
 
 def test_deal_once_deals_every_unit() -> None:
     """A round leaves nothing."""
-    assert deal_once(7, [3, 3, 1]) == [3, 3, 1]
-    assert sum(deal_once(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1
+    assert divide(7, [3, 3, 1]) == [3, 3, 1]
+    assert sum(divide(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1
 
 
 @pytest.mark.parametrize(("requested", "granted"), [(39, 39), (40, 39), (50, 39), (90, 39)])
@@ -144,5 +144,5 @@ def test_what_is_left_goes_back_to_minimums() -> None:
 
     assert shared.floor == {"a": 39, "b": 19, "c": 22, "d": 1}
     assert shared.runtime == {"a": 51, "b": 25, "c": 22, "d": 2}
-    assert shared.least == {"a": 51, "b": 25, "c": 39, "d": 2}
+    assert shared.min == {"a": 51, "b": 25, "c": 39, "d": 2}
     assert shared.unused == 0

@@ -156,7 +156,7 @@ def test_drop(tree: ElasticTree) -> None:
         (lambda tree: tree.drop("x"), "elastic group 'x': there is no such group [not_found]"),
         (
             lambda tree: tree.drop(DEFAULT_GROUP),
-            f"elastic group '{DEFAULT_GROUP}': a built-in group stays [forbidden_delete]",
+            f"elastic group '{DEFAULT_GROUP}': a built-in group cannot be removed [forbidden_delete]",
         ),
         (lambda tree: tree.runtime("x"), "elastic group 'x': there is no such group [not_found]"),
     ],
@@ -177,15 +177,15 @@ def test_refused(tree: ElasticTree, change: object, message: str) -> None:
     [
         (
             lambda tree: tree.change_request("a", Resource(cpu=-6)),
-            "delta Resource(cpu=-6): the pods of 'a' would ask for -1 cpu, 0 of it firm",
+            "delta Resource(cpu=-6): the pods of 'a' would request -1 cpu, 0 of it non-preemptible",
         ),
         (
-            lambda tree: tree.change_used("a", Resource(cpu=1), firm=Resource(cpu=2)),
-            "delta Resource(cpu=1): the pods of 'a' would use 1 cpu, 2 of it firm",
+            lambda tree: tree.change_used("a", Resource(cpu=1), non_preemptible=Resource(cpu=2)),
+            "delta Resource(cpu=1): the pods of 'a' would use 1 cpu, 2 of it non-preemptible",
         ),
         (
-            lambda tree: tree.change_request("a", Resource(cpu=1), firm=Resource(memory=1)),
-            "firm Resource(memory=1): it is a part of the change, and names no other resources",
+            lambda tree: tree.change_request("a", Resource(cpu=1), non_preemptible=Resource(memory=1)),
+            "non_preemptible Resource(memory=1): expected a part of delta, with no other resources",
         ),
         (lambda tree: tree.set_total(Resource(cpu=-1)), "total Resource(cpu=-1): the amount of cpu is negative"),
     ],
@@ -204,16 +204,16 @@ def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
 
 def test_firm_is_counted_apart(tree: ElasticTree) -> None:
     """What must not be taken back is counted in the group and in all above it."""
-    tree.change_request("a", Resource(cpu=9), firm=Resource(cpu=4))
-    tree.change_used("a", Resource(cpu=6), firm=Resource(cpu=3))
+    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
+    tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=3))
 
-    assert tree.firm_request("p") == Resource(cpu=4)
-    assert tree.firm_used(ROOT_GROUP) == Resource(cpu=3)
+    assert tree.non_preemptible_request("p") == Resource(cpu=4)
+    assert tree.non_preemptible_used(ROOT_GROUP) == Resource(cpu=3)
 
 
 def test_copy_is_independent(tree: ElasticTree) -> None:
     """A copy shows the same, and has a life of its own."""
-    tree.change_request("a", Resource(cpu=9), firm=Resource(cpu=4))
+    tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
     tree.change_used("a", Resource(cpu=6))
     twin = tree.copy()
     twin.change_request("a", Resource(cpu=1))

@@ -84,7 +84,14 @@ class ElasticScene(Scene):
     def seen(self) -> object:
         """Return everything that can be read."""
         quota, tree = self.quota, self.quota.tree
-        reads = (tree.runtime, tree.request, tree.limited_request, tree.used, tree.firm_used, tree.scaled_min)
+        reads = (
+            tree.runtime,
+            tree.request,
+            tree.limited_request,
+            tree.used,
+            tree.non_preemptible_used,
+            tree.scaled_min,
+        )
         numbers = {name: [nonzero(read(name)) for read in reads] for name in tree.nodes}
         pods = {
             name: sorted((pod.name, pod.usage, pod.started, quota.is_running(pod.name)) for pod in quota.pods_in(name))

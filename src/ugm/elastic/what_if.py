@@ -1,4 +1,4 @@
-"""What would be: the runtimes of a changed tree, without touching the live one."""
+"""What-if analysis: the runtimes of a changed copy of a tree."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ugm.resources import Resource
 
 __all__ = ["RuntimeChange", "what_if"]
 
-_NOBODY: Final[Mapping[str, Resource]] = MappingProxyType({})
+_NO_REQUESTS: Final[Mapping[str, Resource]] = MappingProxyType({})
 
 
 class RuntimeChange(NamedTuple):
-    """What a change does to one group."""
+    """The effect of a change on one group."""
 
     group: str
-    #: None if the group is not there before, or after.
+    #: None if the group does not exist before the change, or after it.
     before: Resource | None
     after: Resource | None
 
@@ -31,19 +31,19 @@ def what_if(
     total: Resource | None = None,
     put: Iterable[ElasticGroup] = (),
     drop: Iterable[str] = (),
-    requests: Mapping[str, Resource] = _NOBODY,
+    requests: Mapping[str, Resource] = _NO_REQUESTS,
 ) -> tuple[RuntimeChange, ...]:
-    """Return whose runtime would change, sorted by group. Costs a copy of the tree.
+    """Return the groups whose runtime a change would affect, sorted by name. Costs a copy of the tree.
 
     Args:
-        tree: the live tree, which stays as it is.
-        total: what the cluster would have.
-        put: groups that would be added or replaced, parents first.
-        drop: groups that would be removed after that, children first.
-        requests: what the pods directly in a group would ask for, of the resources named; nothing else of them changes.
+        tree: the live tree, which does not change.
+        total: the new amounts of the cluster.
+        put: groups to add or replace, parents first.
+        drop: groups to remove after that, children first.
+        requests: the new requests of the pods directly in a group; resources that are not named do not change.
 
     Raises:
-        GroupError: the changed groups would not be a tree.
+        GroupError: the changed groups do not form a tree.
         RequestError: an amount is negative.
 
     >>> eight = Resource(gpu=8)
@@ -62,7 +62,7 @@ def what_if(
     for name in drop:
         changed.drop(name)
     for name, request in requests.items():
-        _ask_for(changed, name, require_resource("requests", request))
+        _set_request(changed, name, require_resource("requests", request))
     before, after = _runtimes(tree), _runtimes(changed)
     return tuple(
         RuntimeChange(name, before.get(name), after.get(name))
@@ -71,13 +71,13 @@ def what_if(
     )
 
 
-def _ask_for(tree: ElasticTree, name: str, request: Resource) -> None:
-    """Let the pods of a group ask for just that, the firm ones for no more than all."""
-    cells = tree.node(name).cells
-    own = {resource: cells[resource].own(asks=True) if resource in cells else (0, 0) for resource in request}
+def _set_request(tree: ElasticTree, name: str, request: Resource) -> None:
+    """Set the requests of the pods of a group. Those of non-preemptible pods are reduced if they exceed the total."""
+    nodes = tree.node(name).resources
+    own = {resource: nodes[resource].own_requests if resource in nodes else (0, 0) for resource in request}
     delta = {resource: amount - own[resource][0] for resource, amount in request.items()}
-    firm = {resource: min(amount - own[resource][1], 0) for resource, amount in request.items()}
-    tree.change_request(name, Resource(delta), firm=Resource(firm))
+    fixed = {resource: min(amount - own[resource][1], 0) for resource, amount in request.items()}
+    tree.change_request(name, Resource(delta), non_preemptible=Resource(fixed))
 
 
 def _runtimes(tree: ElasticTree) -> dict[str, Resource]:

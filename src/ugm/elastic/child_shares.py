@@ -1,0 +1,268 @@
+"""The sharing of one resource among the children of one group, maintained incrementally.
+
+**Problem.** A scheduler reads the runtime of a group before every pod, while other groups change their requests all the
+time. Sharing all over again for every read (`ugm.elastic.sharing.share`) costs a pass over all siblings.
+
+**Idea.** `ChildShares` keeps sums over the children: minimums, floors, and the needs and weights of the hungry
+children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise a lower
+bound is often sufficient, because a bound that equals the request of the child is its share.
+
+**The bound.** The first round gives one bound. A guess about the hungry children that will be satisfied gives another:
+let N be the needs of those, and call the others *open*, o in number and W in weight. There are at most as many rounds
+as hungry children, h, and the rounding of each round changes a part by less than one unit. Let L be the amount per unit
+of weight that all rounds together divide. No child gets more than its weight times L plus h, so the amount that is left
+is at most N + W L + o h. A child that is not satisfied gets more than its weight times L minus h. A child of weight w
+is therefore satisfied, or gets at least w (left - N - o h) / W - h. The guess is the outcome of the last exact
+computation, corrected by every read.
+
+**Exact shares.** If the bound is not sufficient, the rounds are computed for all hungry children at once. The needs
+that remain unsatisfied are stored until they can have changed. If a child that is not satisfied requests more, the
+shares of the others do not change.
+
+**Invariant.** Every read returns the same as `share` for the current requests, whatever was read before.
+
+**Cost.** A change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
+over the hungry children for each round, unless the result is stored. The available amount is passed to each read.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, share
+
+__all__ = ["ChildShares", "SharingChild"]
+
+
+class SharingChild(Protocol):
+    """A child group that shares one resource with its siblings."""
+
+    name: str
+    #: The request of the group, up to its maximum.
+    limited_request: int
+    #: The configured minimum.
+    min: int
+    weight: int
+    lends: bool
+
+
+@final
+class ChildShares:
+    """The children of one group that share one resource.
+
+    Args:
+        scales: whether minimums are scaled in a shortage.
+    """
+
+    __slots__ = (
+        "_children",
+        "_divided",
+        "_first_round",
+        "_hungry",
+        "_hungry_order",
+        "_is_sorted",
+        "_needs",
+        "_open",
+        "_open_needs",
+        "_open_weights",
+        "_scales",
+        "_shortage",
+        "_weights",
+        "floors",
+        "mins",
+    )
+
+    _children: dict[str, SharingChild]
+    #: Whether `_children` are sorted by name.
+    _is_sorted: bool
+    _scales: bool
+    #: The sum of the configured minimums.
+    mins: int
+    #: The sum of the shares before the rounds, if minimums are not scaled.
+    floors: int
+    #: The number of hungry children with a weight, the sum of their needs beyond the floors, and that of their weights.
+    _hungry: int
+    _needs: int
+    _weights: int
+    #: The hungry children and their weights, sorted by name; None if out of date.
+    _hungry_order: tuple[list[SharingChild], list[int]] | None
+    #: The amount that the last first round divided among them, and its parts.
+    _first_round: tuple[int, list[int]]
+    #: The hungry children that are guessed to stay unsatisfied, with their unsatisfied needs at the last computation.
+    _open: dict[SharingChild, int]
+    #: The sums of the needs and the weights of the open children.
+    _open_needs: int
+    _open_weights: int
+    #: The amount that the last computation divided; negative if its result is out of date.
+    _divided: int
+    #: The available amount when minimums were last scaled, and all shares; None if out of date.
+    _shortage: tuple[int, dict[str, int]] | None
+
+    def __init__(self, *, scales: bool = True) -> None:
+        self._children = {}
+        self._scales = scales
+        self._is_sorted = True
+        self.mins = self.floors = 0
+        self._hungry = self._needs = self._weights = 0
+        self._hungry_order = None
+        self._first_round = -1, []
+        self._open = {}
+        self._open_needs = self._open_weights = 0
+        self._divided = -1
+        self._shortage = None
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    # Changes
+
+    def add(self, child: SharingChild) -> None:
+        """Add a child with a new name."""
+        self._children[child.name] = child
+        self._is_sorted = False
+        self._count(child, 1)
+
+    def remove(self, child: SharingChild) -> None:
+        """Remove a child."""
+        del self._children[child.name]
+        self._count(child, -1)
+
+    def set_request(self, child: SharingChild, limited_request: int) -> None:
+        """Change the request of a child, in constant time."""
+        more, minimum = limited_request - child.limited_request, child.min
+        if child.limited_request > minimum < limited_request:
+            self._change_need(child, more)
+            child.limited_request = limited_request
+        elif child.lends and child.limited_request <= minimum >= limited_request:
+            self.floors += more
+            self._shortage = None
+            child.limited_request = limited_request
+        else:
+            self._count(child, -1)
+            child.limited_request = limited_request
+            self._count(child, 1)
+
+    def _change_need(self, child: SharingChild, more: int) -> None:
+        if child.weight <= 0:
+            return
+        self._shortage = None
+        self._needs += more
+        missing = self._open.get(child)
+        if missing is None:
+            self._divided = -1
+            return
+        self._open_needs += more
+        self._open[child] = max(missing + more, 0)
+        if missing <= 0 or missing + more <= 0:
+            self._divided = -1
+
+    def _count(self, child: SharingChild, sign: int) -> None:
+        """Add a child to all sums, or subtract it."""
+        request, minimum = child.limited_request, child.min
+        floor = request if request < minimum and child.lends else minimum
+        self.mins += sign * minimum
+        self.floors += sign * floor
+        if request > minimum and child.weight > 0:
+            self._hungry += sign
+            self._needs += sign * (request - minimum)
+            self._weights += sign * child.weight
+            self._guess(child, is_open=sign > 0)
+            self._hungry_order = None
+        self._divided = -1
+        self._shortage = None
+
+    def _guess(self, child: SharingChild, *, is_open: bool) -> None:
+        """Guess whether a hungry child stays unsatisfied."""
+        if (child in self._open) is is_open:
+            return
+        sign = 1 if is_open else -1
+        self._open_needs += sign * (child.limited_request - child.min)
+        self._open_weights += sign * child.weight
+        if is_open:
+            self._open[child] = 0
+        elif self._open.pop(child):
+            # Its unsatisfied need at the last computation is lost.
+            self._divided = -1
+
+    # Reads
+
+    def at_least(self, child: SharingChild, available: int) -> int:
+        """Return a lower bound of the share of a child, for *available* or more, in constant time.
+
+        If the bound equals the request of the child, it is the share.
+        """
+        request, minimum = child.limited_request, child.min
+        if self._scales and is_short(available, self.mins, self.floors + self._needs):
+            minimum = scaled_min(available, minimum, self.mins)
+        elif request > minimum and child.weight > 0:
+            left = available - self.floors
+            if left >= self._needs:
+                return request
+            return minimum + self._part_at_least(child, left) if left > 0 else minimum
+        return request if request < minimum and child.lends else minimum
+
+    def _part_at_least(self, child: SharingChild, left: int) -> int:
+        """Return a lower bound of what all rounds give to a hungry child, and correct the guess."""
+        need, weight, rounds = child.limited_request - child.min, child.weight, self._hungry
+        self._guess(child, is_open=True)
+        rest = left - self._needs + self._open_needs - len(self._open) * rounds
+        first_round, all_rounds = weight * left // self._weights, weight * rest // self._open_weights - rounds
+        part = max(all_rounds, first_round)
+        if part < need:
+            return part
+        self._guess(child, is_open=False)
+        return need
+
+    def exactly(self, child: SharingChild, available: int) -> int:
+        """Return the share of a child.
+
+        Takes constant time if the sums decide, and otherwise a pass over the hungry children for each round.
+        """
+        if self._scales and is_short(available, self.mins, self.floors + self._needs):
+            return self._shares_in_shortage(available)[child.name]
+        request, minimum = child.limited_request, child.min
+        left = available - self.floors
+        if request <= minimum or left <= 0 or child.weight <= 0 or left >= self._needs:
+            return self.at_least(child, available)
+        if left != self._divided:
+            self._divide(left)
+        return request - self._open.get(child, 0)
+
+    def _divide(self, left: int) -> None:
+        if self._hungry_order is None:
+            hungry = [child for child in self._sorted() if child.limited_request > child.min and child.weight > 0]
+            self._hungry_order = hungry, [child.weight for child in hungry]
+            self._first_round = -1, []
+        hungry, weights = self._hungry_order
+        # The first round is the largest. It does not depend on the requests of hungry children.
+        if self._first_round[0] != left:
+            self._first_round = left, divide(left, weights)
+        needs = [child.limited_request - child.min for child in hungry]
+        self._open = divide_in_rounds(self._first_round[1], hungry, weights, needs)
+        self._open_needs = sum([child.limited_request - child.min for child in self._open])
+        self._open_weights = sum([child.weight for child in self._open])
+        self._divided = left
+
+    def _shares_in_shortage(self, available: int) -> dict[str, int]:
+        if self._shortage is None or self._shortage[0] != available:
+            self._shortage = (available, share(available, self.sharers()).runtime)
+        return self._shortage[1]
+
+    def scaled_min(self, child: SharingChild, available: int) -> int:
+        """Return the minimum of a child, scaled if the sum of the minimums exceeds the available amount.
+
+        The scaled minimum is in force only if the requests exceed the available amount as well.
+        """
+        if self._scales and 0 < self.mins > available:
+            return scaled_min(available, child.min, self.mins)
+        return child.min
+
+    def sharers(self) -> list[Sharer]:
+        """Return the children as arguments of `ugm.elastic.sharing.share`, sorted by name."""
+        return [Sharer(one.name, one.limited_request, one.min, one.weight, one.lends) for one in self._sorted()]
+
+    def _sorted(self) -> list[SharingChild]:
+        if not self._is_sorted:
+            self._children = dict(sorted(self._children.items()))
+            self._is_sorted = True
+        return list(self._children.values())

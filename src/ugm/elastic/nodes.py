@@ -1,0 +1,321 @@
+"""The nodes of the tree of elastic groups: one for each group, and one for each resource of a group.
+
+The resource nodes of one resource form a tree of their own, which does not depend on other resources. A resource node
+stores the request and usage of its pods even if the maximum of the group does not name the resource, but counts them
+only if it does.
+
+A request is passed to the parent only up to the group's maximum. A group that does not lend its minimum requests at
+least its minimum. Usage is passed to the parent without a limit. The runtime is computed when it is read, from the root
+down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+from ugm.elastic.child_shares import ChildShares
+from ugm.elastic.group import ElasticGroup
+
+__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms"]
+
+#: The maximum of a resource that is not limited: above any realistic request.
+UNLIMITED: Final = 1 << 128
+
+
+class ResourceTerms(NamedTuple):
+    """The configuration of a group for one resource."""
+
+    #: Whether the maximum names the resource. Only then is it counted, and shared among the child groups.
+    is_counted: bool
+    min: int
+    #: `UNLIMITED` if it is not limited.
+    max: int
+    weight: int
+    lends: bool
+
+    @classmethod
+    def of(cls, group: ElasticGroup, resource: str) -> ResourceTerms:
+        """Return the terms of a group."""
+        maximum = group.max.amounts.get(resource)
+        return cls(
+            maximum is not None,
+            group.min.amounts.get(resource, 0),
+            UNLIMITED if maximum is None else maximum,
+            group.weight.amounts.get(resource, 0),
+            group.allow_lent,
+        )
+
+
+#: For groups without a configuration: the root, and built-in groups that nobody has configured.
+UNLIMITED_TERMS: Final = ResourceTerms(is_counted=True, min=0, max=UNLIMITED, weight=0, lends=True)
+
+
+@final
+class ResourceNode:
+    """One resource of one group: its request, its usage and its runtime.
+
+    A node is created without a parent and then attached.
+    """
+
+    __slots__ = (
+        "child_request",
+        "competes",
+        "is_counted",
+        "lends",
+        "limited_request",
+        "max",
+        "min",
+        "name",
+        "non_preemptible_request",
+        "non_preemptible_used",
+        "own_non_preemptible_request",
+        "own_non_preemptible_used",
+        "own_request",
+        "own_used",
+        "parent",
+        "request",
+        "shares",
+        "used",
+        "weight",
+    )
+
+    #: The name of the group.
+    name: str
+    #: The same resource of the parent group; None for the root.
+    parent: ResourceNode | None
+    #: The children that compete.
+    shares: ChildShares
+    #: Whether the node competes with its siblings. The root and the built-in groups do not.
+    competes: bool
+    #: Requests and usage of the pods directly in the group, counted or not.
+    own_request: int
+    own_non_preemptible_request: int
+    own_used: int
+    own_non_preemptible_used: int
+    #: The requests of the pods in the group, plus the limited requests of its child groups.
+    child_request: int
+    #: The same, but at least the minimum if the group does not lend it.
+    request: int
+    #: The request up to the maximum. This is the request to the parent.
+    limited_request: int
+    #: The usage of the pods in and below the group.
+    used: int
+    non_preemptible_request: int
+    non_preemptible_used: int
+    is_counted: bool
+    min: int
+    #: Of the root: the amount that the built-in groups leave to all others.
+    max: int
+    weight: int
+    lends: bool
+
+    def __init__(self, name: str, terms: ResourceTerms, *, competes: bool, scales: bool) -> None:
+        self.name = name
+        self.parent = None
+        self.shares = ChildShares(scales=scales)
+        self.competes = competes
+        self.own_request = self.own_non_preemptible_request = 0
+        self.own_used = self.own_non_preemptible_used = 0
+        self.child_request = self.request = self.limited_request = self.used = 0
+        self.non_preemptible_request = self.non_preemptible_used = 0
+        self._adopt(terms)
+
+    def _adopt(self, terms: ResourceTerms) -> None:
+        self.is_counted, self.min, self.max, self.weight, self.lends = terms
+        self.request = self.child_request if self.lends else max(self.child_request, self.min)
+        self.limited_request = min(self.request, self.max)
+
+    # The place in the tree
+
+    def attach(self, parent: ResourceNode) -> None:
+        """Add the node to a parent, with all requests and usage in and below it."""
+        self.parent = parent
+        if self.competes:
+            parent.shares.add(self)
+        parent.pass_request_up(self.limited_request)
+        parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
+
+    def detach(self) -> None:
+        """Undo `attach`."""
+        parent = self.parent
+        if parent is None:
+            return
+        if self.competes:
+            parent.shares.remove(self)
+        self.parent = None
+        parent.pass_request_up(-self.limited_request)
+        parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
+
+    def set_terms(self, terms: ResourceTerms) -> None:
+        """Replace the configuration."""
+        parent = self.parent
+        self.detach()
+        self._count_own(-1)
+        self.is_counted = terms.is_counted
+        self._count_own(1)
+        self._adopt(terms)
+        if parent is not None:
+            self.attach(parent)
+
+    def _count_own(self, sign: int) -> None:
+        if self.is_counted:
+            self.child_request += sign * self.own_request
+            self.non_preemptible_request += sign * self.own_non_preemptible_request
+            self.used += sign * self.own_used
+            self.non_preemptible_used += sign * self.own_non_preemptible_used
+
+    # Requests and usage
+
+    @property
+    def own_requests(self) -> tuple[int, int]:
+        """The requests of the pods directly in the group: all of them, and those of non-preemptible pods."""
+        return self.own_request, self.own_non_preemptible_request
+
+    @property
+    def own_usage(self) -> tuple[int, int]:
+        """The usage of the pods directly in the group: of all of them, and of non-preemptible pods."""
+        return self.own_used, self.own_non_preemptible_used
+
+    def change_request(self, delta: int, non_preemptible: int = 0) -> None:
+        """Count a change of the requests of pods directly in the group; *non_preemptible* is a part of *delta*."""
+        self.own_request += delta
+        self.own_non_preemptible_request += non_preemptible
+        if self.is_counted:
+            self.pass_request_up(delta)
+            if non_preemptible:
+                self.pass_usage_up(non_preemptible, 0, 0)
+
+    def change_used(self, delta: int, non_preemptible: int = 0) -> None:
+        """Count a change of the usage of pods directly in the group; *non_preemptible* is a part of *delta*."""
+        self.own_used += delta
+        self.own_non_preemptible_used += non_preemptible
+        if self.is_counted:
+            self.pass_usage_up(0, delta, non_preemptible)
+
+    def pass_request_up(self, delta: int) -> None:
+        """Count a change of the requests here and above, until a maximum or minimum absorbs it."""
+        node = self
+        while delta:
+            child_request = node.child_request = node.child_request + delta
+            parent = node.parent
+            if parent is None:
+                node.request = child_request
+                return
+            request = child_request if node.lends or child_request > node.min else node.min
+            node.request = request
+            limited_request = min(node.max, request)
+            delta = limited_request - node.limited_request
+            if delta:
+                if node.competes:
+                    parent.shares.set_request(node, limited_request)
+                else:
+                    node.limited_request = limited_request
+                node = parent
+
+    def pass_usage_up(self, non_preemptible_request: int, used: int, non_preemptible_used: int) -> None:
+        """Count a change of the usage, and of the non-preemptible amounts, here and in all groups above."""
+        node: ResourceNode | None = self
+        while node is not None:
+            node.non_preemptible_request += non_preemptible_request
+            node.used += used
+            node.non_preemptible_used += non_preemptible_used
+            node = node.parent
+
+    # Reads
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the usage of the resource is limited."""
+        return self.is_counted and self.max < UNLIMITED
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the group has a runtime of the resource: its maximum and that of its parent name it."""
+        return self.is_limited and (self.parent is None or self.parent.is_counted)
+
+    def runtime(self) -> int:
+        """Return the runtime now.
+
+        That of the root is what the built-in groups leave. A group whose parent does not share the resource gets its
+        maximum, and so does a built-in group.
+        """
+        top, path = self.shared_path()
+        runtime = top.max
+        for shares, node in path:
+            runtime = shares.at_least(node, runtime)
+        if runtime != self.limited_request or (runtime < self.min and not self.lends):
+            runtime = top.max
+            for shares, node in path:
+                runtime = shares.exactly(node, runtime)
+        return runtime
+
+    def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:
+        """Return the topmost node that shares, and all nodes from there down to this one with their siblings."""
+        node, path = self, []
+        while node.competes and node.parent is not None and node.parent.is_counted:
+            path.append((node.parent.shares, node))
+            node = node.parent
+        path.reverse()
+        return node, path
+
+    def scaled_min(self) -> int:
+        """Return the minimum, scaled if the minimums of all siblings exceed the available amount."""
+        parent = self.parent
+        if parent is None or not self.competes:
+            return self.min
+        return parent.shares.scaled_min(self, parent.runtime())
+
+
+@final
+class GroupNode:
+    """One group in the tree, with its child groups and its resources."""
+
+    __slots__ = ("child_mins", "children", "group", "name", "parent", "resources")
+
+    name: str
+    #: None for a built-in group that is not configured.
+    group: ElasticGroup | None
+    #: None for the root.
+    parent: GroupNode | None
+    #: By name, in the order in which they were added.
+    children: dict[str, GroupNode]
+    #: The sums of the minimums of the children, without zeros.
+    child_mins: dict[str, int]
+    #: The nodes of all resources that the group names, or that a pod or group below requests.
+    resources: dict[str, ResourceNode]
+
+    def __init__(self, name: str, group: ElasticGroup | None, parent: GroupNode | None) -> None:
+        self.name, self.group, self.parent = name, group, parent
+        self.children = {}
+        self.child_mins = {}
+        self.resources = {}
+
+    def add_child(self, child: GroupNode) -> None:
+        """Add a child group."""
+        self.children[child.name] = child
+        self._sum_min(child, 1)
+
+    def remove_child(self, child: GroupNode) -> None:
+        """Undo `add_child`."""
+        del self.children[child.name]
+        self._sum_min(child, -1)
+
+    def _sum_min(self, child: GroupNode, sign: int) -> None:
+        for name, minimum in child.group.min.amounts.items() if child.group else ():
+            total = self.child_mins.pop(name, 0) + sign * minimum
+            if total:
+                self.child_mins[name] = total
+
+    def terms(self, resource: str) -> ResourceTerms:
+        """Return the configuration for a resource."""
+        if self.group is None or self.parent is None:
+            return UNLIMITED_TERMS
+        return ResourceTerms.of(self.group, resource)
+
+    def path(self) -> Iterator[GroupNode]:
+        """Yield the group and all groups above it, the root last."""
+        node: GroupNode | None = self
+        while node is not None:
+            yield node
+            node = node.parent
