@@ -1,4 +1,4 @@
-"""The examples of elastic quotas run, and show what they say they show."""
+"""The examples of elastic quotas run and have the effects that they describe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def said(name: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_document(capsys: pytest.CaptureFixture[str]) -> None:
-    """The worked example gives 5, 20, 35 and 40, and says how C came to its share."""
+    """The worked example gives 5, 20, 35 and 40, and explains the runtime of C."""
     lines = said("elastic_sharing.py", capsys)
 
     assert [line.split()[:3] for line in lines[1:5]] == [

@@ -1,4 +1,4 @@
-"""The examples run, and show what they say they show."""
+"""The examples run and have the effects that they describe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ugm.simulation import JobMapping, Report, read_swf, simulate
 
 @pytest.fixture(name="said", scope="module")
 def _said() -> list[str]:
-    """Return what the scheduler prints."""
+    """Return the output of the scheduler."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         runpy.run_path(str(EXAMPLES / "scheduler.py"), run_name="__main__")
@@ -29,7 +29,7 @@ def _said() -> list[str]:
 
 
 def test_scheduler_places(said: list[str]) -> None:
-    """Placement rules find the queue of an application, and create it where it names none."""
+    """Placement rules select the queue of an application, and create one for an application without a queue."""
     assert said[0] == "train: placed in root.batch, by placementrules[0] provided"
     assert "notebook: placed in root.home.ann, which is created, by placementrules[1] user, parent fixed home" in [
         line.partition(";")[0] for line in said
@@ -37,7 +37,7 @@ def test_scheduler_places(said: list[str]) -> None:
 
 
 def test_scheduler_starts_gangs(said: list[str]) -> None:
-    """A gang starts as a whole, and what it waits for takes the place of its placeholders."""
+    """A gang starts completely, and real allocations replace its placeholders."""
     started = said.index("build-place-1, build-place-2, build-place-3: started")
 
     assert said[started + 1] == "build-1: replaces build-place-1"
@@ -45,7 +45,7 @@ def test_scheduler_starts_gangs(said: list[str]) -> None:
 
 
 def test_scheduler_explains(said: list[str]) -> None:
-    """A denial names the limit in the way and who holds what is missing; what can never fit is refused for good."""
+    """A denial names the violated limit and the holders; a request that can never fit is rejected."""
     denied = said.index("report-1: denied, waiting can help:")
 
     assert said[denied + 1 : denied + 4] == [
@@ -57,7 +57,7 @@ def test_scheduler_explains(said: list[str]) -> None:
 
 
 def test_scheduler_reloads(said: list[str]) -> None:
-    """A bad configuration changes nothing; a good one is planned, put in force, and starts what it has room for."""
+    """An invalid configuration changes nothing; a valid one is planned and applied, and starts requests that fit."""
     planned = said.index("~ queue root.batch: maximum memory 96Gi, vcore 24 -> memory 96Gi, vcore 28")
 
     assert said.index("the new quotas are not used;") < planned
@@ -65,7 +65,7 @@ def test_scheduler_reloads(said: list[str]) -> None:
 
 
 def test_scheduler_retries(said: list[str]) -> None:
-    """What is pending is asked for again when something has ended."""
+    """Pending requests are retried after the end of an application."""
     ended = said.index("train: ends and releases train-1")
 
     assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
@@ -87,7 +87,7 @@ def test_every_kind_of_limit() -> None:
 
 
 def test_workload_is_reproducible(tmp_path: Path) -> None:
-    """The generator makes the bundled workload, byte for byte, in a process of its own."""
+    """The generator makes the bundled workload, byte for byte, in another process."""
     made = tmp_path / "grid.swf.gz"
     subprocess.run([sys.executable, EXAMPLES / "make_workload.py", made], check=True)  # noqa: S603 - ours
 
@@ -103,7 +103,7 @@ def test_workload_is_small() -> None:
 
 
 def test_workload_is_a_grid() -> None:
-    """A few hundred users in some dozens of groups, of whom a few send most of the jobs."""
+    """The workload has a few hundred users in some dozens of groups; a few of them send most jobs."""
     records = list(read_swf(EXAMPLES / "grid.swf.gz"))
     jobs_of = Counter(record.user for record in records)
 
@@ -120,7 +120,7 @@ def _report() -> Report:
 
 
 def test_limits_bite(report: Report) -> None:
-    """Under the bundled configuration some jobs wait for long, most not at all, and none is lost."""
+    """Under the bundled configuration, some jobs wait long, most jobs do not wait, and none is lost."""
     assert report.read == report.started == 20_000
     assert 0.05 < report.waiting.delayed / report.started < 0.25
     assert report.waiting.max > 24 * 3600
@@ -128,7 +128,7 @@ def test_limits_bite(report: Report) -> None:
 
 
 def test_limits_of_every_kind_bite(report: Report) -> None:
-    """Quotas of queues, named and created, and limits of users and groups, on resources and applications, hold jobs."""
+    """Quotas of managed and created queues and limits of users and groups delay jobs."""
     holding = [limit for limit in report.limits if limit.held_jobs]
 
     assert {limit.kind for limit in holding} == set(TrackingType)
@@ -139,7 +139,7 @@ def test_limits_of_every_kind_bite(report: Report) -> None:
 
 
 def test_most_users_do_not_wait(report: Report) -> None:
-    """Limits that bite concern few users."""
+    """The limits delay few users."""
     delayed = sum(1 for _, waiting in report.users if waiting.delayed)
 
     assert 0 < delayed < len(report.users) / 4

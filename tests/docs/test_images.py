@@ -1,4 +1,4 @@
-"""The pictures of the README show what the command prints."""
+"""The pictures of the README show the output of the command."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _made() -> SimpleNamespace:
 
 
 def texts(drawing: str) -> list[str]:
-    """Return what is written in a picture; blanks are kept open in it."""
+    """Return the words in a picture."""
     nodes = ET.fromstring(drawing).iter("{http://www.w3.org/2000/svg}text")  # noqa: S314 - ours
     return [word for node in nodes for word in (node.text or "").replace("\xa0", " ").split()]
 
 
 def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture of the terminal holds what its command prints, word for word but for the speed."""
+    """The picture of the terminal has the output of its command, except for the speed."""
     monkeypatch.chdir(ROOT)
     drawn = " ".join(texts(made.TERMINAL.read_text("utf-8")))
     printed = CliRunner(env={"COLUMNS": "80"}).invoke(commands.ugm, shlex.split(made.COMMAND)[1:]).stdout
@@ -38,7 +38,7 @@ def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.Monke
 
 
 def test_terminal_is_drawn_alike(made: SimpleNamespace) -> None:
-    """The same figures make the same picture, which fetches nothing."""
+    """The same report gives the same picture, which loads nothing."""
     report, _, seconds = made.replay()
     drawing = made.terminal(report, seconds)
 
@@ -47,7 +47,7 @@ def test_terminal_is_drawn_alike(made: SimpleNamespace) -> None:
 
 
 def test_pictures_are_shown() -> None:
-    """The README shows its pictures, which are there."""
+    """The README shows pictures that exist and are small."""
     shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / "README.md").read_text("utf-8"))
 
     assert shown == ["docs/images/terminal.svg", "docs/images/report.png", "docs/images/page-light.png"]

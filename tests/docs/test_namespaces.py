@@ -63,7 +63,7 @@ def test_namespace_without_annotations() -> None:
 
 
 def test_namespace_quota() -> None:
-    """The quota of the annotation is that of the namespace's queue, and holds."""
+    """The annotated quota limits the queue of the namespace."""
     quota = json.dumps({"cpu": "64", "memory": "100G", "nvidia.com/gpu": "1"})
     partition = embedded(NAMESPACES)
     terms = read_pod(pod("pod", {"nvidia.com/gpu": "1"}), read_namespace(namespace("dev", namespace_quota=quota)))
@@ -77,7 +77,7 @@ def test_namespace_quota() -> None:
 
 
 def test_deprecated_quota() -> None:
-    """The deprecated annotations limit cpu and memory, each by itself."""
+    """The deprecated annotations limit cpu and memory separately."""
     partition = embedded(NAMESPACES)
     both = namespace("both", namespace_max_cpu="64", namespace_max_memory="100Gi")
     for manifest in [both, namespace("one", namespace_max_cpu="64")]:
@@ -89,7 +89,7 @@ def test_deprecated_quota() -> None:
 
 
 def test_quota_before_the_deprecated_ones() -> None:
-    """Where there is a namespace.quota, the deprecated annotations count for nothing."""
+    """The deprecated annotations are ignored if there is a namespace.quota."""
     manifest = namespace("dev", namespace_quota='{"cpu": "2"}', namespace_max_cpu="64", namespace_max_memory="100Gi")
     partition = embedded(NAMESPACES)
     submit(partition, read_pod(pod("pod", {}), read_namespace(manifest)))
@@ -97,7 +97,7 @@ def test_quota_before_the_deprecated_ones() -> None:
 
 
 def test_quota_that_changes() -> None:
-    """The quota of the namespace as the last application brought it is in force for all that runs there."""
+    """The quota of the last submission applies to all applications of the namespace."""
     partition = embedded(NAMESPACES)
     for name, quota in [("first", '{"cpu": "4"}'), ("next", '{"cpu": "2"}')]:
         manifest = namespace("dev", namespace_quota=quota)
@@ -152,7 +152,7 @@ def test_namespaces_under_their_parents() -> None:
     ],
 )
 def test_parent_queue_that_is_missing(annotations: dict[str, str], reason: str) -> None:
-    """Without a parent queue that is configured the submission fails, and says why."""
+    """A submission without a configured parent queue is rejected with the reason."""
     partition = embedded(PARENTS)
     placement = submit(partition, read_pod(pod("pod", {}), read_namespace(namespace("finance", **annotations))))
     assert not placement
@@ -161,7 +161,7 @@ def test_parent_queue_that_is_missing(annotations: dict[str, str], reason: str) 
 
 
 def test_quota_is_not_the_parents() -> None:
-    """The quota of a namespace is set on its own queue, and on no queue above."""
+    """The quota of a namespace applies to its queue and not to the parent queue."""
     manifest = namespace("finance", parentqueue="production", namespace_quota='{"cpu": "2"}')
     partition = embedded(PARENTS)
     submit(partition, read_pod(pod("pod", {}), read_namespace(manifest)))
@@ -170,7 +170,7 @@ def test_quota_is_not_the_parents() -> None:
 
 
 def test_pod_is_charged() -> None:
-    """The pod of the document is charged to its queue with every resource that it names."""
+    """The pod of the document is charged to its queue with all its resources."""
     partition = embedded(NAMESPACES)
     terms = read_pod(
         pod("pod", {"cpu": "250m", "memory": "1Gi", "hugepages-1Gi": "1"}), read_namespace(namespace("development"))

@@ -55,7 +55,7 @@ spec:
 
 
 def test_static_queues() -> None:
-    """The three static queues have the maxima and guarantees of the document, and anyone may submit to any of them."""
+    """The three static queues have the maxima and guaranteed amounts of the document, and every user may submit."""
     root = embedded(STATIC).queue()
     assert root is not None
     assert {queue.queue_path: (queue.guaranteed, queue.max_resources) for queue in root.children} == {
@@ -70,7 +70,7 @@ def test_static_queues() -> None:
 
 
 def test_application_in_a_static_queue() -> None:
-    """All pods with the labels of the document are one application in root.sandbox, and are held to its quota."""
+    """All pods with the labels of the document form one application in root.sandbox, under its quota."""
     partition = embedded(STATIC)
     labels = {"app": "my-test-app", "applicationId": "my-test-app-01", "queue": "root.sandbox"}
     for number in range(3):
@@ -87,7 +87,7 @@ def test_application_in_a_static_queue() -> None:
 
 
 def test_pending_pods_count_nowhere() -> None:
-    """A pod that waits uses nothing of the quota: it counts when it is scheduled, not when it is submitted."""
+    """A pending pod does not count for the quota; a scheduled pod does."""
     partition = embedded(STATIC)
     partition.submit("app", ANA, "root.sandbox")
     for number in range(9):
@@ -121,7 +121,7 @@ partitions:
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_parent_of_900(distribution: dict[str, int]) -> None:
-    """The children of a parent may use 900 together, in every distribution of the document, and not one more."""
+    """The children of a parent may use 900 together, in every distribution of the document."""
     partition = embedded(HIERARCHY)
     for name in ["child1", "child2", "child3"]:
         partition.submit(name, ANA, f"root.parent.{name}")
@@ -136,7 +136,7 @@ def test_parent_of_900(distribution: dict[str, int]) -> None:
 
 
 def test_child_without_a_quota() -> None:
-    """A child without a quota is limited by the parent's; one with a quota by its own, too."""
+    """The quota of the parent limits all children; a child may have an additional quota."""
     partition = embedded(HIERARCHY)
     most = [partition.queue_maximum(f"root.parent.child{number}") for number in (1, 2, 3)]
     assert most == [Resource(memory=amount) for amount in (900, 750, 750)]
@@ -145,7 +145,7 @@ def test_child_without_a_quota() -> None:
 
 
 def test_quota_above_the_parents() -> None:
-    """A quota above the parent's is refused when the configuration is loaded, with its line."""
+    """A quota above that of the parent is a problem of the configuration, with its line."""
     with pytest.raises(ConfigError) as caught:
         parse_config(HIERARCHY.replace("750", "950", 1), file="queues.yaml")
     (problem,) = caught.value.problems
@@ -156,7 +156,7 @@ def test_quota_above_the_parents() -> None:
 
 
 def test_root_has_no_quota() -> None:
-    """The root cannot be given a quota: it is the size of the cluster, which follows the nodes."""
+    """The root cannot have a quota in the configuration: the nodes determine it."""
     with pytest.raises(ConfigError, match=r"\[root-has-resources\]"):
         parse_config("partitions: [{queues: [{name: root, resources: {max: {memory: 5}}, queues: [{name: a}]}]}]")
     partition = embedded(HIERARCHY)
@@ -172,5 +172,5 @@ def test_root_has_no_quota() -> None:
 
 
 def test_pod_of_the_document() -> None:
-    """The pod of 250m, 1Gi and a huge page asks exactly that, in base units."""
+    """The pod with 250m, 1Gi and a huge page has this usage in base units."""
     assert read_pod(yaml.safe_load(POD)).usage == Resource({"vcore": 250, "memory": 1073741824, "hugepages-1Gi": 1})

@@ -1,4 +1,4 @@
-"""The loops of the how-tos that retry what waits: they grant what retrying everything grants, with few denials."""
+"""The retry loops of the how-to pages have the result of retrying every request, with fewer denials."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOWTOS = DOCS / "howto"
 
 
 def blocks(page: str) -> dict[str, Any]:
-    """Run the definitions of a page, and return them."""
+    """Execute the definitions of a page and return them."""
     names: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", (HOWTOS / page).read_text(encoding="utf-8"), re.DOTALL):
         if ">>>" not in block:
@@ -37,14 +37,14 @@ USERS = (UserGroup("ana", ("red",)), UserGroup("ben", ("red",)), UserGroup("eve"
 
 
 def request(random: Random, number: int) -> tuple[str, str, UserGroup, Resource]:
-    """Return a request of an application of its own."""
+    """Return a request of a new application."""
     usage = Resource(vcore=random.randint(0, 4) * 1000, gpu=random.randint(0, 3))
     return f"app-{number}", random.choice(["root.a", "root.b"]), random.choice(USERS), usage
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_manager_grants_the_same(seed: int) -> None:
-    """The loop for a manager grants, in order, what a loop grants that retries everything."""
+    """The loop for a manager grants the same requests in the same order as retrying every request."""
     random, page = Random(seed), blocks("embed-manager.md")
     manager = page["manager"] = Manager(parse_config(CONFIG).partition())
     naive, waiting = Manager(parse_config(CONFIG).partition()), dict[str, Any]()
@@ -81,7 +81,7 @@ class Counting(Partition):
     denials = 0
 
     def allocate(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401 - handed through
-        """Allocate, and count."""
+        """Allocate, and count a denial."""
         decision = super().allocate(*args, **options)
         self.denials += not decision
         return decision
@@ -89,12 +89,12 @@ class Counting(Partition):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_partition_grants_the_same(seed: int) -> None:
-    """The loop for a partition grants, in order, what a loop grants that retries everything."""
+    """The loop for a partition grants the same requests in the same order as retrying every request."""
     asyncio.run(compare(Random(seed)))
 
 
 async def compare(random: Random) -> None:
-    """Give the same requests to the loop of the page and to one that retries everything."""
+    """Compare the loop of the page with a loop that retries every request."""
     page, config = blocks("asyncio.md"), parse_config(CONFIG).partition()
     page["print"] = lambda *_: None
     scheduler, naive = page["Scheduler"](Partition(config)), Partition(config)
@@ -122,7 +122,7 @@ async def compare(random: Random) -> None:
 
 
 def retry_all(partition: Partition, waiting: dict[str, Resource]) -> None:
-    """Retry everything, the oldest first."""
+    """Retry every request, the oldest first."""
     for name, usage in list(waiting.items()):
         decision = partition.allocate(name, name, usage)
         if decision or not decision.can_wait:
@@ -130,7 +130,7 @@ def retry_all(partition: Partition, waiting: dict[str, Resource]) -> None:
 
 
 def test_release_costs_one_denial() -> None:
-    """With many requests for the same limit, a release causes one denial, whatever the number of requests."""
+    """With many requests under the same limit, a release causes one denial."""
     page = blocks("asyncio.md")
     config = parse_config("partitions: [{queues: [{name: a, resources: {max: {vcore: 8}}}]}]").partition()
     partition = Counting(config)
