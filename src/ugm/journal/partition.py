@@ -1,4 +1,4 @@
-"""A partition that loses nothing: every change of it has reached the disk before its call returns.
+"""A partition whose changes are durable: each call returns after its change has reached the disk.
 
 >>> from tempfile import TemporaryDirectory
 >>> from ugm import Resource, UserGroup, parse_config
@@ -53,7 +53,7 @@ __all__ = ["JournaledPartition", "open_partition"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-#: The one node of a cluster whose nodes nobody registers.
+#: The name of the node that the argument ``cluster`` registers.
 _CLUSTER: Final = "cluster"
 
 
@@ -130,28 +130,28 @@ def open_partition(
     group_limits: Literal["always", "unless-user-limited"] = "always",
     clock: Clock = milliseconds,
 ) -> JournaledPartition:
-    """Return the partition that a journal keeps, as it was after the last change; a new file is made.
+    """Open or create a journal, and return its partition as it was after the last change.
 
-    Replays the journal and verifies the outcome. Takes time in the size of the file.
+    The function replays the journal and verifies the result, in time proportional to the file.
 
     Args:
-        path: the file. Others are made beside it, whose names begin with its name.
-        config: the configuration to be in force; None leaves in force what the journal says.
-        durability: ``each`` commits every change by itself. ``group`` lets a thread commit together what several
-            callers change in the time of one commit; each call still returns after its own change has reached the disk.
-        cluster: as for `ugm.Partition`; None leaves it as the journal says.
-        models: as for `ugm.Partition`. They are charged with everything that is held, as if it had been adopted.
-        subscribers: as for `ugm.Partition`; told of what happens from now on.
+        path: the file. The names of the other files of the journal begin with its name.
+        config: the configuration to apply; None for the last one in the journal.
+        durability: ``each`` commits every change by itself. With ``group``, a thread commits the changes that several
+            callers make during one commit together. In both cases a call returns when its own change is durable.
+        cluster: as for `ugm.Partition`; None for the nodes in the journal.
+        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted.
+        subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
-        clock: what the time is, in milliseconds since 1970. If it goes back, the time of the last change holds until
-            it has caught up.
+        clock: a function that returns the milliseconds since 1970. If it goes back, the time of the last change is
+            used until it has caught up.
 
     Raises:
-        RequestError: an argument cannot be used.
-        JournalHeldError: it is open already.
-        JournalDamagedError: it is damaged; nothing of it is used, and nothing is changed.
-        JournalError: it is no journal, or cannot be written.
-        InvariantError: the outcome does not add up; that is a bug in ugm.
+        RequestError: an argument is invalid.
+        JournalHeldError: the journal is open already.
+        JournalDamagedError: the journal is damaged, and has not changed.
+        JournalError: the file is not a journal, or cannot be written.
+        InvariantError: the restored partition is inconsistent; that is a bug in ugm.
     """
     if durability not in ("each", "group"):
         raise RequestError("durability", durability, "expected 'each' or 'group'")
@@ -178,7 +178,7 @@ def open_partition(
 
 
 def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[PartitionState, tuple[int, int]]:
-    """Return the books that a journal keeps, and its last change with its instant."""
+    """Return the state in a journal, and the number and the instant of its last change."""
     state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
     known = read_ack_marker(path)
     if has_content(path):
