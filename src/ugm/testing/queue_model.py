@@ -146,7 +146,7 @@ class QueueModel:
         if not _applies(rule.filter, user):
             return None
         kinds = {"provided": asked, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
-        name = _spelt(kinds[rule.name])
+        name = _spelt(kinds[rule.name.lower()])
         if name is None or name == ROOT or name.startswith("root."):
             return name
         if rule.parent is None:
