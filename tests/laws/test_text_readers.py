@@ -40,10 +40,11 @@ def _frozen() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.parametrize("number", [3, pytest.param(30, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("name", READERS)
-def test_mutated_inputs(name: str) -> None:
+def test_mutated_inputs(name: str, number: int) -> None:
     """A document with edits is read, or refused with a documented error, in bounded time."""
-    _mutations(name, 30, seed=1)
+    _mutations(name, number, seed=1)
 
 
 @pytest.mark.deep
@@ -53,6 +54,7 @@ def test_many_mutated_inputs(name: str) -> None:
     _mutations(name, MANY, seed=time.time_ns())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "of", "text"), FAMILIES, ids=[f"{name}: {of}" for name, of, _ in FAMILIES])
 def test_costly_inputs(name: str, of: str, text: str) -> None:
     """Texts of 64 KiB that are made to take long do not."""

@@ -17,6 +17,8 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ug
 
 from ugm.shared import SharedPartition
 
+pytestmark = pytest.mark.ci
+
 __all__ = ["shared_server"]
 
 SMALL: Final = settings(max_examples=5, stateful_step_count=15)

@@ -21,6 +21,8 @@ from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.server import History
 from ugm.tracking import limits
 
+pytestmark = pytest.mark.ci
+
 ONE: Final = Resource(vcore=1, memory=1)
 CLUSTER: Final = Resource(vcore=10**9, memory=10**9)
 #: More blocks than this are a leak: a name is one block, and a run has thousands after the first tenth.

@@ -15,6 +15,8 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ug
 
 from ugm.shared import SharedPartition
 
+pytestmark = pytest.mark.ci
+
 __all__ = ["shared_server"]
 
 #: One trace in so many is replayed by default, and all of them in a long run.

@@ -15,6 +15,9 @@ from support.page_server import BROWSER
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History
 
+pytestmark = pytest.mark.ci
+
+
 Scheme: TypeAlias = Literal["light", "dark"]
 
 #: Rows of the tree that are in the document.

@@ -14,6 +14,8 @@ from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Partition
 from ugm.journal import open_partition
 
+pytestmark = pytest.mark.ci
+
 #: How many changes may be there that nobody was told of.
 _UNTOLD: Final = {"each": 1, "group": WINDOW}
 

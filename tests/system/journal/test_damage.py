@@ -13,6 +13,8 @@ from support.random_changes import CONFIGS, Actor, state_of
 from ugm.journal import JournalDamagedError, JournalError, open_partition
 from ugm.journal.store import connect
 
+pytestmark = pytest.mark.ci
+
 
 def write(folder: Path, *, compacted: bool, closed: bool) -> object:
     """Write a journal that was closed, or whose process has died, and return its state."""

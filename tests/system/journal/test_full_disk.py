@@ -19,6 +19,8 @@ from ugm import AllocationRequest, Resource
 from ugm.journal import JournaledPartition, JournalError, compact, inspect, open_partition
 from ugm.journal.store_reader import open_reader
 
+pytestmark = pytest.mark.ci
+
 #: Allocations of which all can be released only with more space than there is: their names are long.
 _IDS: Final = [f"{number:0250}" for number in range(5700)]
 _FULL: Final = "the disk is full; only releases are accepted"

@@ -15,6 +15,8 @@ from support.partition_fixtures import memory
 from support.places import environment
 from ugm.journal import open_partition
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(name="path")
 def _path(tmp_path: Path) -> Path:

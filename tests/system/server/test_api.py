@@ -17,6 +17,8 @@ from ugm.server.requests import schema_error
 from ugm.server.routes import ROUTES
 from ugm.server.schemas import NAME, QUANTITIES, listing, record
 
+pytestmark = pytest.mark.ci
+
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
 _RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
 _NAMES = {"partition": "default"}

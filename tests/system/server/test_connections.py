@@ -18,6 +18,8 @@ from support.server_fixtures import busy, running, served
 from ugm.server.connections import ConnectionTimeouts, WaitingConnections
 from ugm.server.serving import uvicorn_config
 
+pytestmark = pytest.mark.ci
+
 QUICK: Final = ConnectionTimeouts(head=0.5, body=0.5, answer=0.5)
 HEAD: Final = b"GET /ws/v1/health HTTP/1.1\r\nHost: localhost\r\n"
 BODY: Final = (

@@ -26,6 +26,8 @@ from ugm.server.requests import RequestBounds
 from ugm.server.worker import Worker
 from ugm.server.worker_jobs import KeepJob, KeptPlanJob, ReadJob, serve
 
+pytestmark = pytest.mark.ci
+
 _QUEUE = (
     "    - {{name: q{0}, resources: {{max: {{vcore: 4, memory: 8Gi}}}}, "
     "limits: [{{users: [u{0}], maxapplications: 2}}]}}\n"

@@ -13,6 +13,9 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ug
 
 from support.racing_processes import Race
 
+pytestmark = pytest.mark.ci
+
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -19,6 +19,8 @@ import psycopg
 
 from ugm.shared import SharedPartition, UnavailableError
 
+pytestmark = pytest.mark.ci
+
 SUE = UserGroup("sue", ("dev",))
 CONFIG = """
 partitions:

@@ -16,6 +16,8 @@ pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ug
 
 from ugm.shared import SharedPartition
 
+pytestmark = pytest.mark.ci
+
 __all__ = ["shared_server"]
 
 SUE = UserGroup("sue", ("dev",))

@@ -22,6 +22,8 @@ from ugm.shared import SharedPartition
 from ugm.shared.database import Database
 from ugm.shared.engine import Engine
 
+pytestmark = pytest.mark.ci
+
 __all__ = ["shared_server"]
 
 CONFIG = parse_config("""

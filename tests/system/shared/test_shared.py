@@ -17,6 +17,8 @@ import psycopg
 
 from ugm.shared import RegistrationLost, SharedPartition, UnavailableError
 
+pytestmark = pytest.mark.ci
+
 __all__ = ["shared_server"]
 
 SUE = UserGroup("sue")
