@@ -33,7 +33,7 @@ policies = st.sampled_from([first_found, fewest])
 
 @st.composite
 def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[PlainConsumer | str]:
-    """Draw arrivals, and departures of those who arrived."""
+    """Draw arrivals, and departures of consumers that arrived."""
     groups = tuple(document["spec"]["nodes"])
     stream: list[PlainConsumer | str] = []
     for number in range(draw(st.integers(least, 14))):
@@ -55,7 +55,7 @@ def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, habit
 
 
 def feed(manager: QuotaManager, stream: list[PlainConsumer | str]) -> None:
-    """Put a stream through the first tree."""
+    """Replay a stream on the first tree."""
     for step in stream:
         if isinstance(step, str):
             manager.deallocate(TREE, step)
@@ -65,13 +65,13 @@ def feed(manager: QuotaManager, stream: list[PlainConsumer | str]) -> None:
 
 
 def views(manager: QuotaManager) -> list[TreeView]:
-    """Return everything that can be seen of all trees."""
+    """Return the views of all trees."""
     return [manager.view(name) for name in manager.get_tree_names()]
 
 
 @st.composite
 def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
-    """Draw a manager after a stream, and one more consumer, who is known to it."""
+    """Draw a manager after a stream, and one more registered consumer."""
     document = draw(documents())
     stream = draw(streams(document, 3))
     manager = manager_of(document, policy=draw(policies))
@@ -83,7 +83,7 @@ def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
 
 @given(scenes())
 def test_amounts_are_sums(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """A node's amount is the sum of what is held at it and below, and below no quota is exceeded in normal mode."""
+    """The amount of a node is the sum over the consumers at it and below, and exceeds no quota in normal mode."""
     manager, _ = scene
     (view,) = views(manager)
     for node in view.nodes:
@@ -98,7 +98,7 @@ def test_amounts_are_sums(scene: tuple[QuotaManager, PlainConsumer]) -> None:
 
 @given(scenes())
 def test_rejected_means_unchanged(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """A rejected request has changed nothing, order included, and says why."""
+    """A rejected request has changed nothing, order included, and gives the reason."""
     manager, last = scene
     before = views(manager)
     response = manager.allocate(TREE, last.id)
@@ -110,7 +110,7 @@ def test_rejected_means_unchanged(scene: tuple[QuotaManager, PlainConsumer]) -> 
 
 @given(scenes())
 def test_undo_is_the_inverse(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """What is undone has not happened: everybody is where they were, in order, and later answers are the same."""
+    """An undone try has no effect: all consumers keep their place and order, and later answers are the same."""
     manager, last = scene
     before = views(manager)
     first = manager.try_allocate(TREE, last.id)
@@ -128,14 +128,14 @@ def test_undo_is_the_inverse(scene: tuple[QuotaManager, PlainConsumer]) -> None:
 
 
 def moved(before: TreeView, after: TreeView, newcomer: str) -> dict[str, tuple[str, str | None]]:
-    """Return who is held elsewhere."""
+    """Return the consumers that another node holds."""
     then, now = before.consumers, after.consumers
     homes = {i: (c.node, now[i].node if i in now else None) for i, c in then.items() if i != newcomer}
     return {consumer_id: (source, target) for consumer_id, (source, target) in homes.items() if source != target}
 
 
 def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeView], newcomer: str) -> None:
-    """Make sure that what happened between two views is what a plan says."""
+    """Make sure that a plan describes the difference between two views."""
     planned = {tree.tree_name: tree for tree in plan.trees}
     for then, now in zip(before, after, strict=True):
         tree = planned.get(then.name)
@@ -147,7 +147,7 @@ def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeVie
 
 @given(scenes())
 def test_allocate_equals_its_plan(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """A plan changes nothing, and allocating then does exactly what it says."""
+    """A plan changes nothing, and the allocation has exactly the planned effect."""
     manager, last = scene
     before = views(manager)
     plan = manager.plan_allocate(TREE, last.id)
@@ -161,7 +161,7 @@ def test_allocate_equals_its_plan(scene: tuple[QuotaManager, PlainConsumer]) -> 
 
 @st.composite
 def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManager, str]:
-    """Draw a forest of two trees after some requests, and one more consumer, who is known to it."""
+    """Draw a forest of two trees after some requests, and one more registered consumer."""
     trees = [draw(documents(name)) for name in TREES]
     manager = manager_of(*trees, habits=habits)
     for number in range(draw(st.integers(1, 9))):
@@ -195,7 +195,7 @@ def test_forests_grant_all_or_nothing(scene: tuple[QuotaManager, str]) -> None:
 
 @given(forest_scenes(habits=True))
 def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
-    """Where a rejected request may change the order, everybody stays at the node where they were."""
+    """Where a rejected request may change the order, all consumers stay at their node."""
     manager, last = scene
     before = views(manager)
     response = manager.allocate_forest(FOREST, last)
@@ -208,7 +208,7 @@ def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
 
 @given(st.booleans().flatmap(lambda habits: forest_scenes(habits=habits)))
 def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
-    """On a forest, too, a plan is what happens, and undoing is the inverse."""
+    """On a forest, a plan describes the effect as well, and undo is the inverse."""
     manager, last = scene
     before = views(manager)
     plan = manager.plan_allocate_forest(FOREST, last)
@@ -230,7 +230,7 @@ def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
 
 @given(scenes())
 def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """Waiting can never help exactly if the request does not fit the tree when everybody else has left."""
+    """Waiting can never help exactly if the request does not fit the empty tree."""
     manager, last = scene
     response = manager.allocate(TREE, last.id)
     if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
@@ -244,7 +244,7 @@ def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
 
 @given(forest_scenes())
 def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
-    """A request that waiting can never help does not fit the forest when everybody else has left."""
+    """A request that waiting can never help does not fit the empty forest."""
     manager, last = scene
     response = manager.allocate_forest(FOREST, last)
     if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):
@@ -257,7 +257,7 @@ def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
 
 @given(documents())
 def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
-    """What a cache writes it reads again, as JSON and parsed."""
+    """A cache reads the document that it writes, as JSON and parsed."""
     manager, again = manager_of(document), QuotaManager()
     written = manager.get_tree_cache(TREE).to_struct()
     again.add_tree_from_string(json.dumps(written))
@@ -268,7 +268,7 @@ def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
 
 @given(newcomers("c", ("a", "b")))
 def test_consumer_documents_survive_a_round_trip(newcomer: PlainConsumer) -> None:
-    """What a consumer writes is read again, as JSON and parsed."""
+    """The document of a consumer can be read again, as JSON and parsed."""
     info = info_of(newcomer, *TREES)
 
     assert parse_consumer(json.dumps(info.to_dict())).trees == info.trees
@@ -276,8 +276,8 @@ def test_consumer_documents_survive_a_round_trip(newcomer: PlainConsumer) -> Non
 
 
 @given(st.data())
-def test_nobody_preempts_each_other_for_ever(data: st.DataObject) -> None:
-    """However often all who are out ask again, at some time nobody is preempted any more."""
+def test_preemptions_end(data: st.DataObject) -> None:
+    """If all consumers that are out keep requesting, preemptions end at some time."""
     document = data.draw(documents())
     manager = manager_of(document, policy=data.draw(policies))
     groups = tuple(document["spec"]["nodes"])

@@ -1,4 +1,4 @@
-"""Small trees for tests, written as ``{node: (parent, quota)}`` with a ``!`` behind the name of a hard node."""
+"""Small trees for tests, written as ``{node: (parent, quota)}`` with a ``!`` after the name of a hard node."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class Scene:
                 self.manager.add_tree_to_forest(forest, name)
 
     def know(self, consumer_id: str, group: str, cpu: int = 1, **rank: Any) -> None:  # noqa: ANN401 - of a TreeRequest
-        """Make a consumer known that asks the same of all trees."""
+        """Register a consumer with the same request on all trees."""
         entries = [TreeRequest(name, group, Resource(cpu=cpu), **rank) for name in self.trees]
         self.manager.add_consumer(ConsumerInfo(consumer_id, entries))
 
     def ask(self, consumer_id: str, group: str, cpu: int = 1, **rank: Any) -> AllocationResponse:  # noqa: ANN401 - as above
-        """Make a consumer known and have it ask for resources on the first tree."""
+        """Register a consumer and allocate it on the first tree."""
         self.know(consumer_id, group, cpu, **rank)
         return self.manager.allocate("T", consumer_id)
 
     def held(self, tree: str = "T") -> dict[str, list[str]]:
-        """Return who is held where, in order, of the nodes that hold somebody."""
+        """Return the consumers of each node that holds any, in order."""
         nodes = self.manager.view(tree).nodes
         return {node.name: [c.consumer_id for c in node.consumers] for node in nodes if node.consumers}
 
     def used(self, tree: str = "T") -> dict[str, int]:
-        """Return what is allocated at every node."""
+        """Return the allocated amount of every node."""
         return {node.name: node.allocated["cpu"] for node in self.manager.view(tree).nodes}

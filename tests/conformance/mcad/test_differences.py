@@ -1,4 +1,4 @@
-"""Where the original quota manager does something wrong or leaves it to chance: what is done here instead.
+"""The behaviour where the original quota manager has a defect or leaves the result to chance.
 
 Each of its defects has a test, in the order of the table in `docs/explanation/quotatree.md`.
 """
@@ -22,7 +22,7 @@ CHAIN = {"R": ("nil", 3), "P3": ("R", 2), "P2": ("P3", 5), "P1": ("P2", 1), "L":
 
 
 def test_two_failed_places_are_given_back_once() -> None:
-    """A request that fails above two places in turn has charged neither of them when it is granted above."""
+    """A request that fails above two homes in turn has charged neither of them when a node above holds it."""
     scene = Scene(CHAIN)
 
     assert scene.ask("a", "L", 3)
@@ -30,7 +30,7 @@ def test_two_failed_places_are_given_back_once() -> None:
 
 
 def test_two_failed_places_of_a_rejected_request() -> None:
-    """Nor when it is rejected."""
+    """The same when the request is rejected."""
     scene = Scene(CHAIN)
 
     assert not scene.ask("a", "L", 5)
@@ -38,7 +38,7 @@ def test_two_failed_places_of_a_rejected_request() -> None:
 
 
 def test_victims_come_back_when_the_request_fails_after_all() -> None:
-    """Victims that turn out not to be enough stay where they were, and are allocated as before."""
+    """Victims that do not suffice keep their place and remain allocated."""
     scene = Scene({"R": ("nil", 3), "H!": ("R", 2), "L": ("H", 1), "X": ("R", 2)})
     scene.ask("a", "L", 1)
     scene.ask("x", "X", 2, priority=5)
@@ -50,7 +50,7 @@ def test_victims_come_back_when_the_request_fails_after_all() -> None:
 
 
 def test_all_victims_are_reported() -> None:
-    """Whoever is not allocated any more is in the response, also if the walk had to be done several times."""
+    """Every consumer that is no longer allocated is in the response, even after several walks."""
     draw = random.Random(4)
     scene = Scene({"R": ("nil", 9), "P": ("R", 7), "Q!": ("R", 5), "L": ("P", 3), "K": ("P", 4), "M": ("Q", 4)})
     for number in range(400):
@@ -64,7 +64,7 @@ def test_all_victims_are_reported() -> None:
 
 
 def test_rejection_keeps_the_order() -> None:
-    """A rejected request leaves those in their order whom it would have moved."""
+    """A rejected request does not change the order of the consumers that its search moved."""
     scene = Scene({"R": ("nil", 4), "M!": ("R", 4), "L": ("M", 3), "K": ("M", 3)})
     scene.ask("a", "L", 1)
     scene.ask("b", "L", 2, priority=3)
@@ -75,7 +75,7 @@ def test_rejection_keeps_the_order() -> None:
 
 
 def test_a_resource_not_asked_for_never_denies() -> None:
-    """Who asks for nothing of a resource is not concerned by its quota being exceeded."""
+    """An exceeded quota does not deny a request without that resource."""
     manager = QuotaManager()
     nodes = {"R": {"quota": {"cpu": "1", "gpu": "1"}}}
     manager.add_tree_from_struct(document({}) | {"spec": {"resourceNames": ["cpu", "gpu"], "nodes": nodes}})
@@ -103,7 +103,7 @@ def test_second_undo_is_refused() -> None:
 
 @pytest.mark.parametrize("group", ["nowhere", "R"])
 def test_undo_of_a_try_in_an_unknown_group(group: str) -> None:
-    """A try that was rejected for its group cannot be undone, and nothing has changed."""
+    """A try that was rejected because of its group cannot be undone, and changes nothing."""
     scene = Scene(PAIR)
     scene.ask("a", "A")
     scene.know("b", group)
@@ -116,7 +116,7 @@ def test_undo_of_a_try_in_an_unknown_group(group: str) -> None:
 
 @pytest.mark.parametrize("groups", [("nowhere", "nowhere"), ("A", "nowhere"), ("nowhere", "A"), ("R", "A")])
 def test_undo_of_a_forest_try_in_an_unknown_group(groups: tuple[str, str]) -> None:
-    """On a forest, too, such a try cannot be undone, whichever tree does not know the group.
+    """On a forest such a try cannot be undone either, whichever tree lacks the group.
 
     The original answers the same, unless that tree is by chance the last one that it looks at.
     """
@@ -133,7 +133,7 @@ def test_undo_of_a_forest_try_in_an_unknown_group(groups: tuple[str, str]) -> No
 
 
 def test_undo_of_a_try_without_room() -> None:
-    """A try that was rejected for want of room was made, and can be undone once."""
+    """A try that was rejected because of a quota can be undone once."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.know("b", "A", 9)
 
@@ -166,7 +166,7 @@ def test_undo_is_refused_after_a_change(change: str) -> None:
 
 
 def test_deleted_tree_leaves_its_forest() -> None:
-    """A tree that is deleted is in no forest any more, and the forest can be updated."""
+    """A deleted tree leaves its forest, and the forest can be updated."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.manager.delete_tree("T1")
 
@@ -175,7 +175,7 @@ def test_deleted_tree_leaves_its_forest() -> None:
 
 
 def test_a_part_of_a_forest_is_enough() -> None:
-    """Who names only some trees of a forest is allocated on the forest when held on those, and once only."""
+    """A consumer that names some trees of a forest is allocated on the forest if these hold it, and only once."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.manager.add_consumer(ConsumerInfo("a", [TreeRequest("T", "A", Resource(cpu=1))]))
 
@@ -190,7 +190,7 @@ def test_a_part_of_a_forest_is_enough() -> None:
 
 @pytest.mark.parametrize("mode", Mode)
 def test_a_tree_outside_the_forest_is_ignored(mode: Mode) -> None:
-    """Of the trees that a consumer names, those outside of the forest are not concerned, in either mode."""
+    """Trees that a consumer names outside the forest are ignored, in either mode."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.manager.delete_tree_from_forest("F", "T1")
     scene.know("a", "A")
@@ -201,7 +201,7 @@ def test_a_tree_outside_the_forest_is_ignored(mode: Mode) -> None:
 
 
 def test_victims_leave_all_trees_of_the_forest() -> None:
-    """Who is preempted in one tree is held on no other of the forest, even one that the newcomer does not name."""
+    """A consumer that is preempted in one tree leaves all trees of the forest, also those the newcomer does not name."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.know("a", "A", 4)
     scene.manager.allocate_forest("F", "a")
@@ -212,7 +212,7 @@ def test_victims_leave_all_trees_of_the_forest() -> None:
 
 
 def test_forest_rolls_back_exactly() -> None:
-    """If the last tree rejects, everybody in the others is where they were, also who was put there over quota."""
+    """If the last tree rejects, all consumers of the others keep their place, even those over the quota."""
     scene = Scene(PAIR, {"R": ("nil", 4), "A": ("R", 2), "B!": ("R", 1)}, forest="F")
     scene.know("over", "A", 5)
     scene.manager.set_mode(Mode.MAINTENANCE)
@@ -226,7 +226,7 @@ def test_forest_rolls_back_exactly() -> None:
 
 
 def test_forcing_onto_a_forest_is_all_or_nothing() -> None:
-    """In maintenance mode, too, a group that is no node on one tree leaves the others untouched."""
+    """In maintenance mode, a group that is no node on one tree leaves the other trees unchanged as well."""
     scene = Scene(PAIR, {"R": ("nil", 4)}, forest="F")
     scene.manager.set_mode(Mode.MAINTENANCE)
     scene.know("a", "A")
@@ -245,8 +245,8 @@ def test_second_forest_is_refused() -> None:
     assert str(caught.value) == "tree_name 'T': the tree belongs to forest 'F'"
 
 
-def test_nobody_is_on_an_empty_forest() -> None:
-    """On a forest without trees nobody is allocated before asking, and there is nothing to be held."""
+def test_empty_forest_holds_no_consumers() -> None:
+    """On a forest without trees a consumer is allocated only after its request, and no tree holds it."""
     scene = Scene(PAIR)
     scene.manager.add_forest("F")
     scene.know("a", "A")
@@ -259,7 +259,7 @@ def test_nobody_is_on_an_empty_forest() -> None:
 
 
 def test_requests_are_read_by_the_tree_in_force() -> None:
-    """A resource that was added to the cache matters with the update, and not for requests before it."""
+    """A resource that was added to the cache counts from the update on, and not for earlier requests."""
     scene = Scene(PAIR)
     scene.manager.get_tree_cache("T").add_resource_name("gpu")
 
@@ -268,7 +268,7 @@ def test_requests_are_read_by_the_tree_in_force() -> None:
 
 
 def test_chain_of_renames() -> None:
-    """Consumers go with their node through several renames before one update."""
+    """Consumers follow their node through several renames before one update."""
     scene = Scene(PAIR)
     scene.ask("a", "A")
     cache = scene.manager.get_tree_cache("T")
@@ -294,7 +294,7 @@ def test_swapped_names() -> None:
 
 
 def test_held_amounts_follow_their_resource() -> None:
-    """After resources were added and removed everybody holds what it asked for, by name."""
+    """After resources were added and removed, all consumers hold the requested amounts by name."""
     scene = Scene(PAIR)
     scene.ask("a", "A", 2)
     cache = scene.manager.get_tree_cache("T")
@@ -305,7 +305,7 @@ def test_held_amounts_follow_their_resource() -> None:
 
 
 def test_renamed_tree_stays_in_its_forest() -> None:
-    """A tree with another name in its cache stays the tree that manager and forest know, with all consumers."""
+    """A tree with another name in its cache keeps its name in manager and forest, and all consumers."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.know("a", "A")
     scene.manager.allocate_forest("F", "a")
@@ -319,7 +319,7 @@ def test_renamed_tree_stays_in_its_forest() -> None:
 
 
 def test_update_all_ends() -> None:
-    """All trees are updated, those in forests with their forest, and nothing waits for itself."""
+    """All trees are updated, those in forests with their forest, without a deadlock."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.manager.delete_tree_from_forest("F", "T")
     scene.know("a", "A")
@@ -341,7 +341,7 @@ def test_node_without_a_name() -> None:
 
 
 def test_quantity_that_does_not_parse() -> None:
-    """A quota that is no whole number is refused, and not taken for none."""
+    """A quota that is no whole number is refused, and not read as 0."""
     text = '{"kind": "QuotaTree", "metadata": {"name": "T"}, "spec": {"nodes": {"R": {"quota": {"cpu": "5Gi"}}}}}'
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_string(text)
@@ -350,8 +350,8 @@ def test_quantity_that_does_not_parse() -> None:
     assert str(caught.value) == told
 
 
-def test_nobody_preempts_its_preemptor() -> None:
-    """Who was preempted by another, or by one preempted by that, does not preempt it in turn."""
+def test_no_consumer_preempts_its_preemptor() -> None:
+    """A consumer does not preempt the one that preempted it, directly or indirectly."""
     scene = Scene({"R": ("nil", 5), "P": ("R", 4), "L": ("P", 3)})
     scene.ask("high", "L", 4, priority=2)
 
@@ -362,7 +362,7 @@ def test_nobody_preempts_its_preemptor() -> None:
 
 
 def test_a_removed_preemptor_is_forgotten() -> None:
-    """Who is removed and comes back under the same id is somebody else, whom the victim may preempt."""
+    """A consumer that is removed and added again under its id is a new one, which the victim may preempt."""
     scene = Scene({"R": ("nil", 1)})
     scene.know("b", "R", priority=1)
     assert scene.manager.allocate("T", "b")
@@ -375,7 +375,7 @@ def test_a_removed_preemptor_is_forgotten() -> None:
 
 
 def test_preemptors_that_are_gone_take_no_memory() -> None:
-    """A victim remembers those alone who could meet it again."""
+    """A victim refers only to preemptors that still exist."""
     scene = Scene({"R": ("nil", 1)})
     victim = ConsumerInfo("b", [TreeRequest("T", "R", Resource(cpu=1))])
     scene.manager.add_consumer(victim)
@@ -389,7 +389,7 @@ def test_preemptors_that_are_gone_take_no_memory() -> None:
 
 
 def test_a_copied_consumer_has_no_past() -> None:
-    """A copy or a pickle of a consumer is what was written down, and carries nobody else with it."""
+    """A copy or a pickle of a consumer has no history of preemptions."""
     scene = Scene({"R": ("nil", 1)})
     info = ConsumerInfo("b", [TreeRequest("T", "R", Resource(cpu=1))])
     scene.manager.add_consumer(info)
@@ -401,7 +401,7 @@ def test_a_copied_consumer_has_no_past() -> None:
 
 
 def test_a_name_with_a_percent_sign() -> None:
-    """Names are shown as they are."""
+    """Names appear unchanged in messages."""
     scene = Scene()
     scene.manager.add_tree_from_struct(document({"R": ("nil", 1)}, "50%d"))
     scene.manager.add_consumer(ConsumerInfo("a", [TreeRequest("50%d", "R", Resource(cpu=2))]))

@@ -1,4 +1,4 @@
-"""Documents of trees and consumers, in JSON and YAML, and what is said of malformed ones."""
+"""Documents of trees and consumers in JSON and YAML, and the problems of malformed ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CONSUMER = """{
 
 
 def problems(text: str) -> list[str]:
-    """Return what is wrong with a tree document."""
+    """Return the problems of a tree document."""
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_string(text)
     return str(caught.value).splitlines()
@@ -76,7 +76,7 @@ def test_the_tree_of_the_documentation() -> None:
 
 
 def test_the_slip_is_refused_with_its_place() -> None:
-    """A key that nearly is one of those known is a slip."""
+    """An unknown key that resembles a known one is refused."""
     with pytest.raises(ConfigError) as caught:
         parse_consumer(CONSUMER)
 
@@ -126,7 +126,7 @@ def test_consumers_in_yaml() -> None:
 
 
 def test_all_problems_together() -> None:
-    """Everything that is wrong is said at once, each with its place, in the order of the text."""
+    """All problems are reported together, each with its place, in the order of the text."""
     text = (
         '{"kind": "Tree",\n"metadata": {"name": 5},\n"spec": {"resourceNames": "cpu",\n'
         '"nodes": {"R": {"quota": null},\n'
@@ -147,7 +147,7 @@ def test_all_problems_together() -> None:
 
 
 def test_all_problems_of_a_consumer() -> None:
-    """So it is with consumers."""
+    """The same holds for consumers."""
     entry = {"treeName": "T", "groupId": "A", "request": {"cpu": 1.5, "gpu": True, "n": 10**30}, "unPreemptable": "no"}
     with pytest.raises(ConfigError) as caught:
         consumer_from_struct({"kind": "Consumer", "spec": {"trees": [entry, 1]}})
@@ -187,19 +187,19 @@ def test_consumer_without_an_id() -> None:
     ],
 )
 def test_text_that_is_no_json(text: str, told: str) -> None:
-    """Where a text is no JSON is said with its place."""
+    """A text that is no JSON is refused with the place of the error."""
     assert problems(text) == [f"<text>:{told} [json-syntax]"]
 
 
 def test_text_that_is_no_yaml() -> None:
-    """So it is with YAML, where a key given twice is refused."""
+    """In YAML a key that occurs twice is refused."""
     assert problems("kind: QuotaTree\nkind: QuotaTree\n") == [
         "<text>:2:1: kind: the key 'kind' is given twice, first in line 1 [yaml-key-duplicate]"
     ]
 
 
 def test_no_text() -> None:
-    """What is no text is refused."""
+    """A value that is no text is refused."""
     with pytest.raises(ConfigError):
         QuotaManager().add_tree_from_string(5)  # type: ignore[arg-type]  # what is tested
 

@@ -59,7 +59,7 @@ def test_protocol(model: EvictingModel) -> None:
 
 
 def test_check_charge_refund(model: EvictingModel) -> None:
-    """What fits is charged, what does not is told with every quota in the way, and a refund makes room."""
+    """A claim that fits is charged, another one is denied with every violated quota, and a refund frees the amounts."""
     first, second = claim(1, "A", 4), claim(2, "B", 1)
     assert not list(model.check(first))
     model.charge(first)
@@ -71,7 +71,7 @@ def test_check_charge_refund(model: EvictingModel) -> None:
 
 
 def test_evictions_are_of_lower_priority(model: EvictingModel) -> None:
-    """Those are proposed whose refund lets the claim in, and nobody of the same priority."""
+    """Only allocations of lower priority whose refund lets the claim pass are proposed."""
     model.charge(claim(1, "A", 4))
 
     assert list(model.evictions(claim(2, "B", 1))) == []
@@ -80,7 +80,7 @@ def test_evictions_are_of_lower_priority(model: EvictingModel) -> None:
 
 
 def test_charge_without_a_check(model: EvictingModel) -> None:
-    """What runs already is charged whatever the quotas; what is not in the tree at all is misuse."""
+    """A running allocation is charged regardless of the quotas; one without a group in the tree is misuse."""
     model.charge(claim(1, "A", 9))
 
     assert list(model.check(claim(2, "A", 1)))
@@ -105,7 +105,7 @@ def test_unknown_group(model: EvictingModel, group: str, usage: Resource) -> Non
 
 
 def test_maintenance_is_denied() -> None:
-    """A manager that enforces nothing yet grants nothing through a model; what runs is counted."""
+    """A manager in maintenance mode grants nothing through a model, but running allocations are charged."""
     manager = manager_of("T")
     manager.set_mode(Mode.MAINTENANCE)
     for model, kind, name in (
@@ -149,7 +149,7 @@ def test_unknown_trees_and_forests() -> None:
     ],
 )
 def test_misuse_at_setup(arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
-    """What cannot be a model is refused before it is one."""
+    """Invalid arguments of a model are refused."""
     with pytest.raises(RequestError):
         TreeModel(*arguments, **options)
 
@@ -187,7 +187,7 @@ def test_trees_outside_the_forest_do_not_stand_for_it() -> None:
 
 
 def test_asked_without_an_id(model: EvictingModel) -> None:
-    """A partition that only asks has no id for the claim: it is answered like any other, next to one named `?`."""
+    """A check has no allocation id: the claim is judged like any other, even beside one with the id `?`."""
     model.charge(claim(1, "A", 4)._replace(allocation_id="?"))
     asked = claim(2, "B", 1, priority=1)._replace(allocation_id="")
 
@@ -196,7 +196,7 @@ def test_asked_without_an_id(model: EvictingModel) -> None:
 
 
 def test_in_a_partition() -> None:
-    """Every question and every change of a partition finds its way into a tree and out of it."""
+    """Every query and every change of a partition reaches the tree."""
     partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda asked: asked.tags["team"])])
     partition.adopt_application("app", SUE, "root.a", tags={"team": "A"})
     assert partition.check("app", Resource(cpu=4))
@@ -222,7 +222,7 @@ def test_no_say() -> None:
 
 @given(documents(), st.data())
 def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> None:
-    """After the refund of those proposed, and of nobody else, the check is clean; asking changes nothing."""
+    """After the refund of exactly the proposed allocations the claim passes; the query itself changes nothing."""
     manager = QuotaManager()
     manager.set_mode(Mode.NORMAL)
     name = manager.add_tree_from_struct(tree)
@@ -250,7 +250,7 @@ def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> No
 
 
 def test_reset_keeps_everything_else() -> None:
-    """After a reset no claim is held, others come down, and claims may be charged again; other consumers stay."""
+    """After a reset no claim is held, other consumers remain and move down, and claims may be charged again."""
     manager = manager_of("T", "U")
     model, other = TreeModel(manager, "T", group_of), TreeModel(manager, "T", group_of)
     model.charge(claim(1, "A", 2))
@@ -293,7 +293,7 @@ def test_recharged_without_a_group(kind: str) -> None:
 
 
 def test_recharged_without_a_tree() -> None:
-    """So is one whose tree has gone: it is held nowhere, as before the reset."""
+    """The same holds if its tree is gone: no node holds it, as before the reset."""
     manager = manager_of("T", "U")
     models = [
         TreeModel(manager, "T", group_of),
@@ -312,7 +312,7 @@ def test_recharged_without_a_tree() -> None:
 
 
 def test_a_policy_that_raises_changes_nothing() -> None:
-    """If the choice of victims fails, everybody is where they were, also those who were left out for the question."""
+    """If a policy raises, all consumers keep their place, also those that a plan left out."""
 
     def broken(candidates: object, amounts: object, free: object) -> None:  # noqa: ARG001 - as of a policy
         raise ZeroDivisionError

@@ -1,4 +1,4 @@
-"""Trees and forests as quota models of a partition: every way in which an allocation comes and goes, adding up.
+"""Trees and forests as quota models of a partition, in every operation that changes allocations.
 
 After every step the counters of the partition and of the trees are made anew and compared, and so are the allocations
 of the one with the consumers of the others.
@@ -45,11 +45,11 @@ class Town:
             self.partition.submit(queue, SUE, f"root.{queue}")
 
     def seen(self) -> tuple[TreeView, ...]:
-        """Return all trees with everybody in them, in order."""
+        """Return the views of all trees."""
         return tuple(self.manager.view(name) for name in self.manager.get_tree_names())
 
     def verify(self) -> None:
-        """Compare everything with everything."""
+        """Compare the counters of the partition and of the trees."""
         self.partition.verify()
         self.manager.verify()
         counted = {
@@ -72,7 +72,7 @@ def _groups(claim: Claim) -> dict[str, str]:
 
 
 def cpu(amount: int) -> Resource:
-    """Return so many processors."""
+    """Return an amount of processors."""
     return Resource(cpu=amount)
 
 
@@ -82,7 +82,7 @@ def _town() -> Town:
 
 
 def test_questions_change_nothing(town: Town) -> None:
-    """A check, an explanation and a denial of what has no id yet are answered like the request itself."""
+    """A check and an explanation have the same result as the request itself, and change nothing."""
     town.partition.allocate("1", "a", cpu(4))
     before = town.seen(), shown(town.partition)
 
@@ -97,13 +97,13 @@ def test_questions_change_nothing(town: Town) -> None:
 
 
 def test_an_allocation_without_a_name_is_nobody(town: Town) -> None:
-    """A question is not taken for one that is about an allocation with an odd id."""
+    """A check is not confused with an allocation that has an odd id."""
     assert town.partition.allocate("?", "a", cpu(1))
     assert town.partition.check("a", cpu(1))
 
 
 def test_two_trees_of_one_manager() -> None:
-    """Several trees of a manager may take part beside each other, without a forest."""
+    """Several trees of a manager may be models of one partition without a forest."""
     town = Town()
     models = [TreeModel(town.manager, name, _group) for name in ("T", "U")]
     partition = partition_of(QUEUES, models=models)
@@ -115,7 +115,7 @@ def test_two_trees_of_one_manager() -> None:
 
 
 def crowd(town: Town) -> None:
-    """Fill the trees so that somebody borrows everywhere."""
+    """Fill the trees so that consumers borrow in each of them."""
     for name, queue, amount in [("1", "a", 1), ("2", "a", 1), ("3", "b", 1), ("4", "c", 1), ("5", "c", 2)]:
         assert town.partition.allocate(name, queue, cpu(amount))
     assert town.partition.allocate("p", "a", cpu(1), placeholder=True)
@@ -140,7 +140,7 @@ REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
 
 @pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)
 def test_a_denial_changes_nothing(town: Town, operation: Callable[[Partition], object]) -> None:
-    """What is denied leaves partition and trees as they were, the order of consumers included."""
+    """A denied operation leaves partition and trees unchanged, the order of consumers included."""
     crowd(town)
     before = town.seen(), shown(town.partition)
 
@@ -150,7 +150,7 @@ def test_a_denial_changes_nothing(town: Town, operation: Callable[[Partition], o
 
 
 def test_a_denial_after_the_group_is_gone(town: Town) -> None:
-    """An allocation whose group has left the tree keeps what it has when it may not have more."""
+    """An allocation whose group has left the tree keeps its amounts when a resize is denied."""
     crowd(town)
     cache = town.manager.get_tree_cache("T")
     cache.delete_node("c")
@@ -163,7 +163,7 @@ def test_a_denial_after_the_group_is_gone(town: Town) -> None:
 
 
 def test_asked_for_anew_after_a_release(town: Town) -> None:
-    """What comes back under its old id after a release is held to the quotas, and not put back where it was."""
+    """An allocation that returns under its old id after a release is subject to the quotas."""
     town.partition.adopt("1", "a", cpu(3))
     town.partition.release("1")
     assert town.partition.allocate("1", "a", cpu(3))
@@ -172,7 +172,7 @@ def test_asked_for_anew_after_a_release(town: Town) -> None:
 
 
 def test_changes_from_elsewhere_are_kept(town: Town) -> None:
-    """What another user of the manager has changed in between is not taken back with a charge."""
+    """The undo of a charge does not undo changes by another user of the manager."""
     town.partition.allocate("1", "a", cpu(2))
     town.partition.allocate("2", "a", cpu(1))
     assert town.manager.deallocate("T", "2")
@@ -184,7 +184,7 @@ def test_changes_from_elsewhere_are_kept(town: Town) -> None:
 
 
 def test_recovery(town: Town) -> None:
-    """What runs is adopted whatever the quotas; an unknown group is refused, and then nothing is charged."""
+    """Running allocations are adopted regardless of the quotas; an unknown group is refused and nothing is charged."""
     assert town.partition.adopt("1", "b", cpu(9)) == ()
     town.verify()
     town.manager.get_tree_cache("U").delete_node("c")
@@ -198,7 +198,7 @@ def test_recovery(town: Town) -> None:
 
 
 def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
-    """Return one of each kind of call, with arguments drawn."""
+    """Return one call of each kind, with random arguments."""
     name, other = (f"i{draw.randrange(12)}" for _ in range(2))
     queue, usage, rank = draw.choice(["a", "b", "c", "free"]), cpu(draw.randint(0, 5)), draw.randint(0, 3)
     gang = [AllocationRequest(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
@@ -233,7 +233,7 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
 
 @pytest.mark.parametrize("number", range(12))
 def test_any_sequence(number: int) -> None:
-    """In whatever order calls come, all counters agree after each, and what is refused has changed nothing."""
+    """After any sequence of calls all counters agree, and refused calls have changed nothing."""
     draw, town = random.Random(number), Town()
     for _ in range(60):
         calls = steps(draw)

@@ -1,4 +1,4 @@
-"""The two ways of choosing victims."""
+"""The two policies that choose victims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESOURCES = ("cpu", "memory")
 
 
 def candidate(number: int, cpu: int, memory: int, priority: int = 0) -> Consumer:
-    """Return a consumer that is held somewhere."""
+    """Return a consumer that may be preempted."""
     entry = TreeRequest("T", "L", Resource(cpu=cpu, memory=memory), priority)
     return Consumer(ConsumerInfo(f"c{number}", [entry]), entry, Packing(RESOURCES), Rank(*entry[3:]), None)
 
@@ -28,7 +28,7 @@ wants = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda two: tuple(en
 
 
 def suffices(chosen: tuple[Consumer, ...], amounts: tuple[tuple[int, int], ...]) -> bool:
-    """Return whether some victims free what is asked for where nothing is left."""
+    """Return whether some victims free the requested amounts."""
     return all(sum(dict(c.amounts).get(index, 0) for c in chosen) >= amount for index, amount in amounts)
 
 
@@ -66,12 +66,12 @@ def test_many_candidates_of_one_resource() -> None:
 
 
 def test_many_candidates_that_do_not_suffice() -> None:
-    """Nobody is taken where all together are not enough."""
+    """No candidate is taken if all together do not suffice."""
     assert fewest([candidate(n, 1, 0) for n in range(60)], ((0, 61),), [0, 0]) is None
 
 
-def test_who_came_last_goes_first() -> None:
-    """Among candidates of one size and priority the last goes."""
+def test_the_last_arrival_goes_first() -> None:
+    """Among candidates of one size and priority the last arrival is taken."""
     listed = [candidate(0, 1, 0), candidate(1, 1, 0)]
 
     assert fewest(listed, ((0, 1),), [0, 0]) == listed[1:]
