@@ -1,7 +1,7 @@
-"""What an engine answers: yes, or no with every limit that stands in the way.
+"""Decisions: a request is allowed, or denied with every limit that it would exceed.
 
-A denial is a value. It carries the numbers as they were when it was made and writes text only when somebody reads it,
-so that a scheduler which asks thousands of times a second pays for nothing that it does not look at.
+A denial is a value. It contains the amounts at the moment of the decision, and formats its text on demand, because a
+scheduler makes thousands of requests per second and reads few of the texts.
 """
 
 from __future__ import annotations
@@ -18,25 +18,27 @@ __all__ = ["ALLOWED", "SUSPENDED", "Decision", "Violation", "exceeded", "limit_n
 
 _QUEUE: Final = TrackingType.QUEUE
 
-#: The kind of a violation that stands for a whole quota model, whose state is unknown after a failure.
+#: The kind of a violation for a whole quota model, whose state is unknown after a failure.
 SUSPENDED: Final = "suspended quota model"
 
 
 class Violation(NamedTuple):
-    """One limit that a request would exceed, or, with nothing requested, that is exceeded already.
+    """One limit that a request would exceed, or that is exceeded already if nothing is requested.
 
-    >>> told = Violation(TrackingType.USER, "sue", "root.prod", "*", "memory", 10 * 2**30, 9 * 2**30, 3 * 2**30)
-    >>> print(told)
+    It is a tuple, because most requests of a busy cluster are denied, and a tuple is the fastest to create.
+
+    >>> violation = Violation(TrackingType.USER, "sue", "root.prod", "*", "memory", 10 * 2**30, 9 * 2**30, 3 * 2**30)
+    >>> print(violation)
     user 'sue' in root.prod: 3Gi memory requested, 9Gi of 10Gi used, 2Gi too much (limit for '*')
-    >>> told.shortfall == 2 * 2**30, told.can_wait
+    >>> violation.shortfall == 2 * 2**30, violation.can_wait
     (True, True)
     """
 
-    #: What is limited: a `ugm.TrackingType`, or the word of another quota model for what its limits are set on.
+    #: The kind of the owner: a `ugm.TrackingType`, or a term of another quota model.
     kind: str
-    #: Whose limit it is: the user, the group that the application is charged to, the queue.
+    #: The owner of the limit: the user, the group that the application is charged to, or the queue.
     name: str
-    #: Where the limit holds; the request may come from any queue below. Empty if it has nothing to do with queues.
+    #: The queue of the limit, which the request may be below. Empty if the limit does not belong to a queue.
     queue_path: str
     #: The name that the limit was set for: the user or group itself, or the wildcard ``*``. Empty for other kinds.
     limit_name: str
@@ -48,16 +50,16 @@ class Violation(NamedTuple):
 
     @property
     def shortfall(self) -> int:
-        """How much would have to be given back, or the limit raised, for the request to fit."""
+        """The amount that must be released, or added to the limit, for the request to fit."""
         return self.used + self.requested - self.limit
 
     @property
     def can_wait(self) -> bool:
-        """Whether the request would fit if everything else were given back."""
+        """True if the request fits once enough of the other usage is released."""
         return self.requested <= self.limit
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the violation for JSON, in the same words as its attributes."""
+        """Return the violation for JSON, with the names of its attributes."""
         return {**self._asdict(), "kind": str(self.kind), "shortfall": self.shortfall, "can_wait": self.can_wait}
 
     def __repr__(self) -> str:
@@ -76,8 +78,8 @@ class Violation(NamedTuple):
         if self.kind == SUSPENDED:
             return "its state is unknown since one of its calls failed; it has to be replaced"
         if self.resource is None:
-            asked = f", {self.requested} more requested" if self.requested else ""
-            return f"{self.used} of {self.limit} applications running{asked}"
+            more = f", {self.requested} more requested" if self.requested else ""
+            return f"{self.used} of {self.limit} applications running{more}"
         used, limit, requested, shortfall = (
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
         )
@@ -89,12 +91,12 @@ class Violation(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The answer to a request: true when it is allowed."""
+    """The decision about a request: true if it is allowed."""
 
-    #: Every limit in the way: the user's, the group's, the queue's, those of other models; each leaf to root.
+    #: Every limit that the request would exceed: of the user, the group, the queue and other models; each leaf to root.
     violations: tuple[Violation, ...] = ()
-    #: The allocations that a quota model gives up for the request: those that were released for it if it is allowed,
-    #: those whose release would let it in if it is denied.
+    #: The allocations that a quota model evicts: those that were released for an allowed request, or those that must be
+    #: released for a denied request.
     evictions: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -102,12 +104,12 @@ class Decision(NamedTuple):
 
     @property
     def allowed(self) -> bool:
-        """Whether the request was, or would be, granted."""
+        """True if the request was, or would be, granted."""
         return not self.violations
 
     @property
     def can_wait(self) -> bool:
-        """Whether the request can be granted without a change of limits, now or when others have given back."""
+        """True if the request can be granted without a change of limits, now or after other usage is released."""
         return all(violation.can_wait for violation in self.violations)
 
     def to_dict(self) -> dict[str, Any]:

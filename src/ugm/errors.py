@@ -1,10 +1,10 @@
-"""The few errors of ugm: each is a fact, carries its data, and survives pickling.
+"""The exceptions of ugm. Each has its data as attributes, and can be pickled.
 
-A denial is not an error; it is a `ugm.Decision`. What is raised here is misuse of a call, a configuration that cannot
-be used, or damage found by a self-check. Nothing has changed when one of these is raised.
+A denial is not an error but a `ugm.Decision`. Errors are raised for misuse of a call, for a configuration that cannot
+be used, and for damage that a self-check has found. The call has changed nothing.
 
-Every error passes its data on to `Exception.__init__`, so that `pickle` and `copy` rebuild it from its arguments, and
-writes its text only when somebody reads it.
+Every error passes its data to `Exception.__init__`, so that `pickle` and `copy` can rebuild it, and formats its text on
+demand.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ __all__ = [
 ]
 
 
-#: Integers of at most this many bits are written exactly: no setting of Python refuses their 633 digits.
+#: Integers of at most this many bits are written exactly. They have at most 633 digits, which every setting of Python
+#: allows.
 _EXACT_BITS: Final = 2100
-#: How many digits of a larger one are written.
+#: The number of digits that are written of a larger integer.
 _DIGITS: Final = 16
-#: The most characters of a value that an error shows.
+#: The number of characters of a value that an error shows at most.
 _LONGEST: Final = 1000
 
 
 def number_text(number: int) -> str:
-    """Write a whole number of any size.
+    """Format an integer of any size.
 
-    Python refuses to write numbers of more than 4,300 digits, and takes long for them. Of a number with more than about
-    600 digits, the first 16 and the exponent are written.
+    Python refuses to format numbers of more than 4,300 digits, and takes long for them. A number with more than about
+    600 digits is formatted as its first 16 digits and an exponent.
 
     >>> number_text(-12), number_text(2 * 10**5000)
     ('-12', '2.000000000000000e+5000')
@@ -52,7 +53,7 @@ def number_text(number: int) -> str:
 
 
 def value_text(value: object) -> str:
-    """Show a value in an error: its representation, or the beginning of a long one."""
+    """Format a value for an error: its representation, or the beginning of a long one."""
     try:
         text = number_text(value) if type(value) is int else repr(value)
     except (ValueError, RecursionError):  # it contains a number that is too long for Python, or is nested too deep
@@ -61,15 +62,15 @@ def value_text(value: object) -> str:
 
 
 class UgmError(Exception):
-    """The root of every error that ugm raises on purpose."""
+    """The base class of all errors of ugm."""
 
 
 class QuantityError(UgmError, ValueError):
     """A text is not a quantity.
 
     Attributes:
-        text: what was read.
-        reason: what is wrong with it, as the end of a sentence.
+        text: the text.
+        reason: the problem, as the end of a sentence.
     """
 
     def __init__(self, text: str, reason: str) -> None:
@@ -82,12 +83,12 @@ class QuantityError(UgmError, ValueError):
 
 
 class RequestError(UgmError, ValueError):
-    """A call was given something that no correct caller passes.
+    """An argument of a call is not valid.
 
     Attributes:
-        argument: the name of the argument at fault.
-        value: what was passed.
-        reason: what is wrong with it, as the end of a sentence.
+        argument: the name of the argument.
+        value: the value that was passed.
+        reason: the problem, as the end of a sentence.
     """
 
     def __init__(self, argument: str, value: object, reason: str) -> None:
@@ -101,13 +102,13 @@ class RequestError(UgmError, ValueError):
 
 
 class NotTrackedError(UgmError, LookupError):
-    """Something was to be given back by somebody who holds nothing there.
+    """A release names a user, application or queue for which nothing is held.
 
     Attributes:
         application_id: the application named in the call.
         queue_path: the queue named in the call.
         user: the user named in the call.
-        reason: which of the three is unknown, as the end of a sentence.
+        reason: the one of the three that is unknown, as the end of a sentence.
     """
 
     def __init__(self, application_id: str, queue_path: str, user: str, reason: str) -> None:
@@ -122,14 +123,14 @@ class NotTrackedError(UgmError, LookupError):
 
 
 class ReleaseError(UgmError, ValueError):
-    """An application was to give back more than it holds, or to end while it still holds something.
+    """A release exceeds the resources that an application holds, or would end it while it still holds some.
 
     Attributes:
         application_id: the application named in the call.
         queue_path: the queue named in the call.
-        resource: the resource at fault.
-        held: how much of it the application holds in that queue, in base units.
-        released: how much of it the call gives back.
+        resource: the resource.
+        held: the amount that the application holds in that queue, in base units.
+        released: the amount that the call releases.
     """
 
     def __init__(self, application_id: str, queue_path: str, resource: str, held: int, released: int) -> None:
@@ -151,8 +152,8 @@ class ReleaseError(UgmError, ValueError):
 class ReentrantCallError(UgmError, RuntimeError):
     """An operation was called in the middle of another operation of the same thread on the same object.
 
-    Signal handlers, finalizers and quota models can do that. They have to leave the call to the program instead.
-    Nothing has changed.
+    The caller was a signal handler, a finalizer or a quota model. It must leave the call to the program instead. The
+    call has changed nothing.
     """
 
     def __str__(self) -> str:
@@ -160,20 +161,20 @@ class ReentrantCallError(UgmError, RuntimeError):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a configuration, and where.
+    """One problem of a configuration, with its place.
 
-    Ordered by place, so that a sorted list reads like the file.
+    Problems are ordered by place, like the file.
     """
 
     file: str
-    #: Counted from 1; 0 where a problem has no place in the text (the file cannot be read, say).
+    #: Counted from 1; 0 if the problem has no place in the text, for example if the file cannot be read.
     line: int
     column: int
     #: For example ``partitions[0].queues[0].limits[2].users``.
     path: str
-    #: A stable word for programs, for example ``limit-user-duplicate``.
+    #: A stable identifier for programs, for example ``limit-user-duplicate``.
     code: str
-    #: A sentence for people.
+    #: The message for people.
     message: str
 
     def __str__(self) -> str:
@@ -182,7 +183,7 @@ class Problem(NamedTuple):
 
 
 def printable(text: str) -> str:
-    r"""Escape what cannot be shown, or would do something to a terminal; so one line stays one.
+    r"""Escape characters that are not printable, such as line breaks and control sequences of terminals.
 
     >>> print(printable("two" + chr(10) + "lines, " + chr(27) + "[31mred"))
     two\nlines, \x1b[31mred
@@ -193,10 +194,10 @@ def printable(text: str) -> str:
 
 
 class ConfigError(UgmError, ValueError):
-    """A configuration cannot be used; nothing of it has taken effect.
+    """A configuration is not valid. No part of it has taken effect.
 
     Attributes:
-        problems: everything that is wrong with it, in the order of the file; never empty.
+        problems: all problems, in the order of the file; never empty.
     """
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
@@ -208,10 +209,10 @@ class ConfigError(UgmError, ValueError):
 
 
 class InvariantError(UgmError):
-    """A self-check found counters that do not follow from the applications: a bug in ugm, or memory gone bad.
+    """A self-check found counters that do not agree with the applications: a bug in ugm, or faulty memory.
 
     Attributes:
-        findings: one sentence for each difference; never empty.
+        findings: a message for each difference; never empty.
     """
 
     def __init__(self, findings: tuple[str, ...]) -> None:

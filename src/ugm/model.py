@@ -1,15 +1,15 @@
-"""What a quota model answers, so that several of them can decide about one request together.
+"""The interface of quota models, which decide about a request together.
 
 A `ugm.Partition` admits a request only if every model agrees, and then charges all of them or none. Users, groups and
-queues are built in; anything else that limits what may run (licences, a budget, a quota tree, an elastic quota) takes
-part by answering the three questions of a `QuotaModel`.
+queues are built in. Any other limit (licences, a budget, a quota tree, an elastic quota) is a `QuotaModel` with three
+methods.
 
-The partition calls a model under its own lock, one call at a time, and so a model needs none of its own. A model must
-not call the partition back, which raises `ugm.ReentrantCallError`, and should not wait for anything.
+The partition calls a model under its own lock, one call at a time, so the model needs no lock. A model must not call
+the partition, which raises `ugm.ReentrantCallError`, and should not wait for anything.
 
-What a model raises goes to the caller of the partition, and the operation has no effect. If the call was one that
-changes the model, the model is reset and charged with the ledger (`ResettableModel`), or it is suspended until it is
-replaced.
+If a model raises an exception, the caller of the partition receives it, and the operation has no effect. If the call
+was one that changes the model, the model is reset and charged again from the ledger (`ResettableModel`), or suspended
+until it is replaced.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Claim(NamedTuple):
-    """What one allocation takes, and of whom: the question that quota models are asked."""
+    """One allocation with its owner, as quota models see it."""
 
-    #: The allocation, the same when it is charged and when it is refunded; empty where somebody only asks.
+    #: The same when the allocation is charged and when it is refunded; empty for a query.
     allocation_id: str
     application_id: str
     usage: Resource
     queue_path: str
     user: UserGroup
-    #: What the application was submitted with, for example its namespace.
+    #: The tags of the application, for example its namespace.
     tags: Mapping[str, str] = _NO_TAGS
-    #: Higher goes first where a model lets one allocation displace another.
+    #: Higher values are more important, if a model evicts one allocation for another.
     priority: int = 0
-    #: Whether the allocation may be taken back for the sake of another.
+    #: Whether the allocation may be evicted for another.
     preemptible: bool = True
 
 
 class SetupViolation(Violation):
-    """A request that a quota model denies because it is not set up to judge the request.
+    """A denial by a quota model that is not set up for the request.
 
-    An unlimited request would be a limit that is silently skipped. No release helps, so waiting does not. Subclasses
-    give the reason as a class attribute; ``kind`` and ``name`` say what is missing.
+    Without it, a limit would be skipped silently. Waiting does not help, because no release changes the setup.
+    Subclasses define the reason as a class attribute; ``kind`` and ``name`` describe the missing object.
 
     >>> class NoBudget(SetupViolation):
     ...     __slots__ = ()
@@ -59,12 +59,12 @@ class SetupViolation(Violation):
 
     __slots__ = ()
 
-    #: The end of a sentence about what is missing.
+    #: The reason, as the end of a sentence about the missing object.
     reason: ClassVar[str] = "the model is not set up for the request"
 
     @classmethod
     def of(cls, kind: str, name: str) -> Self:
-        """Return the violation for something that is missing."""
+        """Return the violation for a missing object."""
         return cls(kind, name, "", "", None, 0, 0, 1)
 
     def _what(self) -> str:
@@ -75,15 +75,15 @@ class SetupViolation(Violation):
 class QuotaModel(Protocol):
     """A set of limits that a request must fit.
 
-    A model of ten lines, which allows so many licences in all:
+    Example: a model in ten lines that limits the total number of licences:
 
     >>> class Licences:
     ...     def __init__(self, limit):
     ...         self.limit, self.used = limit, 0
     ...     def check(self, claim):
-    ...         asked = claim.usage.get("licence", 0)
-    ...         if asked and self.used + asked > self.limit:
-    ...             yield Violation("licence", "solver", "", "", "licence", self.limit, self.used, asked)
+    ...         requested = claim.usage.get("licence", 0)
+    ...         if requested and self.used + requested > self.limit:
+    ...             yield Violation("licence", "solver", "", "", "licence", self.limit, self.used, requested)
     ...     def charge(self, claim):
     ...         self.used += claim.usage.get("licence", 0)
     ...     def refund(self, claim):
@@ -103,7 +103,7 @@ class QuotaModel(Protocol):
         ...
 
     def charge(self, claim: Claim) -> None:
-        """Count *claim*, also above the limit: what is adopted or put back comes without a check."""
+        """Count *claim*, even above the limit: adopted and restored allocations are charged without a check."""
         ...
 
     def refund(self, claim: Claim) -> None:
@@ -113,19 +113,19 @@ class QuotaModel(Protocol):
 
 @runtime_checkable
 class EvictingModel(QuotaModel, Protocol):
-    """A quota model that may give up some allocations for the sake of another."""
+    """A quota model that may evict some allocations for another."""
 
     def evictions(self, claim: Claim) -> Iterable[str]:
-        """Return the ids of allocations after whose refund a check of *claim* would be clean; none if none would do.
+        """Return the ids of allocations to refund so that *claim* fits; none if no refund would help.
 
-        Asked only after `QuotaModel.check` has named a limit. Reads only.
+        Called only after `QuotaModel.check` has returned a limit. Reads only.
         """
         ...
 
 
 @runtime_checkable
 class DemandModel(QuotaModel, Protocol):
-    """A quota model whose limits depend on what is still waiting."""
+    """A quota model whose limits depend on waiting requests."""
 
     def expect(self, claim: Claim) -> None:
         """Count *claim* as waiting."""
@@ -140,12 +140,12 @@ class DemandModel(QuotaModel, Protocol):
 class ResettableModel(QuotaModel, Protocol):
     """A quota model that can be used again after an exception in the middle of one of its calls.
 
-    If a call that changes a model does not return, nobody can know whether the model has made the change. A partition
-    resets such a model and charges it with everything that is held, and expects everything that is pending, before it
-    uses the model again. If that raises, the model is suspended. A model without this method
-    is suspended instead: every request is denied with its name until `ugm.Partition.replace_model` replaces it.
+    If a call that changes a model does not return, it is unknown whether the model has made the change. A partition
+    then resets the model, and charges all held and expects all pending allocations again, before it uses the model. If
+    that raises an exception, the model is suspended. A model without this method is suspended immediately: every
+    request is denied with its name until `ugm.Partition.replace_model` replaces it.
     """
 
     def reset(self) -> None:
-        """Forget all claims, charged or waiting, whatever state the model is in. Its limits stay."""
+        """Forget all claims, charged or waiting, even if the state of the model is inconsistent. Its limits stay."""
         ...

@@ -54,8 +54,8 @@ AVOIDED: Final = re.compile(
 #: Parts of the package that are not checked yet.
 EXEMPT: Final = frozenset(
     (
-        *("cli", "config", "decision.py", "elastic", "hierarchy.py", "journal", "operation_lock.py", "partition"),
-        *("queues", "shared", "simulation", "testing", "tracking"),
+        *("cli", "config", "journal", "operation_lock.py", "partition"),
+        *("queues", "shared", "simulation", "testing"),
     )
 )
 #: Classes that are not described yet.

@@ -112,7 +112,7 @@ class GroupAdmission:
             yield kind(GROUP, node.name, "", "", name, limit, used, amount)
 
     def _max_runtime(self, node: ResourceNode, name: str) -> int:
-        """Return an upper bound of the runtime of a resource, whatever other groups release.
+        """Return an upper bound of the runtime of a resource, even if all other groups release everything.
 
         A group gets at most what its parent shares and at most its maximum, or without weight its minimum. There are
         two exceptions. Without scaling, a minimum is granted even if the parent shares less. A minimum that is not lent

@@ -19,7 +19,7 @@ computation, corrected by every read.
 that remain unsatisfied are stored until they can have changed. If a child that is not satisfied requests more, the
 shares of the others do not change.
 
-**Invariant.** Every read returns the same as `share` for the current requests, whatever was read before.
+**Invariant.** Every read returns the same as `share` for the current requests. Earlier reads have no influence.
 
 **Cost.** A change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
 over the hungry children for each round, unless the result is stored. The available amount is passed to each read.

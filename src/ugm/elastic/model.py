@@ -111,7 +111,7 @@ class ElasticModel:
     def reset(self) -> None:
         """Remove all claims, charged or waiting. Groups, and pods that are not claims, stay.
 
-        Correct whatever state an interrupted call has left. A partition charges and expects all claims again after it.
+        The result is correct after an interrupted call, too. A partition then charges and expects all claims again.
         """
         self.quota.forget_all(self._claims)
         self._charged = 0

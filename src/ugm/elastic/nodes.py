@@ -226,12 +226,12 @@ class ResourceNode:
 
     @property
     def is_limited(self) -> bool:
-        """Whether the usage of the resource is limited."""
+        """True if the usage of the resource is limited."""
         return self.is_counted and self.max < UNLIMITED
 
     @property
     def is_shared(self) -> bool:
-        """Whether the group has a runtime of the resource: its maximum and that of its parent name it."""
+        """True if the group has a runtime of the resource: its maximum and that of its parent name it."""
         return self.is_limited and (self.parent is None or self.parent.is_counted)
 
     def runtime(self) -> int:

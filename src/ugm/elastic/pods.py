@@ -192,7 +192,7 @@ class PodIndex:
         self._namespaces[pod.namespace] = self._namespaces.get(pod.namespace, 0) + 1
 
     def reindex(self) -> None:
-        """Rebuild all other indexes of pods from `pods`, whatever state an interrupted change has left them in."""
+        """Rebuild all other indexes of pods from `pods`, for example after an interrupted change."""
         self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
         self._by_group, self._by_binding, self._namespaces = {}, {}, {}
         for tracked in self.pods.values():

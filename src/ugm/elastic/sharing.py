@@ -1,7 +1,7 @@
-"""How the child groups of one group share a resource: pure functions on exact integers.
+"""The sharing of a resource among the child groups of one group: pure functions on exact integers.
 
-**Problem.** Every group has a guaranteed minimum, a maximum, a weight and a request. What idle groups do not use of
-their minimum should be borrowed by busy groups in proportion to their weights, and returned on demand. The result must
+**Problem.** Every group has a guaranteed minimum, a maximum, a weight and a request. The unused part of the minimums of
+idle groups should be lent to busy groups in proportion to their weights, and returned on demand. The result must
 use every unit, must not depend on the order of groups or events, and must be computed without rounding errors.
 
 **Idea.** Each group first gets its request up to its minimum (its *floor*). Groups that request more are *hungry*. What
@@ -77,13 +77,13 @@ class SharingRound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SharingResult:
-    """How one resource was shared, with every step. The dictionaries are sorted by group."""
+    """The result of sharing one resource, with every step. The dictionaries are sorted by group."""
 
     #: The amount to share.
     available: int
     #: The share of each group.
     runtime: dict[str, int]
-    #: The minimums in force: scaled down in a shortage, plus what groups without weight got from the rest.
+    #: The minimums in force: scaled down in a shortage, plus the parts of groups without weight in the rest.
     min: dict[str, int]
     #: The share of each group before the rounds.
     floor: dict[str, int]

@@ -98,7 +98,7 @@ class ElasticTree:
 
     @property
     def scale_min(self) -> bool:
-        """Whether minimums are scaled down if their sum exceeds the available amount."""
+        """True if minimums are scaled down when their sum exceeds the available amount."""
         return self._scales
 
     def set_total(self, total: Resource) -> None:
@@ -260,7 +260,7 @@ class ElasticTree:
 
     @property
     def has_counts(self) -> bool:
-        """Whether any group has requests or usage."""
+        """True if any group has requests or usage."""
         nodes = (node for group in self.nodes.values() for node in group.resources.values())
         return any(node.own_request or node.own_used for node in nodes)
 
@@ -279,7 +279,7 @@ class ElasticTree:
     def clear_counts(self) -> None:
         """Remove all requests and usage. The groups and the total stay.
 
-        Correct whatever state the counts were in. Takes time in the number of groups.
+        The result is correct even if the counts were not. Takes time in the number of groups.
         """
         for node in self.nodes.values():
             node.resources = {}

@@ -1,4 +1,4 @@
-"""A holding: what one application holds in one queue.
+"""A holding: the resources that one application holds in one queue.
 
 **Problem.** A request must be checked against limits of its user, its group and its queue at every level up to the
 root, and charged to all of them or to none. Schedulers send many requests of the same application, so the work for each
@@ -68,7 +68,7 @@ _EXPIRED: Final = Epoch(Layout())
 
 @final
 class Holding:
-    """What one application of one user holds in one queue.
+    """The resources that one application of one user holds in one queue.
 
     Args:
         application_id: the application.
@@ -100,7 +100,7 @@ class Holding:
     user: UserGroup | None
     #: The limits of the queue itself, if it has any.
     quotas: QueueQuotas | None
-    #: What is held. Replaced by one assignment.
+    #: The held amounts. Replaced by one assignment.
     amounts: Amounts
     #: The counters that a request must fit: of the user, the group and the queue, each leaf to root.
     checked: tuple[Node, ...]
@@ -180,11 +180,11 @@ class Holding:
         return tuple(_without_old(violation, old) for violation in violations)
 
     def held(self) -> dict[str, int]:
-        """Return what is held, by resource name."""
+        """Return the held amounts by resource name."""
         return amounts_by_name(self.amounts)
 
     def holds_exactly(self, vector: RequestVector) -> bool:
-        """Return whether *vector* names only ``vcore`` and ``memory``, and is exactly what is held."""
+        """Return whether *vector* names only ``vcore`` and ``memory``, and equals the held amounts."""
         _, _, vcore, memory, _, extended = vector
         return not extended and self.amounts == (vcore, memory, None)
 
@@ -338,7 +338,7 @@ class Holding:
         self.invalidate()
 
     def restore_amounts(self, amounts: Amounts) -> None:
-        """Undo a change of what is held."""
+        """Undo a change of the held amounts."""
         self.amounts = amounts
 
 

@@ -1,4 +1,4 @@
-"""The trackers of the design documents: what a user, a group or any queue hierarchy uses, and its limits.
+"""The trackers of the design documents: the usage and limits of users and groups in each queue.
 
 A tracker is the public interface of one `ugm.tracking.usage_tree.UsageTree`. Trackers that belong to a `ugm.Manager`
 are charged through it only. Trackers that were created directly are charged with `increase_resource` and
@@ -196,7 +196,7 @@ class QueueTracker(_Tracker):
 
     @property
     def kind(self) -> TrackingType:
-        """Whether the tracker counts a user or a group."""
+        """The kind of the owner: a user or a group."""
         return self._tree.kind
 
     @property

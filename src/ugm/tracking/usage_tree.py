@@ -1,6 +1,6 @@
-"""What one user or one group uses in each queue: a sparse tree below ``root``.
+"""The usage of one user or one group in each queue: a sparse tree below ``root``.
 
-The truth is the list of holdings: what each application holds in each queue. The usage of a queue is the sum of the
+The source of truth is the list of holdings, one for each application and queue. The usage of a queue is the sum of the
 holdings in and below it, and its running applications are their union. A counter (`ugm.hierarchy.Node`) exists only
 where a limit needs it: for every limited queue in or below which an application runs. A queue without a limit therefore
 costs nothing, and a tree costs memory in proportion to its applications.
@@ -35,7 +35,7 @@ _USER: Final = TrackingType.USER
 
 
 class _Holding(Linked, Protocol):
-    """What a tree needs to know of a holding."""
+    """The part of a holding that a tree depends on."""
 
     queue_path: str
 
