@@ -71,9 +71,8 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
         found = re.search(r"count=(\d+)", repr(self))
         return int(found[1]) if found else 1
 
-    def is_owned(self) -> bool:
-        """Return whether this thread holds the lock."""
-        return bool(self._is_owned())  # type: ignore[attr-defined, unused-ignore] # as `threading.Condition` does
+    #: Returns whether this thread holds the lock. `threading.Condition` calls the same method.
+    is_owned: Callable[[], bool] = RLock._is_owned  # type: ignore[attr-defined, unused-ignore]  # noqa: SLF001
 
     def locked(self) -> bool:
         """Return whether any thread holds the lock."""
