@@ -1,4 +1,4 @@
-"""Who asks, and where: users with their groups, and queue paths."""
+"""Users with their groups, and queue paths."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = [
     "is_name",
 ]
 
-#: The queue above all others; every path starts with it.
+#: The name of the root queue; every path starts with it.
 ROOT: Final = "root"
 
-#: Stands for every user, or for every group, that no other limit of a queue names.
+#: In limits: every user, or every group, that no other limit of the queue names.
 WILDCARD: Final = "*"
 
-#: The longest name of a user, a group, a queue, an application, a resource, or anything else, in characters.
+#: The maximum length of every name in characters: users, groups, queues, applications, resources and others.
 MAX_NAME: Final = 256
 
-#: How many names a queue path may have, the root included.
+#: The maximum number of names in a queue path, including the root.
 MAX_DEPTH: Final = 100
 
 #: Names separated by single dots, none empty, none with white space or control characters.
@@ -39,7 +39,7 @@ _PATH: Final = re.compile(rf"root(?:\.[^.\s\x00-\x1f\x7f]{{1,{MAX_NAME}}}){{0,{M
 
 
 class TrackingType(StrEnum):
-    """Whose usage is counted."""
+    """The kind of subject whose usage is counted."""
 
     USER = "user"
     GROUP = "group"
@@ -48,24 +48,23 @@ class TrackingType(StrEnum):
 
 @final
 class UserGroup:
-    """A user and the groups that the user is a member of. Immutable.
+    """A user and the groups of the user. Immutable.
 
-    ugm does not find out who is in which group; the embedding program does, and passes the answer with each request.
-    It is cheapest to keep one object for each user and to pass that.
+    ugm does not look up groups: the embedding program passes them with each request. Keep one object for each user and
+    reuse it, which is fastest.
 
     Args:
-        name: the user.
-        groups: none, one or many. Their order means nothing: the configuration decides which one is charged.
+        name: the name of the user.
+        groups: the names of the groups, in any order; the configuration decides which of them is charged.
 
     Raises:
-        RequestError: a name is not a text of 1 to 256 characters, or is the wildcard ``*``; or *groups* is one text
-            instead of several.
+        RequestError: a name is not a text of 1 to 256 characters, or is the wildcard ``*``; or *groups* is a text
+            instead of a collection of names.
 
     >>> UserGroup("sue", ("development", "test"))
     UserGroup('sue', ('development', 'test'))
     """
 
-    # Written out, because `dataclasses` takes as long to import as all of ugm.
     __slots__ = ("groups", "name")
 
     name: str
@@ -73,7 +72,7 @@ class UserGroup:
 
     def __init__(self, name: str, groups: Iterable[str] = ()) -> None:
         if isinstance(groups, str) or not isinstance(groups, Iterable):
-            raise RequestError("groups", groups, "expected several names")
+            raise RequestError("groups", groups, "expected a collection of names")
         members = tuple(groups)
         _check_name("user", name)
         for group in members:
@@ -83,7 +82,7 @@ class UserGroup:
 
     @classmethod
     def recorded(cls, name: str, groups: Sequence[str]) -> Self:
-        """Return a user as a journal has it: earlier versions did not bound the length of names.
+        """Return a user from a journal; earlier versions did not bound the length of names.
 
         Raises:
             RequestError: a name is not a text of at least one character, or is the wildcard ``*``.
@@ -130,15 +129,15 @@ def _check_name(kind: str, name: object) -> None:
     if not is_name(name):
         raise RequestError(kind, name, "a name is a text of 1 to 256 characters")
     if name == WILDCARD:
-        raise RequestError(kind, name, "the wildcard belongs in limits, it is nobody's name")
+        raise RequestError(kind, name, "the wildcard '*' is not a valid name (allowed: only in limits)")
 
 
 def canonical_path(queue_path: str) -> str:
-    """Return the one spelling of a queue path: queue names are the same in any case.
+    """Return the canonical form of a queue path; the case of queue names does not matter.
 
     Raises:
-        RequestError: the path is not ``root``, or ``root.`` and names separated by single dots; or a name has more than
-            256 characters, or there are more than 100 names.
+        RequestError: the path is neither ``root`` nor ``root.`` and names separated by single dots; or a name has more
+            than 256 characters, or the path has more than 100 names.
 
     >>> canonical_path("root.Sales.EMEA")
     'root.sales.emea'
@@ -146,14 +145,14 @@ def canonical_path(queue_path: str) -> str:
     if not queue_path or not is_text(queue_path):
         raise RequestError("queue_path", queue_path, "a queue path is a text of at least one character")
     if not _PATH.fullmatch(queue_path):
-        raise RequestError("queue_path", queue_path, _why_no_path(queue_path))
-    # Part by part, because outside of ASCII the small form of a letter can depend on what follows it.
+        raise RequestError("queue_path", queue_path, _invalid_path_reason(queue_path))
+    # Convert each name by itself: outside of ASCII, the lower case of a letter can depend on the next character.
     canonical = queue_path.lower() if queue_path.isascii() else ".".join(map(str.lower, queue_path.split(".")))
-    # The caller's own object, where it will do: comparing identities is then enough to recognise it.
+    # Return the caller's own object if possible, so that a cache recognises it by identity.
     return queue_path if queue_path == canonical else canonical
 
 
-def _why_no_path(queue_path: str) -> str:
+def _invalid_path_reason(queue_path: str) -> str:
     names = queue_path.split(".")
     if len(names) > MAX_DEPTH:
         return f"it has {len(names)} names (allowed: up to {MAX_DEPTH})"
@@ -163,7 +162,7 @@ def _why_no_path(queue_path: str) -> str:
 
 
 def ancestors(queue_path: str) -> Iterator[str]:
-    """Yield a path and everything above it, leaf to root.
+    """Yield a path and all paths above it, leaf to root.
 
     >>> list(ancestors("root.sales.emea"))
     ['root.sales.emea', 'root.sales', 'root']

@@ -1,10 +1,10 @@
 """Exact integer resource vectors, and the quantity syntax of queue configurations.
 
-Amounts are whole numbers of base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, everything else as it
-is counted. There are no floats and there is no upper end: sums are exact, whatever their size.
+Amounts are integers in base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, every other resource in
+units. There are no floats and no upper bound, so sums are exact.
 
-What a missing name means depends on the use. In a usage it means nothing; in a limit it means *unlimited*. An explicit
-0 in a limit means that none is allowed, so a `Resource` keeps the zeros that it is given.
+The meaning of a missing name depends on the use: in a usage it means 0, in a limit it means *unlimited*. An explicit 0
+in a limit allows none of the resource, so a `Resource` keeps zeros.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Resource", "as_float", "format_amount", "parse_quantity", "sum_of"]
 if TYPE_CHECKING:
     from fractions import Fraction  # takes as long to import as the rest of this module
 
-#: The one resource that is counted in thousandths and takes the suffix ``m``.
+#: The only resource that is counted in thousandths and allows the suffix ``m``.
 VCORE: Final = "vcore"
 
 #: The resource that is counted in bytes.
@@ -37,7 +37,7 @@ _DECIMAL: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _MULTIPLIERS: Final = _DECIMAL | _BINARY
 
-#: Unicode white space, which is not what `str.strip` removes: that also takes the separators U+001C to U+001F.
+#: Unicode white space. `str.strip` without an argument would also remove the separators U+001C to U+001F.
 _BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
 
@@ -46,22 +46,22 @@ _QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
 class Resource(Mapping[str, int]):
     """An immutable vector of named amounts, in base units.
 
-    Build it once and pass it often: the engine keeps what it works out from a vector with the vector.
+    Build a vector once and reuse it: the engine caches derived values in the vector.
 
     Args:
-        amounts: name to amount; for names that are no Python words.
-        named: the same as keywords.
+        amounts: amounts by name, for names that are not Python identifiers.
+        named: amounts as keyword arguments.
 
     Raises:
-        RequestError: a name is not a text of 1 to 256 characters, or an amount is not an `int` (a `bool` or a
-            `float` is not one).
+        RequestError: a name is not a text of 1 to 256 characters, or an amount is not an `int`; a `bool` or a
+            `float` is not accepted.
 
     >>> Resource(vcore=500, memory=2**30)
     Resource(memory=1073741824, vcore=500)
     >>> Resource({"nvidia.com/gpu": 2})["nvidia.com/gpu"]
     2
 
-    A zero is kept, because it is not the same as a missing name when the vector is a limit:
+    A zero is kept, because it differs from a missing name if the vector is a limit:
 
     >>> Resource(vcore=0) == Resource()
     False
@@ -74,9 +74,9 @@ class Resource(Mapping[str, int]):
 
     __slots__ = ("amounts", "compiled")
 
-    #: Sorted by name, so that everything made from it has one order. Never changed after construction.
+    #: Sorted by name, so that all derived values have one order. Never changed after construction.
     amounts: Mapping[str, int]
-    #: What `ugm.hierarchy` last worked out from this vector; no part of its value.
+    #: A cache of `ugm.hierarchy`; not a part of the value.
     compiled: tuple[object, Any]
 
     def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
@@ -91,7 +91,7 @@ class Resource(Mapping[str, int]):
 
     @classmethod
     def parse(cls, quantities: Mapping[str, str] | None = None, /, **named: str) -> Self:
-        """Read a vector in the syntax of queue configurations.
+        """Parse a vector in the syntax of queue configurations.
 
         Raises:
             QuantityError: one of the texts is not a quantity.
@@ -151,13 +151,13 @@ class Resource(Mapping[str, int]):
         return Resource, (dict(self.amounts),)
 
     def fits_in(self, limit: Resource | None, *, closed: bool = False) -> bool:
-        """Return whether a limit allows this usage: a headroom, a maximum, or what a node offers.
+        """Return whether the usage is within a limit: a headroom, a maximum, or the resources of a node.
 
-        A resource of which the usage has 0 always fits.
+        A resource with the amount 0 always fits.
 
         Args:
-            limit: the most that is allowed; a resource that it does not name is unlimited, and None limits nothing.
-            closed: whether a resource that the limit does not name is not allowed at all, as on a node.
+            limit: the limit. A resource that it does not name is unlimited; None limits nothing.
+            closed: if true, none of a resource is allowed that the limit does not name, as on a node.
 
         >>> (3 * Resource(vcore=1000)).fits_in(Resource(vcore=4000))
         True
@@ -170,7 +170,7 @@ class Resource(Mapping[str, int]):
         return all(amount <= most.get(name, 0 if closed else amount) for name, amount in wanted.items())
 
     def without_zeros(self) -> Resource:
-        """Return the same vector without the names that stand at 0: the form in which usage is shown.
+        """Return the vector without zeros, as usage is displayed.
 
         >>> Resource(vcore=0, memory=5).without_zeros()
         Resource(memory=5)
@@ -179,7 +179,7 @@ class Resource(Mapping[str, int]):
 
 
 def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
-    """Return what several vectors add up to, without the names that stand at 0.
+    """Return the sum of several vectors, without zeros.
 
     >>> sum_of([Resource(vcore=2, memory=5), {"memory": -5}])
     Resource(vcore=2)
@@ -192,7 +192,7 @@ def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
 
 
 def as_float(number: Fraction | int) -> float:
-    """Return the nearest number that a float can hold; for one beyond all floats, the largest float.
+    """Return the nearest float; for a number beyond the range of floats, the largest float of its sign.
 
     >>> as_float(10**400) > 10**300
     True
@@ -204,20 +204,20 @@ def as_float(number: Fraction | int) -> float:
 
 
 def parse_quantity(text: str, *, vcore: bool = False) -> int:
-    """Read one quantity of a queue configuration.
+    """Parse one quantity of a queue configuration.
 
-    Digits, blanks, and one of the suffixes ``k M G T P E Ki Mi Gi Ti Pi Ei``. With *vcore* the suffix ``m`` is taken as
-    well, and without it the number counts whole cores.
+    A quantity has digits, optional blanks, and optionally one of the suffixes ``k M G T P E Ki Mi Gi Ti Pi Ei``. With
+    *vcore*, the suffix ``m`` is allowed as well, and a number without it counts whole cores.
 
     Args:
-        text: what stands in the configuration.
-        vcore: whether the quantity is one of ``vcore``.
+        text: the text of the quantity.
+        vcore: if true, the quantity is an amount of ``vcore``.
 
     Returns:
         The amount in base units.
 
     Raises:
-        QuantityError: the text is anything else, or the amount does not fit a signed 64-bit integer.
+        QuantityError: the text has another form, or the amount does not fit a signed 64-bit integer.
 
     >>> parse_quantity("2 Gi")
     2147483648
@@ -237,15 +237,15 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
     else:
         raise QuantityError(text, f"unknown suffix {suffix!r}")
     significant = digits.lstrip("0")
-    # Longer numbers are never read: int() is quadratic in their length.
+    # Numbers with more digits are not converted, because int() takes time in the square of their length.
     amount = int(significant or "0") * multiplier if len(significant) <= len(str(MAX_QUANTITY)) else MAX_QUANTITY + 1
     if amount > MAX_QUANTITY:
-        raise QuantityError(text, "more than a signed 64-bit integer holds")
+        raise QuantityError(text, f"too large (allowed: up to {MAX_QUANTITY} base units)")
     return amount
 
 
 def format_amount(name: str, amount: int) -> str:
-    """Write an amount as short as the configuration syntax can say it: exactly, but for numbers of hundreds of digits.
+    """Format an amount in the shortest form of the configuration syntax; exact unless it has hundreds of digits.
 
     >>> format_amount("memory", 3 * 2**30), format_amount("vcore", 2500), format_amount("vcore", 2000)
     ('3Gi', '2500m', '2')

@@ -147,7 +147,9 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionConfig | None, m
     partition.verify()
     assert partition.over_limit() == plan.over
     queues = [queue for top in [partition.queue()] if top for queue in top.walk() if queue.applications]
-    leaving = sorted((queue[0], queue.applications) for queue in queues if queue.is_draining or not queue.is_leaf)
+    leaving = sorted(
+        (queue.queue_path, queue.applications) for queue in queues if queue.is_draining or not queue.is_leaf
+    )
     assert [tuple(one) for one in plan.leaving] == leaving
 
 

@@ -64,7 +64,7 @@ def test_wildcard_is_nobody() -> None:
     for kind, arguments in (("user", ("*",)), ("group", ("sue", ("*",)))):
         with pytest.raises(RequestError) as caught:
             UserGroup(*arguments)
-        assert str(caught.value) == f"{kind} '*': the wildcard belongs in limits, it is nobody's name"
+        assert str(caught.value) == f"{kind} '*': the wildcard '*' is not a valid name (allowed: only in limits)"
 
 
 @pytest.mark.parametrize("groups", ["dev", None, 7])
@@ -73,7 +73,7 @@ def test_groups_are_several(groups: Wrong) -> None:
     with pytest.raises(RequestError) as caught:
         UserGroup("sue", groups)
 
-    assert str(caught.value) == f"groups {groups!r}: expected several names"
+    assert str(caught.value) == f"groups {groups!r}: expected a collection of names"
 
 
 def test_tracking_types_are_words() -> None:

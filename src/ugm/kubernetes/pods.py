@@ -17,7 +17,8 @@ quota management). The status of a pod is not read: neither a resize in progress
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal, final
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
@@ -61,7 +62,9 @@ _HUGE_PAGES: Final = "hugepages-"
 _NAMESPACE_LENGTH: Final = 26
 
 
-class PodTerms(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True)
+class PodTerms:
     """A pod in ugm's terms: submit the application with its first pod, then allocate each pod."""
 
     application_id: str

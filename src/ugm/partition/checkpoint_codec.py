@@ -104,9 +104,9 @@ def application_to_dict(application: ApplicationRecord) -> dict[str, Json]:
 
 
 def _encode_spec(spec: QueueSpec) -> list[Json]:
-    path, is_parent, quota, template, submit, admin = spec
-    acls = [None if acl is None else str(acl) for acl in (submit, admin)]
-    return [path, is_parent, _encode_quota(quota), template and _encode_quota(template), *acls]
+    template = None if spec.template is None else _encode_quota(spec.template)
+    acls = [None if acl is None else str(acl) for acl in (spec.submit_acl, spec.admin_acl)]
+    return [spec.queue_path, spec.is_parent, _encode_quota(spec.quota), template, *acls]
 
 
 def _decode_spec(values: Sequence[Json]) -> QueueSpec:

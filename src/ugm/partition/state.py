@@ -123,7 +123,7 @@ class PartitionState:
         if self.tell:
             self.tell(ConfigurationChanged(self.compiled, compiled))
         self.compiled = compiled
-        names = (*compiled.specs.names, *tree.names_beside(compiled.specs))
+        names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
         if tree.cluster is not None:
             # Somebody may use what is counted, though no node has it and no limit names it any more.
             layout = self.in_force.epoch.layout
@@ -174,7 +174,7 @@ class PartitionState:
     def _needed_names(self) -> set[str]:
         """Return the resources that a limit, a node or an application names."""
         specs, tree = self.compiled.specs, self.tree
-        needed = {*self.in_force.limits.names, *specs.names, *tree.names_beside(specs), *(tree.cluster or ())}
+        needed = {*self.in_force.limits.names, *specs.names, *tree.names_outside(specs), *(tree.cluster or ())}
         for application in self.applications.values():
             if application.holding is not None:
                 needed.update(application.holding.held())
@@ -362,7 +362,7 @@ class PartitionState:
         for application in self.applications.values():
             application.holding = None
         self.tree.list_applications(self.applications)
-        names = (*self.compiled.specs.names, *self.tree.names_beside(self.compiled.specs), *self._names_in_use())
+        names = (*self.compiled.specs.names, *self.tree.names_outside(self.compiled.specs), *self._names_in_use())
         closed = self.cluster.total is not None
         self.in_force.reset_limits(self.compiled.limits, names, closed=closed)
         self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)

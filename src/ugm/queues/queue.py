@@ -1,4 +1,4 @@
-"""One queue: what it allows, what is charged to it, and which applications were submitted to it."""
+"""One queue: its quota, its counter and its applications."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Queue", "Tenant"]
 
 
 class Tenant(Protocol):
-    """An application, as far as queues care."""
+    """An application in a queue."""
 
     def held(self) -> Mapping[str, int] | None:
-        """Return what it holds, by resource name; None if it is not running."""
+        """Return the held amounts by resource name; None if the application is not running."""
         ...
 
 
@@ -26,14 +26,14 @@ class Tenant(Protocol):
 class Queue:
     """A queue of a `QueueTree`.
 
-    It has a counter only where something has to be counted: at the root, and where the queue limits or guarantees
-    something. What any other queue uses is summed up when somebody asks.
+    Only the root, and queues that limit or guarantee something, have a counter. The usage of other queues is computed
+    on demand.
 
     Args:
-        spec: what the configuration, or the template of a queue above, says of it.
+        spec: the settings of the queue, from the configuration or from the template of a queue above.
         parent: the queue above; None for the root.
         nodes: the index of counters that all queues of a tree share.
-        managed: whether the configuration names it.
+        managed: true if the configuration names the queue.
     """
 
     kind: ClassVar[TrackingType] = TrackingType.QUEUE
@@ -57,19 +57,19 @@ class Queue:
     #: By the last part of their path.
     children: dict[str, Queue]
     spec: QueueSpec
-    #: Whether the configuration names it; otherwise it goes away when nothing is left in it.
+    #: True if the configuration names it; otherwise it is deleted when it is empty.
     managed: bool
-    #: Whether the configuration named it once, and does not any more.
+    #: True if an earlier configuration named it.
     has_left: bool
-    #: What it was given for itself, in the place of what `spec` says: the quota of a namespace.
+    #: A maximum that replaces the one of `spec`: the quota of a namespace.
     annotated: Resource | None
-    #: All applications that were submitted to it and have not ended, running or not.
+    #: All applications that were submitted to it and have not ended.
     applications: dict[str, Tenant]
     #: Its counter.
     node: Node | None
     #: The counters of the queue and of those above it, leaf to root. Invariant: exactly those that have one.
     chain: tuple[Node, ...]
-    #: Those counters of the whole tree below which something runs.
+    #: The counters of the whole tree that have running applications.
     nodes: dict[str, Node]
 
     def __init__(self, spec: QueueSpec, parent: Queue | None, nodes: dict[str, Node], *, managed: bool) -> None:
@@ -89,19 +89,20 @@ class Queue:
 
     @property
     def name(self) -> str:
-        """The path: what the counter of the queue is known by."""
+        """The path, which is the name of the counter."""
         return self.queue_path
 
     @property
     def is_leaf(self) -> bool:
-        """Whether applications may be submitted to it."""
+        """True if applications may be submitted to it."""
         return not self.spec.is_parent
 
     @property
     def draining(self) -> bool:
-        """Whether it takes no more applications: it has left the configuration, or could not be made below its parent.
+        """True if it accepts no more applications.
 
-        The parent may be draining itself, or be one that the configuration has made a leaf.
+        The configuration does not name it any more, or it could not be created again, because its parent is draining
+        or has become a leaf.
         """
         if self.managed or self.parent is None:
             return False
@@ -109,26 +110,26 @@ class Queue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is left in or below it, so that it may go away."""
+        """True if it has neither applications nor child queues, and may be deleted."""
         return not self.applications and not self.children
 
     @property
     def quota(self) -> Quota:
-        """What it allows and is guaranteed."""
+        """The maximum and the guarantee of the queue."""
         quota = self.spec.quota
         return quota if self.annotated is None else quota._replace(max_resources=self.annotated)
 
     @property
     def template(self) -> Quota:
-        """What a queue gets that is created directly below: of the nearest queue that says so, upward."""
+        """The quota of a queue created directly below: the template of the nearest queue upward that has one."""
         return next((queue.spec.template for queue in self.lineage() if queue.spec.template is not None), NO_QUOTA)
 
     def restore_quota(self, annotated: Resource | None) -> None:
-        """Undo a change of `annotated`; the counter is rebuilt."""
+        """Restore an earlier `annotated`; the counter is rebuilt later."""
         self.annotated = annotated
 
     def lineage(self) -> Iterator[Queue]:
-        """Yield the queue and those above it, leaf to root."""
+        """Yield the queue and the queues above it, leaf to root."""
         queue: Queue | None = self
         while queue is not None:
             yield queue
@@ -141,19 +142,19 @@ class Queue:
             yield from self.children[name].below()
 
     def may_submit(self, user: UserGroup) -> bool:
-        """Return whether a user may submit applications to the queue, or to one that is created below it."""
+        """Return whether a user may submit applications to the queue, or to a queue that is created below it."""
         return path_allows(
             (acl for queue in self.lineage() for acl in (queue.spec.submit_acl, queue.spec.admin_acl)), user
         )
 
     def connect(self, layout: Layout, cluster: Resource | None) -> None:
-        """Bring the counter and the chain of the queue, and of all queues below it, in line with what is configured.
+        """Update the counter and the chain of the queue, and of all queues below it, to the configuration.
 
-        Takes time in the number of queues, and in that of the applications below every counter that has to be made.
+        Takes time linear in the number of queues, and of the applications below every counter that has to be created.
 
         Args:
-            layout: which resources are counted.
-            cluster: what the root may use; None for no limit.
+            layout: the resources that are counted.
+            cluster: the size of the cluster, which is the maximum of the root; None for no limit.
         """
         limit = self.limit(cluster)
         if limit is None:
@@ -169,7 +170,7 @@ class Queue:
             child.connect(layout, cluster)
 
     def limit(self, cluster: Resource | None) -> Limit | None:
-        """Return the limit of the counter; None if there is nothing to count for."""
+        """Return the limit of the counter; None if the queue needs no counter."""
         most, applications, guaranteed = self.quota
         if self.parent is None:
             return self.cluster_limit(cluster)
@@ -178,12 +179,12 @@ class Queue:
         return Limit(most or Resource(), applications, place=self.queue_path)
 
     def cluster_limit(self, cluster: Resource | None) -> Limit:
-        """Return the limit of the root in a cluster of a size; None for a size that nobody knows."""
+        """Return the limit of the root for a size of the cluster; None if the size is unknown."""
         applications = self.quota.max_applications
         return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
 
     def _counted(self, node: Node) -> Node:
-        """Charge to a new counter all that runs below."""
+        """Charge a new counter with all running applications below."""
         for held in self.running():
             charge([node], node.layout.vector(Resource(held)))
             node.running += 1
@@ -194,7 +195,7 @@ class Queue:
         return node
 
     def running(self) -> Iterator[Mapping[str, int]]:
-        """Yield what every application holds that runs in or below the queue."""
+        """Yield the held amounts of every running application in or below the queue."""
         for queue in self.below():
             for tenant in queue.applications.values():
                 held = tenant.held()
@@ -202,5 +203,5 @@ class Queue:
                     yield held
 
     def usage(self) -> Resource:
-        """Return what is used in and below the queue, without zeros. Takes time in the number of applications there."""
+        """Return the usage in and below the queue, without zeros; takes time linear in the number of applications."""
         return sum_of(self.running())

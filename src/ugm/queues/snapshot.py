@@ -1,10 +1,11 @@
-"""Queues as they were at one moment: frozen values for people, pages and schedulers that order queues."""
+"""The state of queues at one moment, as frozen values for people, pages and schedulers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import final
 
 from ugm.queues.queue import Queue
 from ugm.resources import Resource, as_float, sum_of
@@ -12,36 +13,38 @@ from ugm.resources import Resource, as_float, sum_of
 __all__ = ["QueueState", "queue_state"]
 
 
-class QueueState(NamedTuple):
-    """One queue at one moment, with the queues below it."""
+@final
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """The state of one queue at one moment, with the queues below it."""
 
     queue_path: str
-    #: Whether applications may be submitted to it.
+    #: True if applications may be submitted to it.
     is_leaf: bool
-    #: Whether the configuration names it; otherwise placement has created it, or it is draining.
+    #: True if the configuration names it; otherwise placement has created it, or it is draining.
     is_managed: bool
-    #: Whether it takes no more applications, because it has left the configuration.
+    #: True if it accepts no more applications, because it was removed from the configuration.
     is_draining: bool
-    #: The most that may be used in and below it, the queues above apart; None for no limit. The root's is the cluster.
+    #: Its own maximum, which for the root is the size of the cluster; None for no limit.
     max_resources: Resource | None
     #: 0 for no limit.
     max_applications: int
     guaranteed: Resource | None
-    #: What is used in and below it, without zeros.
+    #: The usage in and below it, without zeros.
     usage: Resource
-    #: How many applications run in and below it.
+    #: The number of applications that run in and below it.
     running_applications: int
-    #: The applications that were submitted to it and have not ended, running or not, sorted.
+    #: The ids of the applications that were submitted to it and have not ended, sorted.
     applications: tuple[str, ...]
     #: Sorted by path.
     children: tuple[QueueState, ...] = ()
 
     @property
     def share(self) -> Fraction | None:
-        """How much of its guarantee the queue uses: the largest fraction over all guaranteed resources.
+        """The largest fraction of usage and guarantee over all guaranteed resources; None without a guarantee.
 
-        None where nothing is guaranteed. A scheduler that serves the queue with the smallest share first gives every
-        queue what it is guaranteed before any gets more.
+        A scheduler that serves the queue with the smallest share first gives every queue its guarantee before any
+        queue gets more.
         """
         shares = [Fraction(self.usage.get(name, 0), most) for name, most in (self.guaranteed or {}).items() if most]
         return max(shares, default=None)
@@ -52,22 +55,31 @@ class QueueState(NamedTuple):
         for child in self.children:
             yield from child.walk()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the queue for JSON, in the same words as its attributes, with the share as a decimal number."""
-        amounts = ("max_resources", "guaranteed", "usage")
-        told = {name: None if value is None else dict(value) for name in amounts for value in [getattr(self, name)]}
-        share = None if self.share is None else as_float(self.share)
-        children = [child.to_dict() for child in self.children]
-        return {**self._asdict(), **told, "share": share, "applications": list(self.applications), "children": children}
+    def to_dict(self) -> dict[str, object]:
+        """Return the queue for JSON, with the names of the attributes and the share as a decimal number."""
+        return {
+            "queue_path": self.queue_path,
+            "is_leaf": self.is_leaf,
+            "is_managed": self.is_managed,
+            "is_draining": self.is_draining,
+            "max_resources": None if self.max_resources is None else dict(self.max_resources),
+            "max_applications": self.max_applications,
+            "guaranteed": None if self.guaranteed is None else dict(self.guaranteed),
+            "usage": dict(self.usage),
+            "running_applications": self.running_applications,
+            "applications": list(self.applications),
+            "children": [child.to_dict() for child in self.children],
+            "share": None if self.share is None else as_float(self.share),
+        }
 
 
 def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) -> QueueState:
-    """Return a queue as it is now; takes time in the number of applications there.
+    """Return the current state of a queue; takes time linear in the number of its applications.
 
     Args:
         queue: the queue.
-        cluster: what the root may use; None for no limit.
-        alone: whether the queues below it, and what is used there, are left out.
+        cluster: the size of the cluster, which is the maximum of the root; None for no limit.
+        alone: if true, leave out the queues below and their usage.
     """
     below = () if alone else sorted(queue.children)
     children = tuple(queue_state(queue.children[name], cluster) for name in below)

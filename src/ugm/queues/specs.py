@@ -9,6 +9,7 @@ Source: Apache YuniKorn, resource quota management.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
 from ugm.configuration import ChildTemplate, QueueConfig
@@ -39,7 +40,9 @@ class Quota(NamedTuple):
 NO_QUOTA: Final = Quota()
 
 
-class QueueSpec(NamedTuple):
+@final
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
     """One queue of a configuration, compiled."""
 
     queue_path: str
@@ -106,7 +109,7 @@ def _spec(path: str, queue: QueueConfig) -> QueueSpec:
 
 def _root(spec: QueueSpec) -> QueueSpec:
     """Return the root without a quota of resources: its maximum is the size of the cluster."""
-    return spec._replace(is_parent=True, quota=Quota(None, spec.quota.max_applications, None))
+    return replace(spec, is_parent=True, quota=Quota(None, spec.quota.max_applications, None))
 
 
 def _quota(settings: QueueConfig | ChildTemplate) -> Quota:

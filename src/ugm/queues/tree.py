@@ -1,14 +1,14 @@
 """The queues of one partition, and the size of the cluster at their root.
 
-The tree follows the configuration: queues that it names are there, those that leave it are drained, which means that
-they take no more applications and go away with their last one. Placement creates further queues below parents; those
-get what the template of the parent says and go away when they are empty.
+The tree follows the configuration. It contains every queue that the configuration names. A queue that is removed from
+the configuration drains: it accepts no more applications and is deleted with its last one. Placement creates further
+queues below parents; they get their quota from the template of the parent and are deleted when they are empty.
 
-The root has no quota of its own. It allows what the registered nodes add up to, and anything until a first node is
-registered.
+The root has no quota of resources. Its maximum is the sum of the registered nodes; it is unlimited until the first node
+is registered.
 
-The tree takes no lock and checks no requests; a `ugm.Partition` does both. What an application holds is charged to the
-counters of its queue together with those of its user and group, see `Queue.chain`.
+The tree takes no lock and checks no requests; `ugm.Partition` does both. The usage of an application is charged to the
+counters of its queue together with those of its user and group; see `Queue.chain`.
 
 Source: Apache YuniKorn, resource quota management.
 """
@@ -16,6 +16,7 @@ Source: Apache YuniKorn, resource quota management.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol, final
 
 from ugm.hierarchy import Layout, Node, headroom
@@ -28,16 +29,16 @@ __all__ = ["QueueTree", "Structure"]
 
 
 class PlacedTenant(Tenant, Protocol):
-    """An application that was placed in a queue."""
+    """An application with its queue."""
 
     @property
     def queue(self) -> Queue:
-        """The queue."""
+        """The queue that the application was placed in."""
         ...
 
 
 class Structure(NamedTuple):
-    """The queues of a tree at one moment, with what the configuration says of each."""
+    """The queues of a tree at one moment, with the state that a `QueueTree.reshape` changes."""
 
     specs: QueueSpecs
     queues: Sequence[tuple[str, Queue]]
@@ -50,15 +51,15 @@ class QueueTree:
 
     Args:
         specs: the configured queues.
-        layout: which resources are counted.
-        cluster: what the root allows; None until a first node is registered.
+        layout: the resources that are counted.
+        cluster: the size of the cluster; None until the first node is registered.
     """
 
     __slots__ = ("_layout", "cluster", "nodes", "queues", "specs")
 
     #: By canonical path; always with a root.
     queues: dict[str, Queue]
-    #: The counters below which something runs.
+    #: The counters that have running applications.
     nodes: dict[str, Node]
     cluster: Resource | None
     specs: QueueSpecs
@@ -72,37 +73,37 @@ class QueueTree:
 
     @property
     def root(self) -> Queue:
-        """The queue above all others."""
+        """The root queue."""
         return self.queues[ROOT]
 
-    # What placement asks
+    # The view for placement
 
     def exists(self, queue_path: str) -> bool:
-        """Return whether there is such a queue."""
+        """Return whether a queue exists."""
         return queue_path in self.queues
 
     def is_leaf(self, queue_path: str) -> bool:
-        """Return whether an existing queue takes applications."""
+        """Return whether an existing queue accepts applications."""
         return self.queues[queue_path].is_leaf
 
     def is_draining(self, queue_path: str) -> bool:
-        """Return whether an existing queue is about to go away."""
+        """Return whether an existing queue is draining."""
         return self.queues[queue_path].draining
 
     def may_submit(self, queue_path: str, user: UserGroup) -> bool:
-        """Return whether a user may submit to a queue, or create it by submitting."""
+        """Return whether a user may submit to a queue, or create it by a submission."""
         return self.nearest(queue_path).may_submit(user)
 
     def nearest(self, queue_path: str) -> Queue:
-        """Return the queue, or the nearest above it that exists."""
+        """Return the queue, or the nearest existing queue above it."""
         return next(self.queues[path] for path in ancestors(queue_path) if path in self.queues)
 
     # Changes
 
     def create(self, queue_path: str) -> Queue:
-        """Create a queue that the configuration does not name, with those above it that are missing.
+        """Create a queue that the configuration does not name, and the missing queues above it.
 
-        The leaf gets what the template above it says. Return the queue, which may have been there already.
+        The leaf gets its quota from the template above. Return the queue, which may have existed already.
         """
         above = self.nearest(queue_path)
         missing = [path for path in ancestors(queue_path) if path not in self.queues]
@@ -114,19 +115,19 @@ class QueueTree:
         return above
 
     def annotate(self, queue: Queue, most: Resource) -> None:
-        """Let a queue that the configuration does not name use *most*, which its layout counts."""
+        """Set the maximum of a queue that the configuration does not name; the layout must count its resources."""
         queue.annotated = most
         queue.connect(self._layout, self.cluster)
 
     def prune(self, queue: Queue) -> None:
-        """Drop a queue, and those above it, that neither the configuration names nor anything is left in."""
+        """Delete a queue, and the queues above it, as far as they are empty and not named by the configuration."""
         while queue.is_idle and not queue.managed and queue.parent is not None:
             del self.queues[queue.queue_path]
             del queue.parent.children[queue.queue_path.rpartition(".")[2]]
             queue = queue.parent
 
     def reshape(self, specs: QueueSpecs, layout: Layout) -> None:
-        """Follow another configuration."""
+        """Change the tree to another configuration."""
         self.specs = specs
         for path, spec in specs.by_path.items():
             queue = self.queues.get(path)
@@ -138,25 +139,25 @@ class QueueTree:
         for queue in list(self.root.below()):
             if queue.parent is not None and queue.queue_path not in specs.by_path:
                 self._release(queue, queue.parent)
-        # Parents are looked at before their children, and go with the last of them.
+        # Parents come before their children, and are deleted with the last of them.
         for queue in list(self.queues.values()):
             self.prune(queue)
         self.connect(layout)
 
     def _release(self, queue: Queue, parent: Queue) -> None:
-        """Make a queue one that the configuration does not name. Its parent has been looked at before."""
+        """Mark a queue as one that the configuration does not name; its parent has been updated before."""
         queue.has_left = queue.has_left or queue.managed
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
-            queue.spec = queue.spec._replace(quota=parent.template)
+            queue.spec = replace(queue.spec, quota=parent.template)
 
     def connect(self, layout: Layout) -> None:
-        """Bring all counters in line with a layout, and with the size of the cluster."""
+        """Update all counters to a layout and to the size of the cluster."""
         self._layout = layout
         self.root.connect(layout, self.cluster)
 
     def resize(self, cluster: Resource) -> None:
-        """Let the root use *cluster*, all of whose resources the layout counts; as cheap as one counter."""
+        """Change the size of the cluster, whose resources the layout must count; updates one counter."""
         self.cluster = cluster
         for node in self.root.chain:
             node.replace_limit(self.root.cluster_limit(cluster))
@@ -164,13 +165,13 @@ class QueueTree:
     # Undoing, and recovery after an interruption
 
     def structure(self) -> Structure:
-        """Return which queues there are, and what the configuration says of each, to undo a `reshape`."""
+        """Return the queues and their settings, to undo a `reshape`."""
         queues = list(self.queues.items())
         facts = [(queue.spec, queue.managed, queue.has_left, queue.annotated) for _, queue in queues]
         return Structure(self.specs, queues, facts)
 
     def restore(self, structure: Structure) -> None:
-        """Undo a `reshape`; links between queues, and counters, are rebuilt."""
+        """Undo a `reshape`; the links between queues and the counters are rebuilt later."""
         self.specs = structure.specs
         self.queues.clear()
         self.queues.update(structure.queues)
@@ -178,7 +179,7 @@ class QueueTree:
             queue.spec, queue.managed, queue.has_left, queue.annotated = facts
 
     def list_applications(self, applications: Mapping[str, PlacedTenant]) -> None:
-        """List every application in the queue where it was placed, and drop queues that are left without any."""
+        """Rebuild the applications and the children of every queue, and delete empty queues."""
         for application in applications.values():
             for queue in application.queue.lineage():
                 self.queues.setdefault(queue.queue_path, queue)
@@ -195,7 +196,7 @@ class QueueTree:
                 self.prune(queue)
 
     def rebuild(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None) -> None:
-        """Follow the configuration in force with new counters for all queues."""
+        """Rebuild the tree and all counters for the configuration in force."""
         self.nodes.clear()
         for queue in self.queues.values():
             queue.node = None
@@ -205,30 +206,30 @@ class QueueTree:
         else:
             self.reshape(specs, layout)
 
-    # Reading
+    # Queries
 
     def headroom(self, queue_path: str, *, cluster: bool) -> Resource | None:
-        """Return the least that any queue from *queue_path* up leaves, for each limited resource.
+        """Return the free amount of each limited resource: the smallest over the queues from *queue_path* up.
 
         Args:
-            queue_path: a queue that exists.
-            cluster: whether the size of the cluster, which is the limit of the root, counts.
+            queue_path: an existing queue.
+            cluster: if false, ignore the size of the cluster, which is the limit of the root.
 
         Returns:
-            None where nothing limits resources. An amount is negative where more is used than allowed.
+            None if no queue limits resources. An amount is negative if the usage exceeds the limit.
         """
         return headroom(node for node in self.queues[queue_path].chain if cluster or node.queue_path != ROOT)
 
     def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Node, ...]:
         """Return the counters that a new application in a queue would be charged to, leaf to root; changes nothing.
 
-        A queue that does not exist gets what the template above it says, as in `create`. A queue that the configuration
-        does not name uses *quota*, as in `annotate`. In both cases the counter of the queue is made for the occasion,
-        and its layout counts what the quota names.
+        As in `create`, a queue that does not exist gets its quota from the template above. As in `annotate`, *quota*
+        replaces the maximum of a queue that the configuration does not name. In both cases the counter of the queue is
+        temporary, and its layout counts the resources of the quota.
 
         Args:
-            queue_path: a queue, or a path where one would be created.
-            quota: what the submission would let the queue use; None leaves it as it is.
+            queue_path: an existing queue, or the path of a queue to create.
+            quota: the maximum that the submission would set; None leaves it as it is.
         """
         nearest = self.nearest(queue_path)
         if nearest.queue_path != queue_path:
@@ -246,10 +247,10 @@ class QueueTree:
         return made.chain
 
     def most(self, queue_path: str) -> Resource | None:
-        """Return the most that could ever be used in a queue: the least that any queue from there up allows.
+        """Return the maximum of a queue and of all queues above it: the smallest amount of each limited resource.
 
         Returns:
-            None where nothing limits resources.
+            None if no queue limits resources.
         """
         most: dict[str, int] = {}
         for queue in self.queues[queue_path].lineage():
@@ -258,8 +259,8 @@ class QueueTree:
                 most[name] = min(amount, most.get(name, amount))
         return Resource(most) if most else None
 
-    def names_beside(self, specs: QueueSpecs) -> Iterator[str]:
-        """Yield the resources that queues limit or guarantee, or pass on, which a configuration does not name."""
+    def names_outside(self, specs: QueueSpecs) -> Iterator[str]:
+        """Yield the resources of the quotas and templates of all queues that a configuration does not name."""
         for path, queue in self.queues.items():
             if path not in specs.by_path:
                 yield from (*queue.spec.names, *queue.quota.names)

@@ -66,11 +66,11 @@ def exposed_partition(partition: PartitionView) -> dict[str, Any]:
         ``nodes`` by name; and ``over``, the limits that are exceeded.
     """
     root = partition.queue()
-    queues = [] if root is None else [queue._asdict() for queue in root.walk()]
+    queues = () if root is None else root.walk()
     return {
         "users": _users(partition.users()),
         "groups": _groups(partition.groups()),
-        "queues": sorted(({**queue, "children": len(queue["children"])} for queue in queues), key=_path),
+        "queues": sorted(({**queue.to_dict(), "children": len(queue.children)} for queue in queues), key=_path),
         "applications": list(partition.applications()),
         "allocations": list(partition.allocations()),
         "nodes": partition.nodes(),

@@ -206,7 +206,7 @@ partitions[0].queues[0].limits[0].maxresources.pods
 '500m' is not a quantity: unknown suffix 'm'
 12:15 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.tape
-'8Ei' is not a quantity: more than a signed 64-bit integer holds
+'8Ei' is not a quantity: too large (allowed: up to 9223372036854775807 base units)
 13:9 wrong-type
 partitions[0].queues[0].limits[0].maxresources.net
 expected a text, found a list

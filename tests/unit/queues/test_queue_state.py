@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -69,7 +70,7 @@ def test_share_without_a_guarantee(partition: Partition) -> None:
     """Where nothing is guaranteed there is no share; a guarantee of nothing is none; unused, it is 0."""
     assert state(partition, "root.c").share is state(partition).share is None
     assert state(partition, "root.d").share == 0
-    assert state(partition, "root.d")._replace(guaranteed=Resource(gpu=0)).share is None
+    assert replace(state(partition, "root.d"), guaranteed=Resource(gpu=0)).share is None
 
 
 def test_order_by_share(partition: Partition) -> None:
@@ -104,7 +105,8 @@ def test_for_json(partition: Partition) -> None:
         "children": [],
         "share": 0.5,
     }
-    assert [child["queue_path"] for child in state(partition).to_dict()["children"]] == ["root.c", "root.d", "root.p"]
+    assert [child.queue_path for child in state(partition).children] == ["root.c", "root.d", "root.p"]
+    assert state(partition).to_dict()["children"] == [child.to_dict() for child in state(partition).children]
 
 
 def test_value(partition: Partition) -> None:

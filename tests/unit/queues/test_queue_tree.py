@@ -214,11 +214,11 @@ def test_headroom_and_most(tree: QueueTree) -> None:
     assert tree.headroom("root.free", cluster=False) is None
 
 
-def test_names_beside(tree: QueueTree) -> None:
+def test_names_outside(tree: QueueTree) -> None:
     """The resources of queues that a configuration does not name have to be counted all the same."""
     tree.annotate(tree.create("root.p.x"), Resource(disk=1))
-    assert set(tree.names_beside(tree.specs)) >= {"disk"}
-    assert set(tree.names_beside(specs("{name: g}"))) == {"disk", "memory", "gpu"}
+    assert set(tree.names_outside(tree.specs)) >= {"disk"}
+    assert set(tree.names_outside(specs("{name: g}"))) == {"disk", "memory", "gpu"}
 
 
 def test_submitting_below_a_leaf() -> None:
