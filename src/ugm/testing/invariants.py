@@ -14,6 +14,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import fields
 from typing import Any, Final
 
 from ugm import (
@@ -28,6 +29,7 @@ from ugm import (
     UserGroup,
     UserUsage,
 )
+from ugm.queues import QueueState
 
 __all__ = ["check_never_above", "check_sums", "exposed", "exposed_partition", "verify_all"]
 
@@ -70,12 +72,17 @@ def exposed_partition(partition: PartitionView) -> dict[str, Any]:
     return {
         "users": _users(partition.users()),
         "groups": _groups(partition.groups()),
-        "queues": sorted(({**queue.to_dict(), "children": len(queue.children)} for queue in queues), key=_path),
+        "queues": sorted(map(_attributes, queues), key=_path),
         "applications": list(partition.applications()),
         "allocations": list(partition.allocations()),
         "nodes": partition.nodes(),
         "over": sorted(partition.over_limit(), key=repr),
     }
+
+
+def _attributes(queue: QueueState) -> dict[str, Any]:
+    """Return the attributes of a queue, with the number of its children in place of them."""
+    return {field.name: getattr(queue, field.name) for field in fields(queue)} | {"children": len(queue.children)}
 
 
 def _path(queue: dict[str, Any]) -> str:
