@@ -1,16 +1,16 @@
-"""For the tests of programs that embed ugm: strategies, a naive model, a state machine, and invariants.
+"""A test kit for programs that embed ugm: strategies, naive models, state machines and invariants.
 
-Needs `hypothesis <https://hypothesis.readthedocs.io>`_, the extra ``ugm[testing]``; nothing else in ugm imports this
-package.
+The package needs `hypothesis <https://hypothesis.readthedocs.io>`_, which the extra ``ugm[testing]`` installs.
 
 - `ugm.testing.strategies` draws resources, users, queue paths, configurations and requests.
-- `ugm.testing.invariants` holds what is true of every tracker at every moment, as functions that raise.
+- `ugm.testing.invariants` checks the invariants of trackers and partitions.
 - `ugm.testing.tracker_model` computes every answer from a list of grants: slow, and easy to check by reading.
-- `ugm.testing.tracker_machine` drives a tracker and the model side by side.
-- `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a whole `ugm.Partition`, with its
-  queues, its placement, its ledger and other quota models; `ugm.testing.partition_strategies` draws what goes into one.
+- `ugm.testing.tracker_machine` compares a tracker with this model, as a state machine of hypothesis.
+- `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a partition, with its queues,
+  placement rules, allocations and further quota models; `ugm.testing.partition_strategies` draws its configurations
+  and requests.
 
-A test of one's own scheduler may be as short as this:
+A test of a scheduler can be as short as this:
 
 >>> from ugm import Manager, Resource, UserGroup
 >>> manager = Manager()

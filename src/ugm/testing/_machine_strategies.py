@@ -1,6 +1,6 @@
-"""What `ugm.testing.PartitionMachine` draws: mostly what fits the things that are there, now and then anything.
+"""The strategies of `ugm.testing.PartitionMachine`: mostly existing objects, and sometimes arbitrary values.
 
-What `hypothesis.strategies.runner` draws is the machine itself, so that ids can be those of what the model holds.
+`hypothesis.strategies.runner` draws the machine itself, so that the strategies can use the ids in the model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "NODES",
     "OFFERS",
     "QUEUES_ADOPTED",
-    "QUEUES_ASKED",
+    "QUEUES_REQUESTED",
     "QUOTAS",
     "TAGS",
     "USAGES",
@@ -36,14 +36,14 @@ __all__ = [
 
 
 class Driven(Protocol):
-    """A machine, as far as drawing goes."""
+    """The part of a machine that the strategies use."""
 
     model: PartitionModel
-    #: The asks so far.
+    #: The earlier requests.
     made: list[AllocationRequest]
 
 
-_QUEUES_ASKED: tuple[str, ...] = (
+_QUEUES_REQUESTED: tuple[str, ...] = (
     "",
     "root.a",
     "root.b",
@@ -65,12 +65,12 @@ QUOTAS = st.sampled_from(
     [None, None, None, *(Resource(memory=most) for most in (5, 12)), Resource({"nvidia.com/gpu": 4})]
 )
 OFFERS = resources(largest=60) | resources(("memory", "vcore", "fpga"), smallest=5, largest=60)
-#: Now and then something that no limit and perhaps no node names.
+#: Sometimes a resource without limits, and possibly without nodes.
 USAGES = resources() | resources(largest=3) | resources(largest=3) | resources((*RESOURCES, "fpga"))
 
 
 def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw an id: nearly always of something that there is."""
+    """Draw an id, mostly of an existing object."""
 
     def draw(machine: Driven) -> st.SearchStrategy[str]:
         known = sorted(getattr(machine.model, pool))
@@ -79,12 +79,12 @@ def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
     return st.runner().flatmap(draw)
 
 
-def _mostly(usual: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else usual)  # noqa: PLR2004 - one in eight
+def _mostly(frequent: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else frequent)  # noqa: PLR2004 - one in eight
 
 
 def fresh_asks(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
-    """Draw an allocation under an id that stands for nothing, of an application that there is."""
+    """Draw an allocation with an unused id, of an existing application."""
     ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
     return st.builds(
         lambda request, allocation_id, application_id: request._replace(
@@ -96,28 +96,28 @@ def fresh_asks(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     )
 
 
-def _asked(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
-    """Draw an allocation; now and then one that was asked before, or anything: schedulers repeat themselves."""
+def _request(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
+    """Draw an allocation; sometimes an earlier request, as schedulers repeat requests, or an arbitrary one."""
     pending = [AllocationRequest(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
     again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else fresh_asks(machine)
     return _mostly(fresh_asks(machine) | fresh_asks(machine) | again, allocation_requests(USAGES))
 
 
 def placeholders(machine: Driven) -> list[str]:
-    """Return the ids of the placeholders that are held."""
+    """Return the ids of the held placeholders."""
     return sorted(one.allocation_id for one in machine.model.entries() if one.placeholder)
 
 
 def _made_or(otherwise: Sequence[str]) -> st.SearchStrategy[str]:
-    """Draw a queue: as often as not one that the configuration does not name."""
+    """Draw a queue, half of the time a dynamic one."""
     anything = st.sampled_from(otherwise)
     return st.runner().flatmap(
         lambda machine: anything | st.sampled_from(sorted(machine.model.queues.made) or otherwise)
     )
 
 
-#: What to submit to, and where applications may have been before.
-QUEUES_ASKED = _made_or(_QUEUES_ASKED)
+#: Queues for submissions and for adoptions.
+QUEUES_REQUESTED = _made_or(_QUEUES_REQUESTED)
 QUEUES_ADOPTED = _made_or(_QUEUES_ADOPTED)
 HOMES = st.sampled_from(_QUEUES_ADOPTED)
 APPLICATIONS_THERE = _of("applications", SUBMITTED)
@@ -125,5 +125,5 @@ NEW_APPLICATIONS = st.runner().flatmap(
     lambda machine: st.sampled_from([name for name in SUBMITTED if name not in machine.model.applications] or SUBMITTED)
 )
 ALLOCATIONS_THERE = _of("held", ALLOCATIONS)
-ASKS = st.runner().flatmap(_asked)
+ASKS = st.runner().flatmap(_request)
 GANGS = st.lists(st.runner().flatmap(fresh_asks), max_size=3) | st.lists(ASKS, max_size=3)

@@ -1,8 +1,8 @@
-"""What is true of every tracker at every moment, as functions that raise `ugm.InvariantError`.
+"""Invariants of trackers and partitions, as functions that raise `ugm.InvariantError`.
 
-They read what a tracker shows, so they work from the outside on anything with the methods of `ugm.Tracker`, and on
-every partition. `verify_all` also lets a `ugm.Manager` or a partition recompute its counters. `check_never_above` may
-be called while other threads are at work; the other checks compare several answers, and need an object at rest.
+They only use public queries, so they work with every object that has the methods of `ugm.Tracker`, and with every
+partition. `verify_all` also calls the self-check of a `ugm.Manager` or a partition. `check_never_above` may run while
+other threads change the object; the other checks compare several queries, so the object must not change meanwhile.
 
 >>> tracker = Manager()
 >>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -37,7 +37,7 @@ _BOTH: Final = frozenset((TrackingType.USER, TrackingType.GROUP))
 
 
 def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
-    """Return everything that a tracker shows as plain dictionaries, for comparing one moment with another.
+    """Return the visible state of a tracker as plain dictionaries, for comparisons.
 
     Returns:
         ``users`` and ``groups`` by name; in each, ``queues`` by path.
@@ -61,11 +61,11 @@ def _groups(groups: Iterable[GroupUsage]) -> dict[str, Any]:
 
 
 def exposed_partition(partition: PartitionView) -> dict[str, Any]:
-    """Return everything that a partition shows as plain values, for comparing one moment with another.
+    """Return the visible state of a partition as plain values, for comparisons.
 
     Returns:
         ``users`` and ``groups`` as in `exposed`; ``queues``, ``applications`` and ``allocations`` sorted by path or id;
-        ``nodes`` by name; and ``over``, the limits that are exceeded.
+        ``nodes`` by name; and ``over``, the exceeded limits.
     """
     root = partition.queue()
     queues = () if root is None else root.walk()
@@ -112,15 +112,15 @@ def _raise(findings: list[str]) -> None:
         raise InvariantError(tuple(findings))
 
 
-def _shown(checked: Tracker | PartitionView) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
-    """Return what a tracker or a partition shows of all users and groups."""
+def _usages(checked: Tracker | PartitionView) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
+    """Return the usage of all users and groups of a tracker or a partition."""
     if isinstance(checked, Tracker):
         return checked.get_users_resources(), checked.get_groups_resources()
     return checked.users(), checked.groups()
 
 
 def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) -> Resource | None:
-    """Return the total of a user or group, as another question answers it."""
+    """Return the total of a user or group from another query."""
     if isinstance(root, UserUsage):
         if isinstance(checked, Tracker):
             return checked.get_user_resources(UserGroup(root.user_name))
@@ -133,17 +133,16 @@ def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) ->
 
 
 def check_sums(tracker: Tracker | PartitionView) -> None:
-    """Check that what a tracker or a partition shows of users and groups adds up.
+    """Check that the usage of users and groups is consistent.
 
-    No usage is negative. What a queue uses is what the queues below it use and what is used in the queue itself, so
-    never less; and its running applications include those of the queues below. The total of a user or group is that of
-    its root. A group has the users and applications that the users say it has, and all groups use no more than all
-    users.
+    No usage is negative. The usage of a queue is at least the sum of the usages of the queues below it, and its running
+    applications include theirs. The total of a user or group is the usage of its root queue. The members of a group are
+    consistent with the groups of the users, and all groups together use no more than all users.
 
     Raises:
-        InvariantError: with a sentence for each difference.
+        InvariantError: with a message for each violated invariant.
     """
-    users, groups = _shown(tracker)
+    users, groups = _usages(tracker)
     findings: list[str] = []
     for user in users:
         findings += _sums(f"user {user.user_name!r}", user.queues)
@@ -154,25 +153,25 @@ def check_sums(tracker: Tracker | PartitionView) -> None:
     _raise(findings + list(_members(users, groups)))
 
 
-def _sums(whose: str, root: QueueUsage) -> Iterator[str]:
+def _sums(subject: str, root: QueueUsage) -> Iterator[str]:
     for queue in _walk(root):
         for name, used in queue.usage.items():
             if used < 0:
-                yield f"{whose} uses {used} {name} in {queue.queue_path}"
+                yield f"{subject} uses {used} {name} in {queue.queue_path}"
         below = sum((child.usage for child in queue.children), Resource())
         for name, rest in (queue.usage - below).items():
             if rest < 0 and queue.children:
-                yield f"{whose} uses {-rest} {name} more below {queue.queue_path} than in it"
+                yield f"{subject} uses {-rest} {name} more below {queue.queue_path} than in it"
         running = {application for child in queue.children for application in child.running_applications}
         for application in sorted(running.difference(queue.running_applications)):
-            yield f"{whose} runs {application!r} below {queue.queue_path} but not in it"
+            yield f"{subject} runs {application!r} below {queue.queue_path} but not in it"
         if not queue.running_applications:
-            yield f"{whose} is shown in {queue.queue_path}, where nothing runs"
+            yield f"{subject} is listed in {queue.queue_path} without a running application"
 
 
-def _totals(whose: str, shown: Resource, total: Resource | None) -> Iterator[str]:
+def _totals(subject: str, shown: Resource, total: Resource | None) -> Iterator[str]:
     if total != shown:
-        yield f"{whose} uses {shown} according to its queues, and {total} in all"
+        yield f"{subject} uses {shown} according to its queues, and {total} in total"
 
 
 def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> Iterator[str]:
@@ -185,12 +184,12 @@ def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> It
         members = due.get(name, set())
         group = shown.get(name)
         if group is None:
-            yield f"group {name!r} is not tracked, but users are charged to it"
+            yield f"group {name!r} is not tracked, but has charged users"
             continue
         if set(group.users) != {user for user, _ in members}:
-            yield f"group {name!r} shows other users than are charged to it"
+            yield f"group {name!r} lists other users than its charged users"
         if set(group.applications) != {application for _, application in members}:
-            yield f"group {name!r} shows other applications than are charged to it"
+            yield f"group {name!r} lists other applications than its charged applications"
     everything = sum((user.queues.usage for user in users), Resource())
     grouped = sum((group.queues.usage for group in groups), Resource())
     for name, ungrouped in (everything - grouped).items():
@@ -199,20 +198,20 @@ def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> It
 
 
 def check_never_above(tracker: Tracker | PartitionView, kinds: Collection[TrackingType] = _BOTH) -> None:
-    """Check that no user and no group uses more, or runs more, than is allowed.
+    """Check that no user and no group exceeds a limit.
 
-    That is true as long as nothing was adopted and no limit lowered. With ``group_limits="unless-user-limited"`` it is
-    true of users only.
+    That is an invariant as long as no allocation was adopted and no limit was lowered. With
+    ``group_limits="unless-user-limited"``, it is only an invariant of users.
 
     Args:
-        tracker: what to check; of a partition, `ugm.PartitionView.over_limit` also names queues that are over.
-        kinds: whether to look at users, at groups, or at both.
+        tracker: the tracker or partition. The method `over_limit` of a partition also reports exceeded queue quotas.
+        kinds: users, groups, or both.
 
     Raises:
-        InvariantError: with a sentence for each limit that is exceeded.
+        InvariantError: with a message for each exceeded limit.
     """
     findings: list[str] = []
-    users, groups = _shown(tracker)
+    users, groups = _usages(tracker)
     if TrackingType.USER in kinds:
         for user in users:
             findings += _above(f"user {user.user_name!r}", user.queues)
@@ -222,22 +221,23 @@ def check_never_above(tracker: Tracker | PartitionView, kinds: Collection[Tracki
     _raise(findings)
 
 
-def _above(whose: str, root: QueueUsage) -> Iterator[str]:
+def _above(subject: str, root: QueueUsage) -> Iterator[str]:
     for queue in _walk(root):
         for name, most in (queue.max_resources or Resource()).items():
             used = queue.usage.get(name, 0)
             if used > most:
-                yield f"{whose} uses {used} {name} in {queue.queue_path}, where {most} is allowed"
+                yield f"{subject} uses {used} {name} in {queue.queue_path}, where the limit is {most}"
         running = len(queue.running_applications)
         if 0 < queue.max_applications < running:
-            yield f"{whose} runs {running} applications in {queue.queue_path}, where {queue.max_applications} may run"
+            limit = f"where the limit is {queue.max_applications}"
+            yield f"{subject} runs {running} applications in {queue.queue_path}, {limit}"
 
 
 def verify_all(tracker: Tracker | PartitionView) -> None:
-    """Check everything that is true in any state: `check_sums`, and the self-check of a `ugm.Manager` or a partition.
+    """Check all invariants: `check_sums`, and the self-check of a `ugm.Manager` or a partition.
 
     Raises:
-        InvariantError: with a sentence for each difference.
+        InvariantError: with a message for each violated invariant.
     """
     if isinstance(tracker, Manager) or not isinstance(tracker, Tracker):
         tracker.verify()

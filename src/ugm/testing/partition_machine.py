@@ -1,7 +1,6 @@
-"""A state machine that drives a `ugm.Partition` and the naive model of one side by side.
+"""A state machine that compares a partition with the naive model after every step.
 
-Override `PartitionMachine.make_models` to have quota models of one's own take part, and hand the class to pytest as
-hypothesis does::
+To test quota models of your own, override `PartitionMachine.make_models`, and let pytest collect the test case::
 
     class LicenceMachine(PartitionMachine):
         def make_models(self):
@@ -9,8 +8,8 @@ hypothesis does::
 
     TestLicences = LicenceMachine.TestCase
 
-A model that takes part has to answer the same whatever the order in which it was charged; after every step it must be
-what a new one is that was charged with all that is held. Override `PartitionMachine.make_partition` to test a wrapper.
+The state of a model must not depend on the order of its charges: after every step, it is compared with a new model
+that is charged with all allocations. To test another kind of partition, override `PartitionMachine.make_partition`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from ugm.testing._machine_strategies import (
     NODES,
     OFFERS,
     QUEUES_ADOPTED,
-    QUEUES_ASKED,
+    QUEUES_REQUESTED,
     QUOTAS,
     TAGS,
     USAGES,
@@ -61,8 +60,8 @@ def _agree(found: object, expected: object, what: object) -> None:
         raise AssertionError(f"{what}: the partition says {found!r}, the model {expected!r}")
 
 
-def _compared(answer: Any) -> Any:  # noqa: ANN401 - whatever an operation returns
-    """Return an answer without what is not compared: the order of limits of one place, and that of ids."""
+def _compared(answer: Any) -> Any:  # noqa: ANN401 - the result of any operation
+    """Return a result without undefined parts: the order of the limits of one place, and that of ids."""
     if isinstance(answer, Decision):
         return by_place(answer.violations)
     if isinstance(answer, ApplicationInfo):
@@ -77,25 +76,25 @@ def _compared(answer: Any) -> Any:  # noqa: ANN401 - whatever an operation retur
 
 
 class PartitionMachine(RuleBasedStateMachine):
-    """A partition against the naive model."""
+    """Compares a partition with the naive model."""
 
-    #: How the partition, and so the model, treats users with limits of their own; see `ugm.Partition`.
+    #: The treatment of users with limits of their own; see `ugm.Partition`.
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
-    #: What is tested.
+    #: The tested partition.
     partition: Partition
-    #: The other quota models that take part.
+    #: Further quota models.
     models: Sequence[QuotaModel]
-    #: What is believed.
+    #: The naive model.
     model: PartitionModel
-    #: The asks so far.
+    #: The earlier requests.
     made: list[AllocationRequest]
-    #: Plans that were made and perhaps not applied.
+    #: Created plans, applied or not.
     plans: list[tuple[Plan, PartitionConfig | None]]
-    #: Audits that were made.
+    #: The results of audits.
     reports: list[AuditReport]
 
     def make_models(self) -> Sequence[QuotaModel]:
-        """Return new other quota models to take part."""
+        """Return new quota models for the partition."""
         return ()
 
     def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
@@ -104,7 +103,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), HOMES), max_size=3))
     def start(self, config: PartitionConfig, homes: list[tuple[UserGroup, str]]) -> None:
-        """Begin with a configuration and some applications."""
+        """Start with a configuration and some applications."""
         self.made, self.plans, self.reports = [], [], []
         self.models = self.make_models()
         self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models)
@@ -114,15 +113,15 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @contextmanager
     def nothing_changes(self) -> Iterator[None]:
-        """Expect the block to leave what the partition shows alone."""
+        """Expect that the block does not change the visible state of the partition."""
         before = exposed_partition(self.partition)
         yield
-        _agree(exposed_partition(self.partition), before, "after a call that changes nothing")
+        _agree(exposed_partition(self.partition), before, "after a call that must not change the state")
 
-    def both(self, operation: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - whatever it returns
-        """Call an operation of the partition and of the model, compare the answers, and return the partition's.
+    def both(self, operation: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - the result of any operation
+        """Call an operation of the partition and of the model, compare the results, and return that of the partition.
 
-        What the model refuses has to be refused, and to change nothing.
+        If the model raises an error, the partition must raise one, too, and must not change.
         """
         what = (operation, arguments, options)
         try:
@@ -135,26 +134,26 @@ class PartitionMachine(RuleBasedStateMachine):
         return found
 
     def refused(self, operation: str, *arguments: object, **options: object) -> None:
-        """Expect a call to be refused, and to change nothing."""
+        """Expect that a call raises an error and does not change the state."""
         with self.nothing_changes():
             try:
                 getattr(self.partition, operation)(*arguments, **options)
             except RequestError:
                 return
-        raise AssertionError(f"{operation}{arguments}{options} should have been refused")
+        raise AssertionError(f"{operation}{arguments}{options} should have raised RequestError")
 
     # Applications
 
     @rule(
         application_id=NEW_APPLICATIONS,
         user=users(),
-        queue=QUEUES_ASKED,
+        queue=QUEUES_REQUESTED,
         tags=st.sampled_from(TAGS),
         quota=QUOTAS,
         gang_style=st.sampled_from(["soft", "hard"]),
     )
     def submit(self, application_id: str, user: UserGroup, queue: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
-        """An application is placed by the rules, or rejected; a second submission has to be the same."""
+        """An application is placed by the rules, or rejected; a repeated submission must have the same arguments."""
         try:
             expected = self.model.submit(application_id, user, queue, **options)
         except RequestError:
@@ -165,7 +164,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(application_id=APPLICATIONS_THERE, gang_style=st.sampled_from(["soft", "hard"]), quota=QUOTAS)
     def submit_again(self, application_id: str, gang_style: str, quota: Resource | None) -> None:
-        """The same submission once more is answered as before, and any other refused."""
+        """A repeated submission has the same result; one with other arguments is refused."""
         known = self.model.applications.get(application_id)
         if known is not None:
             _, user, queue, tags, *_ = known
@@ -179,24 +178,24 @@ class PartitionMachine(RuleBasedStateMachine):
         group=st.sampled_from(["", "", "", None, *GROUPS]),
     )
     def adopt_application(self, application_id: str, user: UserGroup, path: str, **options: Any) -> None:  # noqa: ANN401 - of each option's kind
-        """An application is listed where it was, whatever is there now."""
+        """An application is adopted in its queue, even if the queue does not exist."""
         self.both("adopt_application", application_id, user, path, **options)
 
     @rule(path=QUEUES_ADOPTED, quota=QUOTAS)
     def set_queue_quota(self, path: str, quota: Resource | None) -> None:
-        """The quota of a queue that the configuration does not name may change at any time."""
+        """The quota of a dynamic queue may change at any time."""
         if quota is not None:
             self.both("set_queue_quota", path, quota)
 
     @rule(application_id=APPLICATIONS_THERE, operation=st.sampled_from(ENDINGS))
     def end(self, application_id: str, operation: str) -> None:
-        """An application waits no longer for its gang, has done its work, fails, or goes."""
+        """The gang of an application times out, or the application completes, fails or is removed."""
         self.both(operation, application_id)
 
-    @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because nothing can be submitted afterwards
+    @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because no application can be submitted afterwards
     @rule(really=st.sampled_from([False, False, False, True]))
     def close(self, *, really: bool) -> None:
-        """With the partition, everything fails."""
+        """If the partition is closed, all applications fail."""
         if really:
             self.both("close")
 
@@ -204,19 +203,19 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(request=ASKS)
     def allocate(self, request: AllocationRequest) -> None:
-        """An allocation is granted exactly if it fits every limit; a denial names all in the way."""
+        """An allocation is granted if and only if it fits all limits; a denial names all exceeded limits."""
         self.made.append(request)
         self._with_traits("allocate", request)
 
     @rule(request=ASKS)
     def request(self, request: AllocationRequest) -> None:
-        """What is asked for is pending, and counts nowhere."""
+        """A requested allocation is pending, and is not charged."""
         self.made.append(request)
         self._with_traits("request", request)
 
     @rule(request=ASKS)
     def adopt(self, request: AllocationRequest) -> None:
-        """What runs already is counted, and what is over is named."""
+        """An adopted allocation is charged, and the exceeded limits are returned."""
         self.made.append(request)
         self._with_traits("adopt", request)
 
@@ -232,7 +231,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(gang=GANGS)
     def allocate_all(self, gang: list[AllocationRequest]) -> None:
-        """Several are granted together or not at all, and a denial tells what they ask together."""
+        """Several allocations are granted together or not at all; a denial contains the sum of the requests."""
         self.made += gang
         try:
             expected = self.model.allocate_all(gang)
@@ -244,7 +243,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(request=st.runner().flatmap(fresh_asks), real=st.runner().flatmap(fresh_asks), ends=st.booleans())
     def gang(self, request: AllocationRequest, real: AllocationRequest, *, ends: bool) -> None:
-        """A placeholder is replaced by what was asked for; the rest of the gang does not come in time."""
+        """A placeholder is replaced by a pending allocation; then the gang times out."""
         self.allocate(request._replace(placeholder=True))
         self.request(real._replace(application_id=request.application_id, placeholder=False))
         self.both("replace", request.allocation_id, real.allocation_id, real.usage)
@@ -256,7 +255,7 @@ class PartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(placeholders(self)))
     @rule(data=st.data(), request=st.runner().flatmap(fresh_asks), same=st.booleans())
     def replace_one(self, data: st.DataObject, request: AllocationRequest, *, same: bool) -> None:
-        """A placeholder makes way for a new allocation, or for one that was asked for; only what grows is checked."""
+        """A placeholder is replaced by a new or a pending allocation; only the growth is checked."""
         name = data.draw(st.sampled_from(placeholders(self)), label="placeholder")
         pending = [one.allocation_id for one in self.model.entries(pending=True)]
         allocation_id = data.draw(st.sampled_from([request.allocation_id, request.allocation_id, *pending]), label="id")
@@ -266,18 +265,18 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(placeholder_id=ALLOCATIONS_THERE, allocation_id=ALLOCATIONS_THERE, usage=USAGES, same=st.booleans())
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, same: bool) -> None:
-        """What is no placeholder is not replaced, and nothing that is held takes its place."""
+        """Only placeholders can be replaced, and only by allocations that are not held."""
         known = self.model.held.get(placeholder_id if same else allocation_id)
         self.both("replace", placeholder_id, allocation_id, known.usage if known and same else usage)
 
     @rule(allocation_id=ALLOCATIONS_THERE, usage=USAGES)
     def resize(self, allocation_id: str, usage: Resource) -> None:
-        """Of a change of size only the growth is checked."""
+        """A resize only checks the growth."""
         self.both("resize", allocation_id, usage)
 
     @rule(allocation_id=ALLOCATIONS_THERE, operation=st.sampled_from(["preempt", "release", "release"]))
     def give_back(self, allocation_id: str, operation: str) -> None:
-        """What is marked counts until it is released; a second release is harmless."""
+        """A terminating allocation is charged until it is released; a second release has no effect."""
         if self.both(operation, allocation_id) and operation == "release":
             _agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
 
@@ -285,12 +284,12 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NODES), offers=OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
     def node(self, name: str, offers: Resource, operation: str) -> None:
-        """The root allows what the nodes add up to."""
+        """The quota of the root is the sum of the nodes."""
         self._node(operation, name, offers)
 
     @rule(name=st.sampled_from(NODES))
     def remove_node(self, name: str) -> None:
-        """Without a node there is less, but nobody is evicted."""
+        """The removal of a node lowers the quota of the root, but does not evict allocations."""
         self._node("remove_node", name)
 
     def _node(self, operation: str, *arguments: object) -> None:
@@ -305,19 +304,19 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(config=full_partitions())
     def configure(self, config: PartitionConfig) -> None:
-        """Another configuration changes limits and queues, never usage."""
+        """A new configuration changes limits and queues, but not usage."""
         self.both("configure", config)
 
     @rule(config=full_partitions() | st.none())
     def plan(self, config: PartitionConfig | None) -> None:
-        """A plan says who will be over and which queues drain, and changes nothing."""
+        """A plan contains the limits that will be exceeded and the draining queues, and does not change the state."""
         with self.nothing_changes():
             self.plans.append((self.partition.plan(config), config))
 
     @precondition(lambda self: self.plans)
     @rule(data=st.data())
     def apply(self, data: st.DataObject) -> None:
-        """What is planned happens; a plan for another configuration is refused."""
+        """An applied plan has the planned effects; a plan for another configuration is refused."""
         plan, config = data.draw(st.sampled_from(self.plans), label="plan")
         if plan.compiled is self.current_base():
             with self.nothing_changes():
@@ -329,18 +328,18 @@ class PartitionMachine(RuleBasedStateMachine):
         latest = self.partition.plan(config)
         self.partition.apply(plan)
         self.model.configure(config)
-        _agree(sorted(latest.over, key=repr), sorted(self.model.over_limit(), key=repr), "planned to be over")
-        _agree([tuple(one) for one in latest.leaving], self.model.leaving(), "planned to leave")
+        _agree(sorted(latest.over, key=repr), sorted(self.model.over_limit(), key=repr), "planned exceeded limits")
+        _agree([tuple(one) for one in latest.leaving], self.model.leaving(), "planned draining queues")
 
     def current_base(self) -> object:
-        """Return what a plan that can be applied now was made for."""
+        """Return the base of a plan that can be applied now."""
         return self.partition.plan(None).base
 
-    # The truth
+    # Audits
 
     @rule(data=st.data(), later=st.booleans())
     def audit(self, data: st.DataObject, *, later: bool) -> None:
-        """An audit finds what differs, and a repair mends what it found as far as it is still so."""
+        """An audit finds all differences, and a reconciliation repairs those that still exist."""
         running = {one.allocation_id: Running(*one[:3]) for one in self.model.entries()}
         for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
             running.pop(name, None)
@@ -358,19 +357,19 @@ class PartitionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.reports)
     @rule(data=st.data())
     def reconcile(self, data: st.DataObject) -> None:
-        """An old report is looked at again."""
+        """An older report can be used for a repair."""
         self.repair(data.draw(st.sampled_from(self.reports), label="report"))
 
     def repair(self, report: AuditReport) -> None:
-        """Repair, and compare what was repaired."""
+        """Reconcile a report, and compare the repairs."""
         expected = self.model.reconcile(report.differences)
         _agree(self.partition.reconcile(report).differences, expected, "reconcile")
 
-    # Questions
+    # Queries
 
     @rule(application_id=APPLICATIONS_THERE, usage=USAGES)
     def check(self, application_id: str, usage: Resource) -> None:
-        """Asking tells what an allocation would be told, and changes nothing."""
+        """A check returns the decision on an allocation, and does not change the state."""
         with self.nothing_changes():
             decision = self.both("check", application_id, usage)
             if decision is not None:
@@ -378,7 +377,7 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @rule(application_id=APPLICATIONS_THERE)
     def headroom(self, application_id: str) -> None:
-        """The headroom is the least that any limit leaves."""
+        """The headroom is the smallest free amount of all limits."""
         if application_id in self.model.applications:
             with self.nothing_changes():
                 self.both("headroom", application_id)
@@ -386,17 +385,17 @@ class PartitionMachine(RuleBasedStateMachine):
             self.refused("headroom", application_id)
 
     @rule(data=st.data())
-    def queue_room(self, data: st.DataObject) -> None:
-        """So it is for queues, with and without the cluster."""
+    def queue_headroom(self, data: st.DataObject) -> None:
+        """The headroom of a queue is defined with and without the cluster."""
         path = data.draw(st.sampled_from(self.model.queues.paths()), label="queue")
         places = [Place(TrackingType.QUEUE, above, above) for above in upward(path)]
         inner = [place for place in places if place.queue_path != ROOT]
-        _agree(self.partition.queue_headroom(path), self.model.room(places), "queue_headroom")
-        _agree(self.partition.queue_headroom(path, cluster=False), self.model.room(inner), "queue_headroom")
+        _agree(self.partition.queue_headroom(path), self.model.headroom_at(places), "queue_headroom")
+        _agree(self.partition.queue_headroom(path, cluster=False), self.model.headroom_at(inner), "queue_headroom")
 
     @rule(request=allocation_requests(), wrong=st.sampled_from([None, "", 7, []]))
     def misuse(self, request: AllocationRequest, wrong: object) -> None:
-        """What is no request is refused, and changes nothing."""
+        """Invalid arguments are refused, and do not change the state."""
         for operation, arguments in (
             ("request", (wrong, *request[1:3])),
             ("allocate", (request[0], wrong, request[2])),
@@ -416,22 +415,22 @@ class PartitionMachine(RuleBasedStateMachine):
         ):
             self.refused(operation, *arguments)
 
-    # At every moment
+    # Invariants
 
     @invariant()
-    def shows_what_the_model_shows(self) -> None:
-        """Users, groups, queues, applications, allocations, nodes and what is over are those of the model."""
+    def agrees_with_the_model(self) -> None:
+        """The visible state equals that of the model."""
         found, expected = exposed_partition(self.partition), self.model.exposed()
         for part, shown in expected.items():
             _agree(found[part], shown, part)
 
     @invariant()
     def adds_up(self) -> None:
-        """Every counter follows from the ledger."""
+        """Every counter is consistent with the ledger."""
         self.partition.verify()
 
     @invariant()
     def models_agree(self) -> None:
-        """Every other quota model is what a new one is that was charged with all that is held."""
+        """Every further quota model equals a new one that is charged with all allocations."""
         for model, fresh in zip(self.models, self.model.charged_models(), strict=True):
             _agree(vars(model), vars(fresh), model)

@@ -1,4 +1,4 @@
-"""A naive model of a whole partition: every operation as a change of two lists, of applications and of allocations.
+"""A naive model of a partition, in which every operation changes a list of applications or of allocations.
 
 Every answer is computed from the lists; see `ugm.testing.partition_model_state`. The operations have the names and
 arguments of the operations of a `ugm.Partition`. They expect arguments of the right type, and raise
@@ -19,7 +19,7 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
 from ugm.partition import Allocation, AllocationRequest, AllocationState, ApplicationState, Difference, Running
 from ugm.resources import Resource
-from ugm.testing.partition_model_state import UNCHOSEN, PartitionModelState, SubmittedApplication
+from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, SubmittedApplication
 from ugm.testing.tracker_model import Place
 
 __all__ = ["PartitionModel"]
@@ -30,7 +30,7 @@ _PENDING: Final = AllocationState.PENDING
 @final
 @dataclass
 class PartitionModel(PartitionModelState):
-    """One partition, by the book.
+    """A model of one partition.
 
     >>> from ugm import TrackingType
     >>> model = PartitionModel()
@@ -41,7 +41,7 @@ class PartitionModel(PartitionModelState):
     Resource(memory=4)
     """
 
-    # The life of applications
+    # The lifecycle of applications
 
     def submit(
         self,
@@ -53,7 +53,7 @@ class PartitionModel(PartitionModelState):
         quota: Resource | None = None,
         gang_style: str = "soft",
     ) -> tuple[str | None, bool]:
-        """Place an application, and return its queue, None for none, and whether that was made."""
+        """Place an application, and return its queue (None if no rule matches), and whether the queue was created."""
         new = SubmittedApplication(application_id, user, queue, tags or {}, gang_style, "")
         if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
@@ -75,9 +75,9 @@ class PartitionModel(PartitionModelState):
         tags: Mapping[str, str] | None = None,
         quota: Resource | None = None,
         gang_style: str = "soft",
-        group: str | None = UNCHOSEN,
+        group: str | None = UNASSIGNED,
     ) -> None:
-        """List an application where it was."""
+        """Adopt an application in its queue."""
         path = queue_path.lower()
         if path == ROOT:
             raise RequestError("queue_path", queue_path, "the root takes no applications")
@@ -89,15 +89,15 @@ class PartitionModel(PartitionModelState):
         self.applications[application_id] = new
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
-        """Give a queue that the configuration does not name another quota."""
+        """Change the quota of a dynamic queue."""
         if queue_path.lower() not in self.queues.made:
-            raise RequestError("queue_path", queue_path, "the configuration names it, or nobody does")
+            raise RequestError("queue_path", queue_path, "expected a dynamic queue")
         self.queues.annotate(queue_path.lower(), quota)
 
     def _is_known(self, new: SubmittedApplication, quota: Resource | None) -> bool:
-        """Return whether an application was submitted before; if so, the quota still counts.
+        """Return whether an application is known, and set its quota.
 
-        The queue may be named as it was, or be the one that was found; what was adopted may be submitted in any way.
+        A repeated submission must request the same queue, or the assigned one. After an adoption, it may differ.
         """
         known = self.applications.get(new.application_id)
         if known is None and self.closed:
@@ -107,7 +107,7 @@ class PartitionModel(PartitionModelState):
         as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)
         same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
         if new.user.name != known.user.name or not (same or known.is_adopted):
-            raise RequestError("application_id", new.application_id, "submitted otherwise")
+            raise RequestError("application_id", new.application_id, "submitted with other arguments")
         self.queues.annotate(known.queue_path, quota)
         return True
 
@@ -116,33 +116,33 @@ class PartitionModel(PartitionModelState):
             raise RequestError("application_id", application_id, "there is no such application")
         return self.applications[application_id]
 
-    def _change(self, application_id: str, **changes: Any) -> None:  # noqa: ANN401 - whatever fields there are
+    def _change(self, application_id: str, **changes: Any) -> None:  # noqa: ANN401 - any field
         self.applications[application_id] = self.applications[application_id]._replace(**changes)
 
-    def _settle(self, application_id: str) -> None:
-        """Stop an application that holds nothing and has nothing pending, and forget it if it has failed."""
+    def _finish_if_idle(self, application_id: str) -> None:
+        """Stop an application without allocations, and remove it if it is failing."""
         pending, failing = self.entries(application_id, pending=True), self.applications[application_id].failing
         if self.entries(application_id) or (pending and not failing):
             return
         self._change(application_id, running=False)
         if failing:
-            self._forget(application_id)
+            self._remove(application_id)
 
-    def _forget(self, application_id: str) -> None:
+    def _remove(self, application_id: str) -> None:
         del self.applications[application_id]
         self.held = {name: one for name, one in self.held.items() if one.application_id != application_id}
         self.queues.prune({app.queue_path for app in self.applications.values()})
 
     def complete(self, application_id: str) -> ApplicationState:
-        """Forget an application that has nothing."""
+        """Remove an application that has no allocations."""
         self._application(application_id)
         if self.entries(application_id) or self.entries(application_id, pending=True):
-            raise RequestError("application_id", application_id, "the application has something")
-        self._forget(application_id)
+            raise RequestError("application_id", application_id, "the application has allocations")
+        self._remove(application_id)
         return ApplicationState.COMPLETED
 
     def fail(self, application_id: str) -> list[str]:
-        """Let an application fail, and return what has to go, sorted."""
+        """Fail an application, and return its allocations to terminate, sorted."""
         self._application(application_id)
         self._change(application_id, failing=True)
         self.held = {
@@ -150,24 +150,24 @@ class PartitionModel(PartitionModelState):
             for name, one in self.held.items()
             if one.application_id != application_id or one.state is not _PENDING
         }
-        told = self._tell_to_go(self.entries(application_id))
-        self._settle(application_id)
-        return told
+        terminated = self._terminate(self.entries(application_id))
+        self._finish_if_idle(application_id)
+        return terminated
 
-    def _tell_to_go(self, going: Iterable[Allocation]) -> list[str]:
-        for one in going:
+    def _terminate(self, terminating: Iterable[Allocation]) -> list[str]:
+        for one in terminating:
             self.held[one.allocation_id] = one._replace(state=AllocationState.TERMINATING)
-        return sorted(one.allocation_id for one in going)
+        return sorted(one.allocation_id for one in terminating)
 
     def remove(self, application_id: str) -> list[str]:
-        """Forget an application with all that it holds, and return that, sorted."""
+        """Remove an application with its allocations, and return these, sorted."""
         self._application(application_id)
         held = self.entries(application_id)
-        self._forget(application_id)
+        self._remove(application_id)
         return sorted(one.allocation_id for one in held)
 
     def time_out_gang(self, application_id: str) -> list[str]:
-        """Wait no longer for a gang, and return what has to go, sorted."""
+        """End the wait for a gang, and return the allocations to terminate, sorted."""
         application, held = self._application(application_id), self.entries(application_id)
         pending = [one for one in self.entries(application_id, pending=True) if one.placeholder]
         placeholders = [one for one in held if one.placeholder]
@@ -176,10 +176,10 @@ class PartitionModel(PartitionModelState):
             return self.fail(application_id)
         for one in pending:
             self.release(one.allocation_id)
-        return self._tell_to_go(placeholders)
+        return self._terminate(placeholders)
 
     def close(self) -> list[str]:
-        """Let everything fail, and return what has to go, sorted."""
+        """Fail all applications, and return the allocations to terminate, sorted."""
         self.closed = True
         return sorted(name for application_id in list(self.applications) for name in self.fail(application_id))
 
@@ -203,7 +203,7 @@ class PartitionModel(PartitionModelState):
         return self.applications[application_id]
 
     def request(self, *request: Any) -> None:  # noqa: ANN401 - the parts of an Ask
-        """Count an allocation as pending."""
+        """Add a pending allocation."""
         one = self._entry(AllocationRequest(*request), _PENDING)
         self._is_repeated(one)
         if one.allocation_id not in self.held:
@@ -211,20 +211,20 @@ class PartitionModel(PartitionModelState):
             self.held[one.allocation_id] = one
 
     def allocate(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
-        """Grant an allocation if it fits everywhere, and return what is in the way if not."""
+        """Grant an allocation if it fits; otherwise return the exceeded limits."""
         one = self._entry(AllocationRequest(*request))
         if self._is_repeated(one):
             return ()
         application = self._require_welcome(one.application_id)
-        violations = self.short(application, one.usage) + self.denied_beside(one)
+        violations = self.exceeded(application, one.usage) + self.denied_by_models(one)
         if not violations:
             self._grant(one)
         return violations
 
     def check(self, application_id: str, usage: Resource) -> tuple[Violation, ...]:
-        """Return what one more allocation would be told."""
+        """Return the limits that one more allocation would exceed."""
         one = self._entry(AllocationRequest("?", application_id, usage))
-        return self.short(self._require_welcome(application_id), usage) + self.denied_beside(one)
+        return self.exceeded(self._require_welcome(application_id), usage) + self.denied_by_models(one)
 
     def _grant(self, one: Allocation) -> None:
         group = self.group_of(self.applications[one.application_id])
@@ -232,45 +232,46 @@ class PartitionModel(PartitionModelState):
         self.held[one.allocation_id] = one
 
     def allocate_all(self, allocation_requests: Iterable[AllocationRequest]) -> tuple[Violation, ...]:
-        """Grant several allocations, or none, and return what is in the way: with what all of them ask together."""
+        """Grant several allocations or none, and return the exceeded limits with the sums of the requests."""
         wanted: dict[str, Allocation] = {}
         for one in map(self._entry, allocation_requests):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
                 self._is_repeated(one, known=wanted.setdefault(one.allocation_id, one))
-        denied = next((told for at, one in enumerate(wanted.values()) if (told := self._beside(wanted, at, one))), ())
+        denials = (self._denied_after(wanted, index, one) for index, one in enumerate(wanted.values()))
+        denied: tuple[Violation, ...] = next(filter(None, denials), ())
         before = dict(self.applications), dict(self.held)
         found = self._grant_together(wanted.values())
         if found or denied:
             self.applications, self.held = before
         return found + denied
 
-    def _beside(self, wanted: Mapping[str, Allocation], at: int, one: Allocation) -> tuple[Violation, ...]:
-        return self.denied_beside(one, coming=list(wanted.values())[:at])
+    def _denied_after(self, wanted: Mapping[str, Allocation], at: int, one: Allocation) -> tuple[Violation, ...]:
+        return self.denied_by_models(one, coming=list(wanted.values())[:at])
 
     def _grant_together(self, wanted: Iterable[Allocation]) -> tuple[Violation, ...]:
-        """Grant one after the other, and return every limit that was short at some point."""
-        asked: dict[Place, dict[str | None, int]] = {}
-        short: set[tuple[Place, str | None]] = set()
+        """Grant one after the other, and return every limit that was exceeded at any point."""
+        requested: dict[Place, dict[str | None, int]] = {}
+        exceeded: set[tuple[Place, str | None]] = set()
         for one in wanted:
             application = self.applications[one.application_id]
-            short |= {(Place(*told[:3]), told.resource) for told in self.short(application, one.usage)}
+            exceeded |= {(Place(*each[:3]), each.resource) for each in self.exceeded(application, one.usage)}
             for place in self.places(application):
-                sums = asked.setdefault(place, {})
+                sums = requested.setdefault(place, {})
                 for name, amount in (*one.usage.items(), (None, 0 if application.running else 1)):
                     sums[name] = sums.get(name, 0) + amount
             self._grant(one)
         return tuple(
-            self._together(place, name, amount)
-            for place, sums in asked.items()
+            self._violation_of_sum(place, name, amount)
+            for place, sums in requested.items()
             for name, amount in sums.items()
-            if (place, name) in short
+            if (place, name) in exceeded
         )
 
-    def _together(self, place: Place, name: str | None, asked: int) -> Violation:
+    def _violation_of_sum(self, place: Place, name: str | None, amount: int) -> Violation:
         if name is None:
-            return self.violation(place, None, self.most_applications(place), len(self.below(place)) - asked, asked)
-        return self.violation(place, name, self.most(place, name) or 0, self.usage(place).get(name, 0) - asked, asked)
+            return self.violation(place, None, self.most_applications(place), len(self.below(place)) - amount, amount)
+        return self.violation(place, name, self.most(place, name) or 0, self.usage(place).get(name, 0) - amount, amount)
 
     def _counted(self, argument: str, allocation_id: str) -> Allocation:
         known = self.held.get(allocation_id)
@@ -279,19 +280,19 @@ class PartitionModel(PartitionModelState):
         return known
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> tuple[Violation, ...]:
-        """Put a real allocation in the place of a placeholder, and return what is in the way if that cannot be."""
+        """Replace a placeholder by a real allocation if it fits; otherwise return the exceeded limits."""
         known = self.held.get(allocation_id)
         if known is not None and known.state is not _PENDING and placeholder_id not in self.held:
             self._is_repeated(known._replace(usage=usage))
             return ()
         old = self._counted("placeholder_id", placeholder_id)
         if not old.placeholder:
-            raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
-        as_asked = known or old
-        new = Allocation(allocation_id, old.application_id, usage, old.state, False, *as_asked[5:])  # noqa: FBT003 - a field by position
+            raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
+        template = known or old
+        new = Allocation(allocation_id, old.application_id, usage, old.state, False, *template[5:])  # noqa: FBT003 - a field by position
         new = self._entry(AllocationRequest(*new[:3], *new[4:]))
         if self._is_repeated(new):
-            raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
+            raise RequestError("allocation_id", allocation_id, "the allocation is held in addition to the placeholder")
         self._require_welcome(old.application_id)
         violations = self._exchange(old, new)
         if not violations:
@@ -299,7 +300,7 @@ class PartitionModel(PartitionModelState):
         return violations
 
     def resize(self, allocation_id: str, usage: Resource) -> tuple[Violation, ...]:
-        """Let an allocation take something else, and return what is in the way if that cannot be."""
+        """Change the usage of an allocation if it fits; otherwise return the exceeded limits."""
         old = self._counted("allocation_id", allocation_id)
         self._entry(AllocationRequest(allocation_id, old.application_id, usage))
         if old.usage == usage:
@@ -309,59 +310,59 @@ class PartitionModel(PartitionModelState):
         return self._exchange(old, old._replace(usage=usage))
 
     def _exchange(self, old: Allocation, new: Allocation) -> tuple[Violation, ...]:
-        """Swap two allocations if what grows fits, and other models take the new one where it is more."""
+        """Replace an allocation if the growth fits, and further models grant the new one if it is larger."""
         growth = Resource({name: more for name, more in (new.usage - old.usage).items() if more > 0})
         violations = tuple(
-            told._replace(used=told.used - back, requested=told.requested + back)
-            for told in self.short(self.applications[old.application_id], growth)
-            for back in [old.usage.get(told.resource or "", 0)]
+            each._replace(used=each.used - back, requested=each.requested + back)
+            for each in self.exceeded(self.applications[old.application_id], growth)
+            for back in [old.usage.get(each.resource or "", 0)]
         )
         if growth or new[5:] != old[5:]:
-            violations += self.denied_beside(new, leaving=[old.allocation_id])
+            violations += self.denied_by_models(new, leaving=[old.allocation_id])
         if not violations:
             del self.held[old.allocation_id]
             self._grant(new)
         return violations
 
     def preempt(self, allocation_id: str) -> bool:
-        """Mark an allocation as going, and say whether there is one."""
-        return bool(self._tell_to_go([one for one in self.entries() if one.allocation_id == allocation_id]))
+        """Mark an allocation as terminating, and return whether it exists."""
+        return bool(self._terminate([one for one in self.entries() if one.allocation_id == allocation_id]))
 
     def release(self, allocation_id: str) -> bool:
-        """Give an allocation back, or withdraw it, and say whether there was one."""
+        """Release an allocation or withdraw a request, and return whether it existed."""
         gone = self.held.pop(allocation_id, None)
         if gone is not None:
-            self._settle(gone.application_id)
+            self._finish_if_idle(gone.application_id)
         return gone is not None
 
     def adopt(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
-        """Count what exists, and return what is exceeded where it counts."""
+        """Charge an existing allocation, and return the exceeded limits of its places."""
         one = self._entry(AllocationRequest(*request))
         if not self._is_repeated(one):
             self._grant(one)
         return tuple(self.over(self.places(self.applications[one.application_id])))
 
-    # The configuration and the truth
+    # Configuration and audit
 
     def configure(self, config: PartitionConfig | None) -> None:
-        """Put another configuration in force."""
+        """Replace the configuration."""
         self.queues.configure(config)
         self.queues.prune({app.queue_path for app in self.applications.values()})
 
     def leaving(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return every queue that has applications and takes none any more, with these."""
-        told: dict[str, list[str]] = {}
+        """Return every queue that has applications but accepts no more, with these applications."""
+        by_queue: dict[str, list[str]] = {}
         for application_id, application in sorted(self.applications.items()):
-            told.setdefault(application.queue_path, []).append(application_id)
-        leaving = [path for path in sorted(told) if self.queues.is_draining(path) or not self.queues.is_leaf(path)]
-        return [(path, tuple(told[path])) for path in leaving]
+            by_queue.setdefault(application.queue_path, []).append(application_id)
+        leaving = [path for path in sorted(by_queue) if self.queues.is_draining(path) or not self.queues.is_leaf(path)]
+        return [(path, tuple(by_queue[path])) for path in leaving]
 
     def _running(self, allocation_id: str) -> Running | None:
         one = self.held.get(allocation_id)
         return None if one is None or one.state is _PENDING else Running(*one[:3])
 
     def audit(self, running: Iterable[Running]) -> tuple[Difference, ...]:
-        """Return how the ledger differs from what runs."""
+        """Return the differences between the ledger and the running allocations."""
         truth = {one.allocation_id: one for one in running}
         ledger = {one.allocation_id: Running(*one[:3]) for one in self.entries()}
         return tuple(
@@ -371,15 +372,15 @@ class PartitionModel(PartitionModelState):
         )
 
     def reconcile(self, differences: Iterable[Difference]) -> tuple[Difference, ...]:
-        """Repair what is still so, and return that."""
-        return tuple(told for told in differences if self._is_repaired(told))
+        """Repair the differences that still exist, and return them."""
+        return tuple(each for each in differences if self._repair(each))
 
-    def _is_repaired(self, told: Difference) -> bool:
-        name, truth = told.allocation_id, told.truth
-        if self._running(name) != told.ledger or (truth is not None and truth[1] not in self.applications):
+    def _repair(self, difference: Difference) -> bool:
+        name, truth = difference.allocation_id, difference.truth
+        if self._running(name) != difference.ledger or (truth is not None and truth[1] not in self.applications):
             return False
         known = self.held.get(name)
-        if truth is not None and told.ledger is not None and known is not None and known[1] == truth[1]:
+        if truth is not None and difference.ledger is not None and known is not None and known[1] == truth[1]:
             self.held[name] = known._replace(usage=truth.usage)
             return True
         self.release(name)

@@ -21,56 +21,56 @@ from ugm.resources import Resource
 from ugm.testing.queue_model import QueueModel, upward
 from ugm.testing.tracker_model import Grant, Place, TrackerModel
 
-__all__ = ["UNCHOSEN", "PartitionModelState", "SubmittedApplication"]
+__all__ = ["UNASSIGNED", "PartitionModelState", "SubmittedApplication"]
 
 _PENDING: Final = AllocationState.PENDING
 #: The group of an application that has not run yet.
-UNCHOSEN: Final = ""
+UNASSIGNED: Final = ""
 
 
 class SubmittedApplication(NamedTuple):
-    """An application that was submitted and has not ended."""
+    """An application that has been submitted and has not ended."""
 
     application_id: str
     user: UserGroup
-    #: What was asked for, as it was written.
+    #: The requested queue, as it was written.
     queue: str
     tags: Mapping[str, str]
     gang_style: str
-    #: Where it was placed.
+    #: The queue of the application.
     queue_path: str
-    #: The group that it is charged to, None for none; empty until it runs for the first time.
-    group: str | None = UNCHOSEN
+    #: The group that is charged, None for none; `UNASSIGNED` before the application runs for the first time.
+    group: str | None = UNASSIGNED
     has_run: bool = False
     running: bool = False
     failing: bool = False
-    #: Whether a placeholder of it has ever made way for a real allocation.
+    #: Whether a placeholder of the application has been replaced by a real allocation.
     has_replaced: bool = False
-    #: Whether it was listed where it had been, so that what was asked for is not known.
+    #: Whether the application was adopted, so that the requested queue is unknown.
     is_adopted: bool = False
 
 
 @dataclass
 class PartitionModelState:
-    """What is known of one partition."""
+    """The state of one partition, and the queries of it."""
 
-    #: The queues, the nodes, and the configuration in force.
+    #: The queues, the nodes and the configuration.
     queues: QueueModel = field(default_factory=QueueModel)
     #: As for `ugm.Partition`.
     group_limits: Literal["always", "unless-user-limited"] = "always"
-    #: Returns new other quota models, of which nothing is charged.
+    #: Creates further quota models without charges.
     make_models: Callable[[], Sequence[QuotaModel]] = tuple
     #: By id.
     applications: dict[str, SubmittedApplication] = field(default_factory=dict)
     #: Every allocation, pending ones included, by id.
     held: dict[str, Allocation] = field(default_factory=dict)
-    #: Whether the partition takes nothing more.
+    #: Whether the partition is closed.
     closed: bool = False
 
-    # What follows from the lists
+    # Queries of the lists
 
     def entries(self, application_id: str | None = None, *, pending: bool = False) -> list[Allocation]:
-        """Return the allocations that count, or those that are pending: all, or those of one application."""
+        """Return the charged or the pending allocations: all, or those of one application."""
         return [
             one
             for one in self.held.values()
@@ -78,20 +78,20 @@ class PartitionModelState:
         ]
 
     def total(self, application_id: str) -> Resource:
-        """Return what an application holds, without zeros."""
+        """Return the usage of an application, without zeros."""
         return sum((one.usage for one in self.entries(application_id)), Resource()).without_zeros()
 
     def running(self) -> list[SubmittedApplication]:
-        """Return the applications that run."""
+        """Return the running applications."""
         return [application for application in self.applications.values() if application.running]
 
     @property
     def limits(self) -> TrackerModel:
-        """The limits of users and groups; what they use is not in it."""
+        """The limits of users and groups, without their usage."""
         return TrackerModel(self.queues.config, self.group_limits)
 
     def below(self, place: Place) -> set[str]:
-        """Return the running applications that count at a place."""
+        """Return the running applications that are charged to a place."""
         is_user = place.kind is TrackingType.USER
         return {
             app.application_id
@@ -101,23 +101,23 @@ class PartitionModelState:
         }
 
     def usage(self, place: Place) -> Resource:
-        """Return what is used at a place, without zeros."""
+        """Return the usage at a place, without zeros."""
         return sum((self.total(application_id) for application_id in self.below(place)), Resource()).without_zeros()
 
     def most(self, place: Place, name: str) -> int | None:
-        """Return how much of a resource may be used at a place; None for no limit."""
+        """Return the limit on a resource at a place; None for no limit."""
         if place.kind is TrackingType.QUEUE:
             return self.queues.most(place.queue_path, name)
         return self.limits.limit(place).resources.get(name)
 
     def most_applications(self, place: Place) -> int:
-        """Return how many applications may run at a place; 0 for no limit."""
+        """Return the limit on applications at a place; 0 for no limit."""
         if place.kind is TrackingType.QUEUE:
             return self.queues.allowed(place.queue_path).applications
         return self.limits.limit(place).applications
 
     def state(self, application: SubmittedApplication) -> ApplicationState:
-        """Return how far an application has come."""
+        """Return the state of an application."""
         if application.failing:
             return ApplicationState.FAILING
         if application.running:
@@ -127,20 +127,20 @@ class PartitionModelState:
         return ApplicationState.COMPLETING if application.has_run else ApplicationState.NEW
 
     def group_of(self, application: SubmittedApplication) -> str | None:
-        """Return the group that an application is charged to, or would be."""
-        if application.group != UNCHOSEN:
+        """Return the group of an application, assigned or not yet."""
+        if application.group != UNASSIGNED:
             return application.group
         return self.limits.group_for(application.queue_path, application.application_id, application.user)
 
     def places(self, application: SubmittedApplication) -> list[Place]:
-        """Return where an application counts: at its user, its group and its queues, each leaf to root."""
+        """Return the places of the user, the group and the queues of an application, from leaf to root."""
         paths, group = upward(application.queue_path), self.group_of(application)
         users = [Place(TrackingType.USER, application.user.name, path) for path in paths]
         groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
         return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
 
-    def held_to(self, application: SubmittedApplication) -> list[Place]:
-        """Return the places whose limits hold for an application."""
+    def limited_places(self, application: SubmittedApplication) -> list[Place]:
+        """Return the places whose limits apply to an application."""
         places, limits = self.places(application), self.limits
         users = [place for place in places if place.kind is TrackingType.USER]
         named = any(limits.limit(place).limit_name == application.user.name for place in users)
@@ -148,30 +148,30 @@ class PartitionModelState:
             return places
         return [place for place in places if place.kind is not TrackingType.GROUP]
 
-    def short(self, application: SubmittedApplication, usage: Resource) -> tuple[Violation, ...]:
-        """Return every limit of users, groups and queues that *usage* more would exceed.
+    def exceeded(self, application: SubmittedApplication, usage: Resource) -> tuple[Violation, ...]:
+        """Return every limit of users, groups and queues that an additional *usage* would exceed.
 
-        Queues compare every resource that is named, users and groups only those of which something is asked.
+        Queue quotas are compared for every resource of the request, limits of users and groups only for amounts > 0.
         """
         found = []
-        for place in self.held_to(application):
+        for place in self.limited_places(application):
             used, count = self.usage(place), len(self.below(place))
             for name, amount in usage.items():
                 most = self.most(place, name)
-                asked = amount or place.kind is TrackingType.QUEUE
-                if asked and most is not None and used.get(name, 0) + amount > most:
+                is_compared = amount or place.kind is TrackingType.QUEUE
+                if is_compared and most is not None and used.get(name, 0) + amount > most:
                     found.append(self.violation(place, name, most, used.get(name, 0), amount))
             if not application.running and 0 < self.most_applications(place) <= count:
                 found.append(self.violation(place, None, self.most_applications(place), count, 1))
         return tuple(found)
 
-    def violation(self, place: Place, name: str | None, most: int, used: int, asked: int) -> Violation:
-        """Return what is exceeded at a place."""
+    def violation(self, place: Place, name: str | None, most: int, used: int, requested: int) -> Violation:
+        """Return a violation at a place."""
         is_queue = place.kind is TrackingType.QUEUE
-        return Violation(*place, "" if is_queue else self.limits.limit(place).limit_name, name, most, used, asked)
+        return Violation(*place, "" if is_queue else self.limits.limit(place).limit_name, name, most, used, requested)
 
     def over(self, places: Iterable[Place]) -> Iterator[Violation]:
-        """Yield every limit that is exceeded at some places."""
+        """Yield every exceeded limit of some places."""
         for place in places:
             for name, used in self.usage(place).items():
                 most = self.most(place, name)
@@ -181,27 +181,27 @@ class PartitionModelState:
                 yield self.violation(place, None, self.most_applications(place), len(self.below(place)), 0)
 
     def over_limit(self) -> tuple[Violation, ...]:
-        """Return every limit that is exceeded."""
+        """Return every exceeded limit."""
         places = {place for app in self.running() for place in self.places(app)}
         return tuple(self.over(sorted(places)))
 
     def headroom(self, application_id: str) -> Resource | None:
-        """Return the least that any limit leaves of each limited resource; None where nothing limits resources."""
-        return self.room(self.held_to(self.applications[application_id]))
+        """Return the smallest free amount of each limited resource; None if no limit applies."""
+        return self.headroom_at(self.limited_places(self.applications[application_id]))
 
-    def room(self, places: Iterable[Place]) -> Resource | None:
-        """Return the least that the limits of some places leave."""
-        room: dict[str, int] = {}
+    def headroom_at(self, places: Iterable[Place]) -> Resource | None:
+        """Return the smallest free amounts of some places."""
+        headroom: dict[str, int] = {}
         for place in places:
             queue = self.queues.allowed(place.queue_path).resources
             limit = queue if place.kind is TrackingType.QUEUE else self.limits.limit(place).resources
             for name, most in (limit or Resource()).items():
                 free = most - self.usage(place).get(name, 0)
-                room[name] = min(free, room.get(name, free))
-        return Resource(room) if room else None
+                headroom[name] = min(free, headroom.get(name, free))
+        return Resource(headroom) if headroom else None
 
     def exposed(self) -> dict[str, Any]:
-        """Return all that is known in the form of `ugm.testing.exposed_partition`."""
+        """Return the visible state in the form of `ugm.testing.exposed_partition`."""
         grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
         return {
             **TrackerModel(self.queues.config, self.group_limits, grants).exposed(),
@@ -239,10 +239,10 @@ class PartitionModelState:
             tags=app.tags,
         )
 
-    # Other quota models
+    # Further quota models
 
     def charged_models(self, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()) -> Sequence[QuotaModel]:
-        """Return other quota models that were told of all that is held, without some of it and with something more."""
+        """Return new quota models, charged with all allocations but *leaving*, and with *coming*."""
         models, coming = self.make_models(), tuple(coming)
         gone = {*leaving, *(one.allocation_id for one in coming)}
         for model in models:
@@ -256,14 +256,14 @@ class PartitionModelState:
         return models
 
     def claim(self, one: Allocation) -> Claim:
-        """Return an allocation as the question that other quota models are asked."""
+        """Return an allocation in the form that quota models take."""
         application = self.applications[one.application_id]
         path, user, tags = application.queue_path, application.user, application.tags
         return Claim(*one[:3], path, user, tags, one.priority, one.preemptible)
 
-    def denied_beside(
+    def denied_by_models(
         self, one: Allocation, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()
     ) -> tuple[Violation, ...]:
-        """Return every limit of other quota models that is in the way of an allocation."""
+        """Return every limit of further quota models that denies an allocation."""
         models = self.charged_models(leaving, coming)
         return tuple(violation for model in models for violation in model.check(self.claim(one)))

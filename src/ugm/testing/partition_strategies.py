@@ -1,8 +1,8 @@
-"""Hypothesis strategies for what goes into a `ugm.Partition`: configurations with everything, and asks.
+"""Hypothesis strategies for a partition: complete configurations, and requests.
 
-The world is as small as that of `ugm.testing.strategies`: a handful of queues, applications and allocations, one-digit
-amounts, so that quotas bite, ids come again, and queues come, go, and change between parents and leaves. Rules between
-a queue and the queues above it are not kept; no partition relies on them.
+The values come from a small range, as in `ugm.testing.strategies`: a few queues, applications and allocations, and
+one-digit amounts. So quotas are reached, ids repeat, and queues change between parents and leaves. Limits may exceed
+those of the queues above; no partition relies on that.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ _RULES: Final[tuple[tuple[PlacementRule, ...], ...]] = (
 #: Which queues are below a queue.
 _BELOW: Final = st.sampled_from(((), ("a",), ("b",), ("a", "b"), ("b", "ab"), ("a", "ab")))
 
-#: Nobody is kept out more often than not.
+#: Most lists allow every user.
 _LISTS: Final = ("", "", "", "", "*", "ana", "bob dev", " ops,science", " ")
 
 
 def quotas() -> st.SearchStrategy[QueueResources]:
-    """Draw what a queue may use and is guaranteed, either or both of which may be left out."""
+    """Draw the quota of a queue; the limit, the guaranteed amounts or both may be missing."""
     return st.just(QueueResources()) | st.builds(
         QueueResources, max=resources(largest=20), guaranteed=st.none() | resources()
     )
 
 
-#: What many queues have nothing of.
+#: Most queues have no limits.
 _SOME_LIMITS: Final = st.just(()) | limits()
 _SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
 
@@ -65,7 +65,7 @@ _SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
 def _queue(draw: st.DrawFn, name: str, depth: int) -> QueueConfig:
     """Draw a queue with everything below it."""
     templates = st.builds(ChildTemplate, resources=quotas(), max_applications=_SOME_COUNT)
-    # A level may be left out, so that a path is a leaf in one configuration and a parent in another.
+    # A level may be missing, so that a path is a leaf in one configuration and a parent in another.
     below = draw(_BELOW) if depth > 1 else ()
     return QueueConfig(
         draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
@@ -95,7 +95,7 @@ def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionConfig:
 
 
 def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:
-    """Draw an allocation of an application: mostly a plain one."""
+    """Draw an allocation request, mostly with default options."""
     return st.builds(
         AllocationRequest,
         st.sampled_from(ALLOCATIONS),

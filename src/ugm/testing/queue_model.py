@@ -1,7 +1,7 @@
-"""A naive model of the queues of a partition: what the configuration says is looked up in it, every time anew.
+"""A naive model of the queues of a partition, which looks up the configuration for every query.
 
-Only what no configuration says is written down: the queues that placement or recovery has made, or that have left the
-configuration with applications in them, and the nodes of the cluster. No code is shared with `ugm.queues`.
+The model only stores the nodes of the cluster, and the queues that are not in the configuration: dynamic queues, and
+queues that have been removed from the configuration while they had applications. It shares no code with `ugm.queues`.
 
 Source: Apache YuniKorn, resource quota management; placement rules.
 """
@@ -21,7 +21,7 @@ __all__ = ["DynamicQueue", "QueueAllowance", "QueueModel", "upward"]
 
 
 class QueueAllowance(NamedTuple):
-    """What a queue may use, how many applications may run in it, and what it is guaranteed."""
+    """The quota of a queue: resources, applications and guaranteed resources."""
 
     resources: Resource | None = None
     applications: int = 0
@@ -29,36 +29,36 @@ class QueueAllowance(NamedTuple):
 
 
 class DynamicQueue(NamedTuple):
-    """A queue that the configuration does not name."""
+    """A queue that is not in the configuration."""
 
     is_parent: bool
-    #: Whether the configuration named it once.
+    #: Whether it was removed from the configuration.
     has_left: bool
     allowed: QueueAllowance
-    #: What queues get that are made below.
+    #: The quota of new queues below it.
     template: QueueAllowance | None = None
-    #: The quota that it was given for itself.
+    #: The quota that was set for this queue.
     annotated: Resource | None = None
 
 
 @final
 @dataclass
 class QueueModel:
-    """The queues of one partition, by the book."""
+    """The queues of one partition."""
 
-    #: The configuration in force; None for a root alone.
+    #: The configuration in force; None for only a root queue.
     config: PartitionConfig | None = None
-    #: The queues that it does not name, by path.
+    #: The queues that are not in the configuration, by path.
     made: dict[str, DynamicQueue] = field(default_factory=dict)
-    #: What every registered node offers.
+    #: The resources of every registered node.
     nodes: dict[str, Resource] = field(default_factory=dict)
-    #: The resources that any node has ever offered; None before the first.
+    #: The names of resources that any node has ever had; None before the first node.
     offered: set[str] | None = None
 
-    # What there is
+    # Queries
 
     def configured(self, path: str) -> QueueConfig | None:
-        """Return what the configuration says of a queue."""
+        """Return the configuration of a queue."""
         queue: QueueConfig | None = None if self.config is None else self.config.root
         for name in path.split(".")[1:]:
             queue = next((child for child in queue.queues if child.name == name), None) if queue else None
@@ -74,27 +74,27 @@ class QueueModel:
         return [other for other in self.paths() if other.rpartition(".")[0] == path]
 
     def nearest(self, path: str) -> str:
-        """Return the queue, or the nearest above it that there is."""
+        """Return the queue, or its nearest existing ancestor."""
         return next(above for above in upward(path) if above in self.paths())
 
     def may_have_children(self, path: str) -> bool:
-        """Return whether a queue was meant to be a parent."""
+        """Return whether a queue is a parent, possibly without children."""
         queue = self.configured(path)
         return path == ROOT or (self.made[path].is_parent if queue is None else queue.parent)
 
     def is_leaf(self, path: str) -> bool:
-        """Return whether a queue takes applications."""
+        """Return whether a queue accepts applications."""
         return not self.may_have_children(path)
 
     def is_draining(self, path: str) -> bool:
-        """Return whether a queue takes nothing more: it has left, or has no place any more below the one above."""
+        """Return whether a queue is draining: it was removed, or its parent is draining or no longer a parent."""
         if path not in self.made:
             return False
         above = path.rpartition(".")[0]
         return self.made[path].has_left or self.is_draining(above) or not self.may_have_children(above)
 
     def allowed(self, path: str) -> QueueAllowance:
-        """Return what a queue allows; the resources of the root are those of the cluster."""
+        """Return the quota of a queue; the resources of the root are those of the cluster."""
         if path in self.made:
             made = self.made[path]
             return made.allowed if made.annotated is None else made.allowed._replace(resources=made.annotated)
@@ -102,20 +102,20 @@ class QueueModel:
         return QueueAllowance(self.cluster(), said.applications) if path == ROOT else said
 
     def most(self, path: str, name: str) -> int | None:
-        """Return how much of a resource a queue allows; None for no limit."""
+        """Return the quota of a queue for a resource; None for no limit."""
         resources = self.allowed(path).resources
         if resources is None:
             return None
         return resources.get(name, 0 if path == ROOT else None)
 
     def cluster(self) -> Resource | None:
-        """Return what all nodes offer together; None before the first is registered."""
+        """Return the sum of all nodes; None before the first node."""
         if self.offered is None:
             return None
         return Resource({name: sum(node.get(name, 0) for node in self.nodes.values()) for name in self.offered})
 
     def template(self, path: str) -> QueueAllowance:
-        """Return what a queue gets that is made directly below."""
+        """Return the quota of a new queue directly below a queue."""
         for above in upward(path):
             queue = self.configured(above)
             if above in self.made:
@@ -128,30 +128,30 @@ class QueueModel:
 
     # Placement
 
-    def place(self, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
-        """Return the queue of an application; None if no rule has one that may be used."""
+    def place(self, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
+        """Return the queue of an application; None if no rule leads to a usable queue."""
         rules = () if self.config is None else self.config.placement_rules
         if not rules:
-            path = _spelt(asked)
+            path = _spelt(requested)
             path = path if path is None or "." in path or path == ROOT else f"{ROOT}.{path}"
             return path if path is not None and self._may_use(path, user, create=False) else None
         for rule in rules:
-            path = self._found(rule, user, asked, tags)
+            path = self._found(rule, user, requested, tags)
             if path is not None and self._may_use(path, user, create=rule.create):
                 return path
         return None
 
-    def _found(self, rule: PlacementRule, user: UserGroup, asked: str, tags: Mapping[str, str]) -> str | None:
-        """Return the path that a rule comes up with, with the help of its parent rules."""
+    def _found(self, rule: PlacementRule, user: UserGroup, requested: str, tags: Mapping[str, str]) -> str | None:
+        """Return the path that a rule and its parent rules lead to."""
         if not _applies(rule.filter, user):
             return None
-        kinds = {"provided": asked, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
+        kinds = {"provided": requested, "user": user.name, "tag": tags.get(rule.value, ""), "fixed": rule.value}
         name = _spelt(kinds[rule.name.lower()])
         if name is None or name == ROOT or name.startswith("root."):
             return name
         if rule.parent is None:
             return f"{ROOT}.{name}"
-        above = self._found(rule.parent, user, asked, tags)
+        above = self._found(rule.parent, user, requested, tags)
         if above is None or (above not in self.paths() and not rule.parent.create):
             return None
         return None if above in self.paths() and self.is_leaf(above) else f"{above}.{name}"
@@ -169,7 +169,7 @@ class QueueModel:
     # Changes
 
     def create(self, path: str) -> None:
-        """Make a queue, and those above it that there are not."""
+        """Create a queue and its missing ancestors."""
         template = self.template(self.nearest(path))
         for above in upward(path):
             if above not in self.paths():
@@ -179,16 +179,16 @@ class QueueModel:
                 )
 
     def annotate(self, path: str, quota: Resource | None) -> None:
-        """Give a queue that the configuration does not name a quota for itself."""
+        """Set the quota of a dynamic queue."""
         if quota and path in self.made:
             self.made[path] = self.made[path]._replace(annotated=quota)
 
     def prune(self, busy: Collection[str]) -> None:
-        """Drop what the configuration does not name and has no application in it, or below."""
+        """Remove dynamic queues without applications in or below them."""
         self.made = {path: queue for path, queue in self.made.items() if any(path in upward(other) for other in busy)}
 
     def configure(self, config: PartitionConfig | None) -> None:
-        """Follow another configuration."""
+        """Replace the configuration."""
         before = self.paths()
         for path in [path for path in before if path not in self.made and path != ROOT]:
             queue = self.configured(path)
@@ -204,7 +204,7 @@ class QueueModel:
                 self.made[path] = queue_made._replace(allowed=self.template(path.rpartition(".")[0]))
 
     def set_node(self, name: str, offers: Resource) -> None:
-        """Register a node, or change what it offers."""
+        """Register a node, or change its resources."""
         self.offered = {*(self.offered or ()), *offers}
         self.nodes[name] = offers
 
@@ -212,29 +212,29 @@ class QueueModel:
         """Register a node.
 
         Raises:
-            RequestError: it is registered with other resources.
+            RequestError: the node is registered with other resources.
         """
         if self.nodes.get(name, offers) != offers:
             raise RequestError("node", name, "a node of that name is registered with other resources")
         self.set_node(name, offers)
 
     def update_node(self, name: str, offers: Resource) -> None:
-        """Change what a node offers.
+        """Change the resources of a node.
 
         Raises:
-            RequestError: there is no such node.
+            RequestError: the node does not exist.
         """
         if name not in self.nodes:
             raise RequestError("node", name, "there is no such node")
         self.set_node(name, offers)
 
     def remove_node(self, name: str) -> bool:
-        """Remove a node, and say whether there was one."""
+        """Remove a node, and return whether it existed."""
         return self.nodes.pop(name, None) is not None
 
 
 def upward(path: str) -> list[str]:
-    """Return a path and all above it, leaf to root."""
+    """Return a path and its ancestors, from leaf to root."""
     names = path.split(".")
     return [".".join(names[:count]) for count in range(len(names), 0, -1)]
 
@@ -246,14 +246,14 @@ def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
 
 
 def _allowed(said: QueueConfig | ChildTemplate | None) -> QueueAllowance:
-    """Return what a configuration says; a vector of nothing says nothing."""
+    """Return the quota in a configuration; an empty vector is no limit."""
     if said is None:
         return QueueAllowance()
     return QueueAllowance(said.resources.max or None, said.max_applications, said.resources.guaranteed or None)
 
 
 def _spelt(text: str) -> str | None:
-    """Return the queue name, or the path from the root, that a text means; None if it means none."""
+    """Return the queue name or path in canonical form; None if the text is invalid."""
     small = text.lower()
     if small.startswith("root."):
         parts = small.split(".")
@@ -264,11 +264,11 @@ def _spelt(text: str) -> str | None:
 
 def _is_name(text: str) -> bool:
     plain = text.isascii() and all(letter.isalnum() or letter in "_:#/@-" for letter in text)
-    return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the length that a name may have
+    return plain and text != ROOT and 0 < len(text) <= 64  # noqa: PLR2004 - the maximum length of a name
 
 
 def _applies(filtered: FilterConfig, user: UserGroup) -> bool:
-    """Return whether a filter without patterns lets a user through."""
+    """Return whether a filter without patterns accepts a user."""
     nobody = not filtered.users and not filtered.groups
     named = nobody or user.name in filtered.users or not set(filtered.groups).isdisjoint(user.groups)
     return not named if filtered.type.lower() == "deny" else named

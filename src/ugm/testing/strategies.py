@@ -1,7 +1,7 @@
-"""Hypothesis strategies for what goes into a tracker: resources, users, queue paths, configurations, requests.
+"""Hypothesis strategies for trackers: resources, users, queue paths, configurations and requests.
 
-Everything is drawn from a small world, so that the same users, groups, queues and applications meet again and again and
-limits bite: amounts are one-digit numbers, and there are three users, four groups and a handful of queue names.
+The values come from a small range, so that users, groups, queues and applications repeat and limits are reached: the
+amounts have one digit, and there are three users, four groups and a few queue names.
 
 The configurations are plain frozen values with the attributes that a tracker reads; they look like those of
 `ugm.load_config` to it, and need no file. They keep the rules of one queue: a wildcard is the last name of its kind, a
@@ -45,22 +45,22 @@ __all__ = [
     "users",
 ]
 
-#: The resources that requests ask for and limits name.
+#: The resources of requests and limits.
 RESOURCES: Final = ("memory", "vcore", "nvidia.com/gpu")
 
-#: Who asks.
+#: The users of requests.
 USERS: Final = ("ana", "bob", "cleo")
 
-#: What they are members of.
+#: The groups of the users.
 GROUPS: Final = ("dev", "ops", "science", "test")
 
-#: How many applications each user has in `requests`.
+#: The number of applications of each user in `requests`.
 APPLICATIONS: Final = 3
 
-#: The most of a resource that one request asks.
+#: The largest amount of a request.
 _LARGEST: Final = 9
 
-#: One name begins like another.
+#: One name is a prefix of another.
 _QUEUES: Final = ("a", "ab", "b")
 
 
@@ -76,20 +76,20 @@ def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
 
 
 def resource_names() -> st.SearchStrategy[str]:
-    """Draw the name of a resource: one of the usual ones, or any text that may be one."""
+    """Draw the name of a resource: one of `RESOURCES`, or an arbitrary text."""
     return st.sampled_from(RESOURCES) | st.text(min_size=1, max_size=8)
 
 
 def resources(
     names: Sequence[str] = RESOURCES, *, smallest: int = 0, largest: int = _LARGEST
 ) -> st.SearchStrategy[Resource]:
-    """Draw a vector that has some of *names*; a name may be missing, and an amount may be 0."""
+    """Draw a vector with some of *names*; amounts may be 0."""
     amounts = st.none() | st.integers(smallest, largest)
     return st.tuples(*(amounts for _ in names)).map(lambda drawn: _resource(tuple(names), drawn))
 
 
-# Equal values are mostly one object: a scheduler that keeps its users and sizes passes the same ones again and again,
-# and that takes other ways through a tracker than values which are made for each request.
+# Equal values are mostly the same object. A scheduler that caches its users and sizes also passes the same objects, and
+# trackers have special code for that.
 
 
 @lru_cache(maxsize=1 << 14)
@@ -103,13 +103,13 @@ def _user(name: str, groups: tuple[str, ...]) -> UserGroup:
 
 
 def users(names: Sequence[str] = USERS, groups: Sequence[str] = GROUPS) -> st.SearchStrategy[UserGroup]:
-    """Draw a user with none, some or all of *groups*, in any order."""
+    """Draw a user with any subset of *groups*, in any order."""
     members = st.lists(st.sampled_from(groups), unique=True, max_size=len(groups)).map(tuple)
     return st.builds(_user, st.sampled_from(names), members)
 
 
 def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
-    """Draw the limits of one queue, which keep the rules of one queue."""
+    """Draw valid limits of one queue."""
     counts = st.integers(1, 3)
     none: st.SearchStrategy[Resource | None] = st.none()
     amounts: st.SearchStrategy[Resource | None] = resources(largest=3 * _LARGEST).map(
@@ -121,7 +121,7 @@ def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
     return st.tuples(named, st.none() | most, st.none() | most).map(lambda drawn: _in_order(*drawn))
 
 
-#: What an entry allows: resources and applications.
+#: The values of a limit: resources and applications.
 _Most = tuple[Resource | None, int]
 
 
@@ -140,7 +140,7 @@ def _in_order(
 
 
 def partitions(depth: int = 3) -> st.SearchStrategy[PartitionConfig]:
-    """Draw a configuration whose queues are at most *depth* levels deep, the root among them."""
+    """Draw a configuration with at most *depth* levels of queues, including the root."""
     return _queues(depth).map(lambda drawn: PartitionConfig(queues=(_queue(ROOT, drawn),)))
 
 
@@ -157,7 +157,7 @@ def _queue(name: str, drawn: tuple[tuple[LimitConfig, ...], tuple[QueueConfig, .
 
 
 def queue_paths(partition: PartitionConfig | None = None) -> st.SearchStrategy[str]:
-    """Draw a well-formed queue path: mostly of a queue of *partition*, if one is given, in small letters or not."""
+    """Draw a valid queue path, mostly of a queue of *partition*, in any case of letters."""
     names = [(), *product(_QUEUES), *product(_QUEUES, repeat=2), *product(_QUEUES, repeat=3)]
     anywhere = [".".join((ROOT, *below)) for below in names]
     known = config_paths(partition) if partition is not None else anywhere
@@ -165,7 +165,7 @@ def queue_paths(partition: PartitionConfig | None = None) -> st.SearchStrategy[s
 
 
 def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Request]:
-    """Draw an increase: an application keeps to one user, but not to one queue, nor the user to the same groups."""
+    """Draw an increase; an application always has the same user, but its queue and groups may differ."""
     return st.builds(
         lambda path, number, usage, user: Request(path, f"{user.name}-{number}", usage, user),
         queue_paths(partition),
@@ -176,5 +176,5 @@ def requests(partition: PartitionConfig | None = None) -> st.SearchStrategy[Requ
 
 
 def request_streams(partition: PartitionConfig | None = None, *, longest: int = 20) -> st.SearchStrategy[list[Request]]:
-    """Draw up to *longest* increases, one after the other."""
+    """Draw a sequence of at most *longest* increases."""
     return st.lists(requests(partition), max_size=longest)

@@ -1,9 +1,9 @@
-"""A naive model of users, groups and limits: a list of grants, from which every answer is worked out anew.
+"""A naive model of users, groups and limits: a list of grants, from which every query is computed.
 
-Nothing is cached, indexed or counted, and no code is shared with the trackers of ugm: what the model knows about limits
-it finds by walking the configuration from the root. That makes it slow and easy to check by eye, and so a fair judge.
+The model caches and counts nothing, and shares no code with the trackers of ugm. It finds limits by walking through the
+configuration from the root. Therefore it is slow, but easy to verify by reading.
 
-The model expects arguments that are well formed. What it refuses, it refuses with the errors of `ugm.errors`.
+The model expects valid arguments. It raises the same errors as a tracker for operations that a tracker refuses.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
 """
@@ -27,7 +27,7 @@ __all__ = ["Grant", "LimitInForce", "Place", "TrackerModel"]
 
 
 class Grant(NamedTuple):
-    """One change of usage: what was granted, or, below zero, given back."""
+    """One change of usage: a granted amount, or a negative amount for a refund."""
 
     queue_path: str
     application_id: str
@@ -38,7 +38,7 @@ class Grant(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One queue as one user, or one group, sees it."""
+    """A user or group in one queue, or the queue itself."""
 
     kind: str
     name: str
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class LimitInForce(NamedTuple):
-    """The limit in force at a place, and the name in the configuration that set it."""
+    """The limit in force at a place, and its name in the configuration."""
 
     limit_name: str
     resources: Resource
@@ -59,13 +59,13 @@ _NO_LIMIT = LimitInForce("", Resource(), 0)
 @final
 @dataclass
 class TrackerModel:
-    """Users and groups of one partition, by the book.
+    """The users and groups of one partition.
 
     Attributes:
         config: the limits in force; None for none.
         group_limits: as for `ugm.Manager`.
-        grants: everything that was granted and not ended since, in order.
-        by_hand: limits that were set by hand since the configuration came into force.
+        grants: the changes of all running applications, in order.
+        manual_limits: limits that were set manually since the last configuration.
 
     >>> model = TrackerModel()
     >>> model.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -77,16 +77,16 @@ class TrackerModel:
     config: PartitionConfig | None = None
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
-    by_hand: dict[Place, LimitInForce] = field(default_factory=dict)
+    manual_limits: dict[Place, LimitInForce] = field(default_factory=dict)
 
-    # What follows from the grants.
+    # Queries of the grants.
 
     def grants_at(self, place: Place) -> list[Grant]:
-        """Return what was granted to a user or group in and below a queue."""
+        """Return the grants to a user or group in and below a queue."""
         return [grant for grant in self.grants if place in _places(grant)]
 
     def usage(self, place: Place) -> Resource:
-        """Return what a user or group uses in and below a queue, without zeros."""
+        """Return the usage of a user or group in and below a queue, without zeros."""
         return _total(grant.usage for grant in self.grants_at(place))
 
     def applications(self, place: Place) -> set[str]:
@@ -94,21 +94,21 @@ class TrackerModel:
         return {grant.application_id for grant in self.grants_at(place)}
 
     def held(self, application_id: str, queue_path: str) -> Resource:
-        """Return what an application holds in one queue, without zeros."""
+        """Return the usage of an application in one queue, without zeros."""
         return _total(grant.usage for grant in self.grants if grant[:2] == (queue_path.lower(), application_id))
 
     def running(self) -> list[tuple[str, str, str]]:
-        """Return the queue, application and user of everything that runs, sorted."""
+        """Return the queue, id and user of all running applications, sorted."""
         return sorted({(grant.queue_path, grant.application_id, grant.user_name) for grant in self.grants})
 
     def owner(self, application_id: str) -> str | None:
-        """Return the user that an application belongs to while it runs anywhere."""
+        """Return the user of a running application."""
         return next((grant.user_name for grant in self.grants if grant.application_id == application_id), None)
 
-    # What follows from the configuration.
+    # Queries of the configuration.
 
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
-        """Return the group that an application is charged to, or would be with its first usage."""
+        """Return the group of an application, which is assigned with its first usage."""
         for grant in self.grants:
             if (grant.application_id, grant.user_name) == (application_id, user.name):
                 return grant.group_name
@@ -123,8 +123,8 @@ class TrackerModel:
 
     def limit(self, place: Place) -> LimitInForce:
         """Return the limit in force for a user or group at one queue."""
-        if place in self.by_hand:
-            return self.by_hand[place]
+        if place in self.manual_limits:
+            return self.manual_limits[place]
         is_user = place.kind is TrackingType.USER
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
@@ -138,20 +138,20 @@ class TrackerModel:
             queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
         return queue.limits if queue else ()
 
-    def _held_to(self, queue_path: str, application_id: str, user: UserGroup) -> list[Place]:
-        """Return the places whose limits a request must fit, the user's before the group's, each leaf to root."""
+    def _limited_places(self, queue_path: str, application_id: str, user: UserGroup) -> list[Place]:
+        """Return the places with limits for a request: of the user, then of the group, each from leaf to root."""
         path, group = queue_path.lower(), self.group_for(queue_path, application_id, user)
         users = [Place(TrackingType.USER, user.name, above) for above in _upward(path)]
         groups = [Place(TrackingType.GROUP, group, above) for above in _upward(path) if group is not None]
         user_limited = any(self.limit(place).limit_name == user.name for place in users)
         return users if user_limited and self.group_limits == "unless-user-limited" else users + groups
 
-    # Asking.
+    # Decisions.
 
     def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Return every limit that an increase would exceed."""
         self._require_own(application_id, user)
-        return self._exceeded(self._held_to(queue_path, application_id, user), application_id, usage)
+        return self._exceeded(self._limited_places(queue_path, application_id, user), application_id, usage)
 
     def _require_own(self, application_id: str, user: UserGroup) -> None:
         owner = self.owner(application_id)
@@ -166,33 +166,35 @@ class TrackerModel:
             found += self._over(place, self.usage(place), usage, len(running), starting)
         return tuple(found)
 
-    def _over(self, place: Place, used: Resource, asked: Resource, running: int, starting: int) -> Iterator[Violation]:
-        """Yield what is exceeded at a place if *asked* and *starting* applications come on top of the rest."""
+    def _over(
+        self, place: Place, used: Resource, requested: Resource, running: int, starting: int
+    ) -> Iterator[Violation]:
+        """Yield the limits at a place that *requested* and *starting* applications would exceed."""
         most = self.limit(place)
         for name, amount in most.resources.items():
-            now, more = used.get(name, 0), asked.get(name, 0)
+            now, more = used.get(name, 0), requested.get(name, 0)
             if more > 0 and now + more > amount:
                 yield Violation(*place, most.limit_name, name, amount, now, more)
         if most.applications and starting and running + starting > most.applications:
             yield Violation(*place, most.limit_name, None, most.applications, running, starting)
 
     def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
-        """Return the least that any limit leaves of each limited resource; None where nothing limits resources."""
-        room: dict[str, int] = {}
-        for place in self._held_to(queue_path, application_id, user):
+        """Return the smallest free amount of each limited resource; None if no limit applies."""
+        headroom: dict[str, int] = {}
+        for place in self._limited_places(queue_path, application_id, user):
             used = self.usage(place)
             for name, most in self.limit(place).resources.items():
                 free = most - used.get(name, 0)
-                room[name] = min(free, room.get(name, free))
-        return Resource(room) if room else None
+                headroom[name] = min(free, headroom.get(name, free))
+        return Resource(headroom) if headroom else None
 
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether an application runs in a queue or may start there."""
-        places = self._held_to(queue_path, application_id, user)
+        places = self._limited_places(queue_path, application_id, user)
         return not self._exceeded(places, application_id, Resource())
 
     def over_limit(self) -> set[tuple[Place, str | None, int, int]]:
-        """Return every limit that is exceeded now: the place, the resource, the limit, and what is used."""
+        """Return every exceeded limit: the place, the resource, the limit and the usage."""
         found: set[tuple[Place, str | None, int, int]] = set()
         for place in {place for grant in self.grants for place in _places(grant)}:
             most, used, running = self.limit(place), self.usage(place), len(self.applications(place))
@@ -203,28 +205,28 @@ class TrackerModel:
                 found.add((place, None, most.applications, running))
         return found
 
-    # Changing.
+    # Changes.
 
     def increase(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
-        """Grant *usage* if it fits, and return every limit in the way if not."""
+        """Grant *usage* if it fits; otherwise return the exceeded limits."""
         violations = self.check(queue_path, application_id, usage, user)
         if not violations:
             self.adopt(queue_path, application_id, usage, user)
         return violations
 
     def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> None:
-        """Grant *usage* whether or not it fits."""
+        """Grant *usage* even if it exceeds limits."""
         self._require_own(application_id, user)
         group = self.group_for(queue_path, application_id, user)
         self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
 
     def increase_all(self, requests: Iterable[Request]) -> tuple[Violation, ...]:
-        """Grant several increases, or none of them, and return every limit in the way.
+        """Grant several increases or none of them, and return the exceeded limits.
 
-        Each is checked as if those before it had been granted; a limit is told with what all of them ask of it.
+        Each increase is checked after those before it. A violation contains the sum of all requests for the limit.
         """
         before = list(self.grants)
-        asked: dict[Place, Resource] = {}
+        requested: dict[Place, Resource] = {}
         starting: dict[Place, int] = {}
         short: set[tuple[object, ...]] = set()
         try:
@@ -237,16 +239,16 @@ class TrackerModel:
                 }
                 self.adopt(path, application_id, usage, user)
                 for place in _places(self.grants[-1]):
-                    asked[place] = asked.get(place, Resource()) + usage
+                    requested[place] = requested.get(place, Resource()) + usage
                     starting[place] = starting.get(place, 0) + (place not in running)
         except RequestError:
             self.grants = before
             raise
         found: list[Violation] = []
-        for place, more in asked.items():
+        for place, more in requested.items():
             count = len(self.applications(place)) - starting[place]
-            told = self._over(place, self.usage(place) - more, more, count, starting[place])
-            found += [violation for violation in told if (*place, violation.resource) in short]
+            over = self._over(place, self.usage(place) - more, more, count, starting[place])
+            found += [violation for violation in over if (*place, violation.resource) in short]
         if found:
             self.grants = before
         return tuple(found)
@@ -254,7 +256,7 @@ class TrackerModel:
     def decrease(
         self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, remove_app: bool = False
     ) -> None:
-        """Give *usage* back."""
+        """Refund *usage*."""
         self._require_holding(queue_path, application_id, usage, user, everything=remove_app)
         path = queue_path.lower()
         back = Resource({name: -amount for name, amount in usage.items()})
@@ -263,7 +265,7 @@ class TrackerModel:
         if remove_app:
             self.grants = [grant for grant in self.grants if grant[:2] != (path, application_id)]
             tracked = {place[:2] for grant in self.grants for place in _places(grant)}
-            self.by_hand = {place: most for place, most in self.by_hand.items() if place[:2] in tracked}
+            self.manual_limits = {place: most for place, most in self.manual_limits.items() if place[:2] in tracked}
 
     def _require_holding(
         self, queue_path: str, application_id: str, usage: Resource, user: UserGroup, *, everything: bool = False
@@ -281,7 +283,7 @@ class TrackerModel:
     def replace(
         self, queue_path: str, application_id: str, placeholder: Resource, real: Resource, user: UserGroup
     ) -> tuple[Violation, ...]:
-        """Swap *placeholder* for *real* if what grows fits; if not, return every limit in the way of the real one."""
+        """Replace *placeholder* by *real* if the growth fits; otherwise return the exceeded limits."""
         self._require_holding(queue_path, application_id, placeholder, user)
         growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
         violations = self.check(queue_path, application_id, growth, user)
@@ -297,29 +299,29 @@ class TrackerModel:
         )
 
     def update_config(self, config: PartitionConfig | None) -> None:
-        """Put other limits in force; what was set by hand ends."""
-        self.config, self.by_hand = config, {}
+        """Replace the configuration, and remove manual limits."""
+        self.config, self.manual_limits = config, {}
 
-    def set_by_hand(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
-        """Set one part of a limit by hand, at a place where something runs; an empty vector or a 0 lifts it.
+    def set_limit(self, place: Place, *, resources: Resource | None = None, applications: int | None = None) -> None:
+        """Set a part of a limit at a place with running applications; an empty vector or a 0 removes it.
 
-        A limit that there was before stays whose it was. Where nothing runs the limit is not kept.
+        The name of an existing limit does not change. Without running applications, the call has no effect.
         """
         if not self.grants_at(place):
             return
         now = self.limit(place)
-        self.by_hand[place] = LimitInForce(
+        self.manual_limits[place] = LimitInForce(
             now.limit_name or place.name,
             now.resources if resources is None else resources,
             now.applications if applications is None else applications,
         )
-        if not self.by_hand[place].resources and not self.by_hand[place].applications:
-            self.by_hand[place] = _NO_LIMIT
+        if not self.manual_limits[place].resources and not self.manual_limits[place].applications:
+            self.manual_limits[place] = _NO_LIMIT
 
-    # Showing.
+    # The visible state.
 
     def exposed(self) -> dict[str, dict[str, Any]]:
-        """Return all usage and limits in the form of `ugm.testing.exposed`."""
+        """Return the visible state in the form of `ugm.testing.exposed`."""
         shown: dict[str, dict[str, Any]] = {"users": {}, "groups": {}}
         for name in sorted({grant.user_name for grant in self.grants}):
             mine = [grant for grant in self.grants if grant.user_name == name]
@@ -355,7 +357,7 @@ def _upward(queue_path: str) -> list[str]:
 
 
 def _places(grant: Grant) -> list[Place]:
-    """Return every place that a grant counts at."""
+    """Return every place to which a grant is charged."""
     places = [Place(TrackingType.USER, grant.user_name, path) for path in _upward(grant.queue_path)]
     if grant.group_name is not None:
         places += [Place(TrackingType.GROUP, grant.group_name, path) for path in _upward(grant.queue_path)]

@@ -49,7 +49,7 @@ def test_verify_all_of_a_partition() -> None:
     check_never_above(checked)
     checked.adopt("app-1", "app", Resource(memory=3))
     verify_all(checked)
-    with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where 4 is allowed"):
+    with pytest.raises(InvariantError, match="user 'sue' uses 6 memory in root, where the limit is 4"):
         check_never_above(checked)
     checked._state.tree.root.chain[0].free_memory += 1
     with pytest.raises(InvariantError):
@@ -111,7 +111,7 @@ def test_sums_of_one_user() -> None:
         "user 'sue' uses 1 vcore more below root than in it",
         "user 'sue' runs 'app-2' below root but not in it",
         "user 'sue' uses -1 memory in root.a",
-        "user 'sue' is shown in root.b, where nothing runs",
+        "user 'sue' is listed in root.b without a running application",
     )
 
 
@@ -121,10 +121,10 @@ def test_groups_and_users_disagree() -> None:
     dev = GroupUsage("dev", ("bob",), ("app-9",), queue("root", Resource(memory=3), ("app-9",)))
 
     assert findings(Told((sue,), (dev,))) == (
-        "group 'dev' uses memory 3 according to its queues, and nothing in all",
-        "group 'dev' shows other users than are charged to it",
-        "group 'dev' shows other applications than are charged to it",
-        "group 'ops' is not tracked, but users are charged to it",
+        "group 'dev' uses memory 3 according to its queues, and nothing in total",
+        "group 'dev' lists other users than its charged users",
+        "group 'dev' lists other applications than its charged applications",
+        "group 'ops' is not tracked, but has charged users",
         "the groups use 2 memory more than the users",
     )
 
@@ -138,8 +138,8 @@ def test_never_above_finds_both() -> None:
     with pytest.raises(InvariantError) as caught:
         check_never_above(manager)
     assert caught.value.findings == (
-        "user 'sue' uses 2 memory in root.a, where 1 is allowed",
-        "group 'dev' runs 2 applications in root.a, where 1 may run",
+        "user 'sue' uses 2 memory in root.a, where the limit is 1",
+        "group 'dev' runs 2 applications in root.a, where the limit is 1",
     )
 
 
