@@ -201,7 +201,7 @@ def test_a_tree_outside_the_forest_is_ignored(mode: Mode) -> None:
 
 
 def test_victims_leave_all_trees_of_the_forest() -> None:
-    """A consumer that is preempted in one tree leaves all trees of the forest, even those it does not name."""
+    """A victim in one tree leaves all trees of the forest, even those that the newcomer does not name."""
     scene = Scene(PAIR, PAIR, forest="F")
     scene.know("a", "A", 4)
     scene.manager.allocate_forest("F", "a")
