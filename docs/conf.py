@@ -37,6 +37,12 @@ nitpick_ignore = [
     ("py:class", "ugm.shared.engine.Engine"),
 ]
 
+#: Docstrings name modules, which have no pages of their own.
+SOURCE = Path(__file__).parents[1] / "src"
+for module in SOURCE.rglob("*.py"):
+    parts = module.relative_to(SOURCE).with_suffix("").parts
+    nitpick_ignore.append(("py:obj", ".".join(part for part in parts if part != "__init__")))
+
 
 def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _options: object, lines: list[str]) -> None:
     """Keep napoleon from reading the text before a colon in the description of an attribute as its type."""
