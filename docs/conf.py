@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from docutils.nodes import Element
     from sphinx.application import Sphinx
+    from sphinx.environment import BuildEnvironment
 
 project = "ugm"
 release = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))["project"]["version"]
@@ -52,6 +54,18 @@ def lead_with_a_comment(_app: Sphinx, what: str, _name: str, _obj: object, _opti
         lines[:0] = ["..", ""]
 
 
+def find_alias(app: Sphinx, env: BuildEnvironment, node: Element, content: Element) -> Element | None:
+    """Resolve names under which packages re-export a class, and operations that `Partition` inherits."""
+    target = str(node.get("reftarget", ""))
+    name = f"ugm.{target.removeprefix('ugm.')}"
+    if name.startswith("ugm.Partition."):
+        name = name.replace("ugm.Partition.", "ugm.partition.AbstractPartition.")
+    if node.get("refdomain") != "py" or name == target:
+        return None
+    return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
+
+
 def setup(app: Sphinx) -> None:
-    """Register the hook before napoleon, whose priority is 500."""
+    """Register the hooks; the first one before napoleon, whose priority is 500."""
     app.connect("autodoc-process-docstring", lead_with_a_comment, priority=400)
+    app.connect("missing-reference", find_alias)
