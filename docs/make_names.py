@@ -26,7 +26,7 @@ END: Final = "<!-- end of the names -->\n"
 #: Classes whose methods are listed as well: the ones that a program calls.
 WITH_METHODS: Final = frozenset(
     (
-        "ugm.Partition",
+        "ugm.partition.AbstractPartition",
         "ugm.Manager",
         "ugm.Resource",
         "ugm.elastic.ElasticQuota",

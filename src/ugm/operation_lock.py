@@ -30,9 +30,9 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from ugm.errors import ReentrantCallError, RequestError, UgmError
+from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "OperationLock", "Outlet", "OwnedLock", "Step", "exclusive", "giving", "growing"]
+__all__ = ["CHANGING", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,53 +79,43 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
         return self.depth() > 0
 
 
-class Outlet(Protocol):
-    """Where the changes of an engine go: to subscribers, to a journal."""
-
-    def require_ready(self) -> None:
-        """Make sure that this process may change the engine, and that this thread is not in the middle of a call."""
-        ...
-
-    def prepare(self, *, grows: bool) -> None:
-        """Make sure, under the lock, that a change can be written; *grows* says that it may need room later."""
-        ...
-
-    def write(self) -> object:
-        """Write what the current operation has changed, under the lock, and return what `conclude` waits for."""
-        ...
+class CommitLog(Protocol):
+    """The part of an engine that knows which interrupted operations are committed and must not be undone."""
 
     def is_written(self) -> bool:
-        """Return whether the current operation has been written: then it must not be undone any more."""
+        """Return whether the current operation has been written."""
         ...
 
     def publish(self) -> None:
-        """Hand the events of the current operation, which is committed, to the subscribers; under the lock."""
-        ...
-
-    def conclude(self, written: object) -> None:
-        """Wait until everything that was written is durable, and notify the subscribers; without the lock."""
-        ...
-
-    def let_go(self) -> None:
-        """Release every lock that this thread still holds after an exception."""
+        """Pass the events of the current operation, which is committed, on to the subscribers; under the lock."""
         ...
 
 
 class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
-    """A lock that notices interrupted operations.
+    """A lock that detects interrupted operations.
 
     Attributes:
-        token: stands for the settled state; another object whenever the limits in force change.
-        settled: *token* between operations, `CHANGING` during one and after an interruption.
-        undo: the steps of the current operation that have to be undone if it does not commit, in their order.
-        repeats: whether the step that is undone now may have been undone before, in a call that was interrupted.
-        unsettled: whether everything has to be rebuilt before the next operation, though this one goes on.
+        token: represents the settled state; a new object whenever the limits in force change.
+        settled: *token* between operations, `CHANGING` during an operation and after an interrupted one.
+        undo: the undo steps of the current operation, in the order of its changes. Clearing the list commits them.
+        repeats: whether the current undo step may have been executed before, in a call that was interrupted.
+        unsettled: whether all counters must be rebuilt before the next operation, although this one continues.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
-        harmless: an exception of foreign code that came before anything had changed.
-        outlet: where changes go; None if nobody follows them.
+        harmless_error: an exception of foreign code that was raised before anything had changed.
+        commit_log: knows which interrupted operations are committed; None if clearing the undo list alone decides.
     """
 
-    __slots__ = ("_undoing", "harmless", "outlet", "rebuild", "repeats", "settled", "token", "undo", "unsettled")
+    __slots__ = (
+        "_undoing",
+        "commit_log",
+        "harmless_error",
+        "rebuild",
+        "repeats",
+        "settled",
+        "token",
+        "undo",
+        "unsettled",
+    )
 
     token: object
     #: Compared by identity with tokens of the type that the engine uses.
@@ -134,16 +124,16 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     repeats: bool
     unsettled: bool
     rebuild: Callable[[], None]
-    harmless: BaseException | None
-    outlet: Outlet | None
+    harmless_error: BaseException | None
+    commit_log: CommitLog | None
 
     def __init__(self) -> None:
         self.token = self.settled = object()
         self.undo = []
         self.repeats = self.unsettled = False
-        self.rebuild = _nothing
-        self.harmless = None
-        self.outlet = None
+        self.rebuild = _rebuild_nothing
+        self.harmless_error = None
+        self.commit_log = None
         self._undoing: Step | None = None
 
     # Operations
@@ -163,68 +153,48 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
             raise
 
     def attempt(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation under the lock that is held, after recovery if *settled* is not the settled state."""
+        """Run an operation under the lock that is held. It first recovers if *settled* is not the settled state."""
         if settled is not self.token:
             self.recover()
         try:
             result = work(*args, **kwargs)
         except BaseException as error:
-            self._withdraw(error)
+            self.abort(error)
             raise
+        self.commit()
+        return result
+
+    def commit(self) -> None:
+        """End an operation that has returned. Its changes are not undone from now on."""
         self.undo.clear()
-        if self.outlet is not None:
-            self.outlet.publish()
         if not self.unsettled:
             self.settled = self.token
-        return result
 
-    def grow(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation that changes the engine and may need room: a grant, a submission, a configuration."""
-        if self.outlet is None:
-            return self.run(work, *args, **kwargs)
-        return self._change(self.outlet, True, lambda: work(*args, **kwargs))  # noqa: FBT003
-
-    def give(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation that changes the engine and only gives back or ends something."""
-        if self.outlet is None:
-            return self.run(work, *args, **kwargs)
-        return self._change(self.outlet, False, lambda: work(*args, **kwargs))  # noqa: FBT003
-
-    def _change(self, outlet: Outlet, grows: bool, work: Callable[[], T]) -> T:  # noqa: FBT001
-        written: object = None
-        # Before the lock: in a forked process it may be held by a thread that does not exist there.
-        # Before the block: a signal handler must not release what the interrupted call of its thread has locked.
-        outlet.require_ready()
-        try:
-            try:
-                result, written = self.run(self._written, outlet, grows, work)
-            except RequestError:
-                # The caller may rely on what was found, so that has to be durable as well.
-                outlet.conclude(written)
-                raise
-            outlet.conclude(written)
-        except BaseException:
-            outlet.let_go()
-            raise
-        return result
-
-    def _written(self, outlet: Outlet, grows: bool, work: Callable[[], T]) -> tuple[T, object]:  # noqa: FBT001
-        outlet.prepare(grows=grows)
-        result = work()
-        return result, outlet.write()
+    def abort(self, error: BaseException) -> None:
+        """End an operation that has raised *error*, and undo its changes."""
+        # Errors of the engine are raised before anything changes. After any other error, counters may be wrong.
+        is_clean = not (self.undo or self.unsettled) and (error is self.harmless_error or _is_from_engine(error))
+        self.harmless_error = None
+        self._undo_uncommitted()
+        if is_clean:
+            self.settled = self.token
+        elif isinstance(error, Exception):
+            # The next operation would rebuild. Now is better: the program may read a quota model before that.
+            with suppress(Exception):
+                self._rebuild_all()
+                self.settled = self.token
 
     # Interruptions
 
     def let_go_after(self, error: BaseException) -> None:
-        """Release the lock after an exception, if the ``with`` block of the caller may not have done so.
+        """Release the lock after an exception if the ``with`` block of the caller may not have released it.
 
-        An exception that was raised in a function of ugm, called in the block, has left the block in the usual way. If
-        the lock is still held then, it is held by an operation that was interrupted by a signal handler or finalizer,
-        which made this call.
+        If a function of ugm raised the exception, the block has ended in the usual way. If the lock is still held then,
+        its holder is an operation that a signal handler or finalizer interrupted to make this call.
         """
         traceback = error.__traceback__
         raised_in = traceback and traceback.tb_next
-        if raised_in is None or not _is_of_engine(raised_in):
+        if raised_in is None or not _is_in_engine(raised_in):
             self.let_go()
 
     def recover(self) -> None:
@@ -239,7 +209,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self._rebuild_all()
 
     def _undo_uncommitted(self) -> None:
-        if self.outlet is not None and self.outlet.is_written():
+        if self.commit_log is not None and self.commit_log.is_written():
             self.undo.clear()
         self.roll_back()
 
@@ -253,28 +223,14 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
             self.undo.pop()
         self._undoing = None
 
-    def _withdraw(self, error: BaseException) -> None:
-        """End an operation that has raised."""
-        # Errors of the engine are raised before anything changes. After any other, counters may be off.
-        is_clean = not (self.undo or self.unsettled) and (error is self.harmless or _is_from_engine(error))
-        self.harmless = None
-        self._undo_uncommitted()
-        if is_clean:
-            self.settled = self.token
-        elif isinstance(error, Exception):
-            # The next operation would do it. Now is better: the program may look into a quota model before that.
-            with suppress(Exception):
-                self._rebuild_all()
-                self.settled = self.token
-
     def _rebuild_all(self) -> None:
         self.rebuild()
         self.unsettled = False
-        if self.outlet is not None:
-            self.outlet.publish()
+        if self.commit_log is not None:
+            self.commit_log.publish()
 
-    def settle(self) -> None:
-        """Take everything that was done without an operation for committed: the engine has just been built."""
+    def mark_settled(self) -> None:
+        """Accept the current state as settled, because the engine has just been built outside of an operation."""
         self.undo.clear()
         self.settled = self.token
 
@@ -285,18 +241,18 @@ def _is_from_engine(error: BaseException) -> bool:
         return False
     step = error.__traceback__
     while step is not None:
-        if not _is_of_engine(step):
+        if not _is_in_engine(step):
             return False
         step = step.tb_next
     return True
 
 
-def _is_of_engine(step: TracebackType) -> bool:
+def _is_in_engine(step: TracebackType) -> bool:
     return str(step.tb_frame.f_globals.get("__name__")).startswith("ugm.")
 
 
-def _nothing() -> None:
-    """Rebuild nothing: the engine is not complete yet."""
+def _rebuild_nothing() -> None:
+    """Do nothing, because the engine is not complete yet."""
 
 
 class _Locked(Protocol):
@@ -310,30 +266,10 @@ S = TypeVar("S", bound=_Locked)
 
 
 def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a method that only reads under the lock of its object, for the whole of its work."""
+    """Run a method that only reads under the lock of its object."""
 
     @wraps(method)
     def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._lock.run(method, self, *args, **kwargs)
-
-    return operation
-
-
-def growing(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a method with `OperationLock.grow`."""
-
-    @wraps(method)
-    def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._lock.grow(method, self, *args, **kwargs)
-
-    return operation
-
-
-def giving(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a method with `OperationLock.give`."""
-
-    @wraps(method)
-    def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._lock.give(method, self, *args, **kwargs)
 
     return operation

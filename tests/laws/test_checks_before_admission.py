@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from ugm import Decision, Partition, Resource, UserGroup, parse_config
+from ugm import Decision, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim
 
@@ -77,32 +77,33 @@ def sorted_violations(decision: Decision) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(400))
-def test_check_for_is_submit_and_allocate(seed: int) -> None:
-    """`check_for` answers what `submit` with the same quota and the first `allocate` then answer."""
+def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
+    """`check` of a user in a queue answers what `submit` with the same quota and the first `allocate` then answer."""
     random = Random(seed)
     partition = scene(random)
     for count in range(5):
         user, usage = random.choice(USERS), some(random, 8)
         quota = some(random, 12) if random.random() < 0.6 else None
         tags = {"team": "red"} if random.random() < 0.5 else None
-        path = partition.placement_for(user, random.choice(QUEUES), tags).queue_path
+        path = partition.place(user, random.choice(QUEUES), tags).queue_path
         assert path is not None
         before = partition.queue(), partition.applications(), partition.users()
-        told = partition.check_for(user, path, usage, tags, quota=quota)
-        explained = partition.explain_for(user, path, usage, tags, quota=quota)
-        limits, room = partition.limits_for(user, path, quota=quota)
-        report = partition.request_report_for(user, path, usage, tags, quota=quota)
+        subject = UserInQueue(user, path, tags, quota)
+        told, explained = partition.check(subject, usage), partition.explain(subject, usage)
+        limits, headroom = partition.limits(subject), partition.headroom(subject)
+        report = partition.explain_submission(user, path, usage, tags, quota=quota)
         assert (partition.queue(), partition.applications(), partition.users()) == before
 
         name = f"new-{count}"
         assert partition.submit(name, user, path, tags=tags, quota=quota).queue_path == path
-        assert (limits, room) == (partition.effective_limits(name), partition.headroom(name))
+        assert (limits, headroom) == (partition.limits(name), partition.headroom(name))
+        assert (explained.limits, explained.headroom) == (limits, headroom)
         decision = partition.allocate(name, name, usage)
         assert told.allowed is explained.decision.allowed is decision.allowed
         assert sorted_violations(told) == sorted_violations(decision)
         assert explained.decision == told
         if report.queue_path == path:
-            assert (report.explanation, report.limits, report.headroom) == (explained, limits, room)
+            assert report.explanation == explained
     partition.verify()
 
 
@@ -111,9 +112,9 @@ def test_quota_of_a_namespace_counts() -> None:
     config = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
     partition, ana, quota = Partition(config.partition()), UserGroup("ana"), Resource(vcore=4000)
     for _ in range(2):
-        told = partition.check_for(ana, "root.fin", Resource(vcore=6000), quota=quota)
+        told = partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=6000))
         assert not told.can_wait
         assert [violation.limit for violation in told.violations] == [4000]
-        assert partition.check_for(ana, "root.fin", Resource(vcore=4000), quota=quota)
+        assert partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=4000))
         partition.submit("app", ana, "root.fin", quota=quota)
-    assert partition.check_for(ana, "root.a", Resource(vcore=6000), quota=quota)
+    assert partition.check(UserInQueue(ana, "root.a", quota=quota), Resource(vcore=6000))

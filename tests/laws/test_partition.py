@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -23,10 +24,10 @@ from support.law_partitions import (
     scenes,
     traits_of,
 )
-from ugm import AllocationRequest, Partition, RequestError, Resource, Running
+from ugm import AllocationRequest, Partition, RequestError, Resource
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
-from ugm.partition import AllocationState
+from ugm.partition import AllocationState, RunningAllocation
 from ugm.testing import allocation_requests, exposed_partition, full_partitions, resources
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
 
@@ -42,16 +43,16 @@ def allocated(partition: Partition, request: AllocationRequest) -> bool:
     return partition.allocate(*request[:3]).allowed
 
 
-def running(partition: Partition) -> list[Running]:
+def running(partition: Partition) -> list[RunningAllocation]:
     """Return what the ledger believes to run."""
-    return [Running(*one[:3]) for one in partition.allocations() if one.state is not AllocationState.PENDING]
+    return [RunningAllocation(*one[:3]) for one in partition.allocations() if one.state is not AllocationState.PENDING]
 
 
 def without_past(shown: dict[str, Any]) -> dict[str, Any]:
     """Leave out whether applications have run before, and the group that was chosen then."""
     states = {"completing": "new", "new": "new"}
-    idle = [one._replace(state=states.get(one.state, one.state)) for one in shown["applications"]]
-    return {**shown, "applications": [one._replace(group=None) if one.state == "new" else one for one in idle]}
+    idle = [replace(one, state=states.get(one.state, one.state)) for one in shown["applications"]]
+    return {**shown, "applications": [replace(one, group=None) if one.state == "new" else one for one in idle]}
 
 
 @laws
@@ -183,7 +184,9 @@ def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     models = beside()
     partition = scene.partition(models)
     partition.fail(data.draw(st.sampled_from(SUBMITTED)))
-    truth = st.builds(Running, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources())
+    truth = st.builds(
+        RunningAllocation, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources()
+    )
     runs = data.draw(st.lists(truth, unique_by=lambda one: one.allocation_id))
     report = partition.audit(runs)
     partition.reconcile(report)
@@ -250,14 +253,14 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "adopt": lambda partition, scene: partition.adopt(*scene.request[:3]),
     "repair of what is missing": lambda partition, scene: partition.reconcile(
-        partition.audit([*running(partition), Running("y-0", SUBMITTED[0], scene.request.usage)])
+        partition.audit([*running(partition), RunningAllocation("y-0", SUBMITTED[0], scene.request.usage)])
     ),
     "repair of a size": lambda partition, scene: partition.reconcile(
         partition.audit(
             [one._replace(usage=scene.request.usage) for one in running(partition)[:1]] + running(partition)[1:]
         )
     ),
-    "evict": lambda partition, scene: partition.allocate(*scene.request[:3], evict=True),
+    "evict": lambda partition, scene: partition.allocate_evicting(*scene.request[:3]),
 }
 
 

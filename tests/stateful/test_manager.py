@@ -7,9 +7,10 @@ from typing import ClassVar, Literal
 import pytest
 from hypothesis import settings
 
-from ugm import GroupUsage, Manager, Resource, Tracker, UserGroup, UserUsage
+from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 from ugm.testing import TrackerMachine
+from ugm.tracking import GroupUsage, Tracker, UserUsage
 
 SMALL = settings(max_examples=60, stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from ugm import Manager, QueueUsage, Resource, UserGroup, parse_config
+from ugm import Manager, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
+from ugm.tracking import QueueUsage
 
 __all__ = ["DIFFERENCES", "Answer", "Replay", "partition", "queues_of"]
 

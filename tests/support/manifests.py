@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ugm import Partition, Placement, UserGroup, parse_config
+from ugm import Partition, UserGroup, parse_config
 from ugm.kubernetes import PodTerms
+from ugm.queues import Placement
 
 __all__ = ["ANA", "embedded", "namespace", "pod", "submit"]
 

@@ -64,7 +64,7 @@ def shown(partition: Partition) -> object:
         partition.groups(),
         partition.nodes(),
         partition.over_limit(),
-        [partition.effective_limits(told.application_id) for told in partition.applications()],
+        [partition.limits(told.application_id) for told in partition.applications()],
         [partition.headroom(told.application_id) for told in partition.applications()],
     )
 

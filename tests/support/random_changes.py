@@ -8,7 +8,8 @@ from random import Random
 from typing import Any, Final
 
 from support.partition_fixtures import config
-from ugm import AllocationRequest, Partition, RequestError, Resource, Running, UserGroup
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
+from ugm.partition import RunningAllocation
 from ugm.partition.checkpoint import Checkpoint, checkpoint_of
 
 __all__ = ["CONFIGS", "Actor", "state_of"]
@@ -149,7 +150,7 @@ class Actor:
 
     def _reconcile(self, partition: Partition) -> None:
         running = [
-            Running(
+            RunningAllocation(
                 told.allocation_id, told.application_id, told.usage if self._random.random() < 0.9 else self._usage()
             )
             for told in partition.allocations()

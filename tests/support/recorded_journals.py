@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from support.places import TESTS, environment
 from support.random_changes import CONFIGS, Actor
-from ugm import AllocationRequest, Partition, Resource, Running, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.journal import JournaledPartition, open_partition, usage
+from ugm.partition import RunningAllocation
 
 __all__ = ["JOURNALS", "NOW", "described", "usage_described"]
 
@@ -156,7 +157,9 @@ def _run_more(partition: Partition, clock: _Clock) -> None:
     partition.configure(parse_config(_CONFIG_AFTER).partition())
     partition.remove_node("node-2")
     running = [
-        Running(a.allocation_id, a.application_id, a.usage) for a in partition.allocations() if a.state == "held"
+        RunningAllocation(a.allocation_id, a.application_id, a.usage)
+        for a in partition.allocations()
+        if a.state == "held"
     ]
     partition.reconcile(partition.audit([one for one in running if one.allocation_id != "o-1"]))
     partition.submit("last", UserGroup("last"), "root.other")

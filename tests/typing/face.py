@@ -6,25 +6,19 @@ from collections.abc import Mapping
 from typing import assert_type
 
 import ugm
-from ugm import (
-    Decision,
+from ugm import Decision, Manager, Request, Resource, TrackingType, UserGroup, Violation
+from ugm.config import PartitionConfig, SchedulerConfig
+from ugm.testing import TrackerMachine, check_sums
+from ugm.tracking import (
     EffectiveLimit,
     GroupTracker,
     GroupUsage,
-    Manager,
     QueueTracker,
     QueueUsage,
-    Request,
-    Resource,
     Tracker,
-    TrackingType,
-    UserGroup,
     UserTracker,
     UserUsage,
-    Violation,
 )
-from ugm.config import PartitionConfig, SchedulerConfig
-from ugm.testing import TrackerMachine, check_sums
 
 
 def values(resource: Resource) -> None:

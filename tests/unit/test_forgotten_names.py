@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from support.line_counts import lines_run_by
-from ugm import Manager, Partition, QuotaModel, Resource, UserGroup, parse_config
+from ugm import Manager, Partition, QuotaModel, Resource, UserGroup, UserInQueue, parse_config
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 from ugm.server import History
@@ -72,7 +72,7 @@ def through_a_partition(partition: Partition | None = None) -> Operation:
         assert made.allocate(f"{name}-0", name, ONE)
         assert made.allocate(f"{name}-1", name, ONE, priority=number % 3)
         assert not made.allocate(f"{name}-2", name, Resource(vcore=10_000))
-        assert not made.check_for(user, f"root.a.other-{number}", Resource(vcore=10_000))
+        assert not made.check(UserInQueue(user, f"root.a.other-{number}"), Resource(vcore=10_000))
         made.release(f"{name}-0")
         made.remove(name)
 

@@ -1,7 +1,7 @@
 """Elastic quotas as a quota model of a partition.
 
-An `ElasticModel` represents an `ElasticQuota` as a `ugm.DemandModel` and `ugm.EvictingModel`. An allocation is a pod:
-it is expected while it waits, and runs when it is charged. The tags of its application name its group.
+An `ElasticModel` represents an `ElasticQuota` as a `ugm.model.DemandModel` and `ugm.model.EvictingModel`. An allocation
+is a pod: it is expected while it waits, and runs when it is charged. The tags of its application name its group.
 
 A claim without a group is denied, so that a misspelt group or a missing tag does not remove a limit. It is accepted
 only if a default group is configured, or if the model is unrestricted.

@@ -147,7 +147,7 @@ def replay(
         observe: a function that is called with every change.
     """
     number, at, _, _, compiled, checkpoint = contents.start
-    state.swap(compiled)
+    state.replace_config(compiled)
     restore(state, checkpoint)
     for entry in contents.changes():
         number, at, events = entry

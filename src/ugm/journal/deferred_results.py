@@ -52,11 +52,11 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
             except Exception as error:  # noqa: BLE001 - it is delivered
                 self.error = error
             outlet.deferral = before
-            outlet.writer.when_durable(self.written.change, self)
+            outlet.writer.when_durable(self.receipt.change, self)
         except BaseException:
             # Otherwise the next operation of this thread would not wait either.
             outlet.deferral = before
-            outlet.let_go()
+            outlet.release_locks()
             raise
 
     def __call__(self, failure: JournalError | None) -> None:

@@ -11,11 +11,11 @@ from ugm.journal.contents import open_contents, replay
 from ugm.journal.file_use import resolve_path
 from ugm.journal.migration import migrate
 from ugm.journal.writer_lock import WriterLock
+from ugm.partition.allocation import Allocation
 from ugm.partition.audit import verify
 from ugm.partition.checkpoint_codec import application_to_dict
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, event_to_dict
-from ugm.partition.ledger_entry import Allocation
 from ugm.partition.state import PartitionState
 
 __all__ = ["JournalSummary", "compact", "export", "inspect"]

@@ -1,58 +1,51 @@
-"""The outlet of a partition that has a journal: changes are written to the journal, and then subscribers are notified.
+"""The transaction log of a partition that has a journal.
 
-A change is committed in memory when the writer has noted it. It is *durable* once the commit of the database that holds
-it has reached the disk; only then does its call return. If a call is interrupted after the change was noted, the change
-is written by the next one, in its order.
+A change is committed in memory when the writer has accepted it. It is *durable* when the database commit that contains
+it has reached the disk. Its call returns only then. If a call is interrupted after the writer has accepted the change,
+the next call writes it, in its order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import local
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 from ugm.journal.errors import JournalError
 from ugm.journal.writer import Writer
 from ugm.partition.event_codec import encode_events
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
+from ugm.partition.transaction import Receipt
 
-__all__ = ["Deferral", "JournalOutlet", "Written"]
-
-
-class Written(NamedTuple):
-    """How far an operation has written."""
-
-    #: The number of the last change.
-    change: int
-    #: The number of the last event.
-    event: int
+__all__ = ["Deferral", "JournalOutlet"]
 
 
 class Deferral:
-    """Operations of a thread that do not wait for the disk: how far they have written."""
+    """The operations of a thread that do not wait for the disk, and the position that they have written."""
 
-    __slots__ = ("written",)
+    __slots__ = ("receipt",)
 
-    written: Written
+    receipt: Receipt
 
     def __init__(self) -> None:
-        self.written = Written(0, 0)
+        self.receipt = Receipt(0, 0)
 
 
 @final
 class JournalOutlet:
-    """From a partition to its journal, and then to its subscribers.
+    """Writes the changes of a partition to its journal; a `ugm.partition.transaction.TransactionLog`.
 
     Args:
-        feed: the events of the partition.
+        outbox: the events for the subscribers.
     """
 
     __slots__ = ("_before", "_deferrals", "_outbox", "writer")
 
     #: Set before the partition is used.
     writer: Writer
-    #: The last change before the current operation.
+    #: The number of the last change before the current operation.
     _before: int
 
     def __init__(self, outbox: EventOutbox) -> None:
@@ -60,46 +53,48 @@ class JournalOutlet:
         self._deferrals: Final = local()
         self._before = 0
 
+    @property
+    def number(self) -> int:
+        """The number of the last change."""
+        return self.writer.number
+
     def require_ready(self) -> None:
-        """Make sure that this is the process that opened the journal, and that this thread is not writing.
+        """Check that this is the process that opened the journal, and that this thread is not writing.
 
         Raises:
-            JournalError: it was forked from that process.
+            JournalError: the process was forked from the one that opened the journal.
             ReentrantCallError: a signal handler or finalizer has interrupted this thread while it writes.
         """
         self.writer.require_owner()
         self.writer.require_not_writing()
 
-    def prepare(self, *, grows: bool) -> None:
-        """Make sure that a change can be written.
+    def prepare(self, *, needs_space: bool) -> None:
+        """Check that a change can be written.
 
         Raises:
-            JournalError: it cannot.
+            JournalError: the journal cannot be written.
         """
         self._before = self.writer.number
-        if grows:
+        if needs_space:
             self.writer.require_space()
         else:
             self.writer.require_writable()
 
-    def write(self) -> Written:
-        """Note what the current operation has changed.
+    def write(self, events: Sequence[Event]) -> None:
+        """Write the events of a change.
 
         Raises:
             JournalError: the change cannot be serialised.
         """
-        events = self._outbox.current
         data = self._serialised(events)
         if data:
             self.writer.append(data)
-        written = Written(self.writer.number, self._outbox.last + len(events))
         if not self.writer.is_shared:
-            # Before anybody else can see it. A failure is reported when the operation is concluded.
+            # Before other threads can see the change. `wait` reports a failure.
             with suppress(JournalError):
-                self.writer.acknowledge(written.change)
-        return written
+                self.writer.acknowledge(self.writer.number)
 
-    def _serialised(self, events: list[Event]) -> bytes:
+    def _serialised(self, events: Sequence[Event]) -> bytes:
         try:
             return encode_events(events)
         except (ValueError, TypeError) as error:
@@ -107,27 +102,25 @@ class JournalOutlet:
             raise JournalError(self.writer.path, reason) from error
 
     def is_written(self) -> bool:
-        """Return whether the current operation has been noted."""
+        """Return whether the writer has accepted the current change."""
         return self.writer.has_appended(self._before)
 
-    def publish(self) -> None:
-        """Hand the events of the current operation to the subscribers, as soon as they are durable."""
+    def mark_committed(self) -> None:
+        """Note that the current change is final."""
         self._before = self.writer.number
-        self._outbox.publish()
 
-    def conclude(self, written: object) -> None:
-        """Wait until a change is durable and notify the subscribers, or leave both to a deferral of this thread.
+    def wait(self, receipt: Receipt) -> bool:
+        """Wait until a change is durable, or leave that to a deferral of this thread.
 
         Raises:
-            JournalError: the change is in doubt.
+            JournalError: it is uncertain whether the change holds.
         """
-        known = written if isinstance(written, Written) else Written(self.writer.number, self._outbox.last)
         deferral = self.deferral
         if deferral is not None:
-            deferral.written = known
-            return
-        self.writer.acknowledge(known.change)
-        self._outbox.deliver(known.event)
+            deferral.receipt = receipt
+            return False
+        self.writer.acknowledge(receipt.change)
+        return True
 
     @property
     def deferral(self) -> Deferral | None:
@@ -140,9 +133,9 @@ class JournalOutlet:
         self._deferrals.current = deferral
 
     def deliver(self, deferral: Deferral) -> None:
-        """Notify the subscribers of everything that was deferred, which is durable now."""
-        self._outbox.deliver(deferral.written.event)
+        """Deliver all events of deferred operations, which are durable now."""
+        self._outbox.deliver(deferral.receipt.event)
 
-    def let_go(self) -> None:
+    def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""
         self.writer.let_go()

@@ -25,6 +25,7 @@ from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
+from ugm.events import Subscriber
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.change_log import ChangeLog
 from ugm.journal.contents import open_contents, replay
@@ -41,7 +42,7 @@ from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.journal.writer_lock import WriterLock
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition import Partition, Subscriber
+from ugm.partition import Partition
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.model_set import ModelSet, claims_of
@@ -59,29 +60,30 @@ _CLUSTER: Final = "cluster"
 
 @final
 class JournaledPartition(Partition):
-    """A `ugm.Partition` with a journal; made by `open_partition`.
+    """A partition with a journal; `open_partition` creates it.
 
     Every call that changes something returns after the change has reached the disk. If that fails, the call raises
-    `JournalError`, and what it was to change is in doubt: ask again. Where commits are shared, calls that only read
-    never wait for the disk, and in the few milliseconds of a commit may show what nobody has been told yet; otherwise
-    they wait for the change that is being written.
+    `JournalError`, and it is uncertain whether the change holds; repeat the call. Queries never wait for the disk if
+    commits are shared. In the few milliseconds of such a commit, they may show changes that are not durable yet. If
+    commits are not shared, queries wait for the change that is being written.
 
-    As a context manager it closes its journal. It belongs to the process that opened it: a forked one can only read.
+    As a context manager it closes its journal. It belongs to the process that opened it; a forked process can only
+    read.
     """
 
     __slots__ = ("_mailbox", "_outlet", "journal")
 
-    #: Its journal.
     journal: Journal
-    #: That of the loop which awaited something last.
+    #: The mailbox of the event loop that awaited an operation last.
     _mailbox: LoopMailbox | None
 
-    def __init__(self, state: PartitionState, others: ModelSet, outlet: JournalOutlet, journal: Journal) -> None:
+    def __init__(
+        self, state: PartitionState, models: ModelSet, outbox: EventOutbox, outlet: JournalOutlet, journal: Journal
+    ) -> None:
         self._outlet: Final = outlet
         self.journal = journal
         self._mailbox = None
-        self._open(state, others)
-        self._lock.outlet = outlet
+        self._assemble(state, models, outbox, outlet)
 
     def __enter__(self) -> Self:
         return self
@@ -91,13 +93,13 @@ class JournaledPartition(Partition):
     ) -> None:
         self.journal.close()
 
-    # Without waiting
+    # Operations that do not wait for the disk
 
     def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         """Call an operation of this partition without waiting for the disk.
 
-        What it does is done at once; the future has the answer, or the error, once the change has reached the disk.
-        It cannot be cancelled. Where no commit is shared, it is done when it is returned.
+        The operation takes effect at once. The future gets the result, or the error, when the change has reached the
+        disk. It cannot be cancelled. If commits are not shared, the future is done when it is returned.
 
         >>> answer = partition.promise(partition.allocate, "app-1-0", "app-1", usage)  # doctest: +SKIP
         >>> answer.result().allowed  # doctest: +SKIP
@@ -108,7 +110,7 @@ class JournaledPartition(Partition):
         return answer.future
 
     async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call an operation of this partition and await that the change has reached the disk; as `promise`."""
+        """Call an operation of this partition, and await its result until the change has reached the disk."""
         loop = asyncio.get_running_loop()
         mailbox = self._mailbox
         if mailbox is None or mailbox.loop is not loop:
@@ -159,20 +161,21 @@ def open_partition(
         raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
     lock = OperationLock()
     CompiledConfig.of(config)  # before the journal is opened, so that a wrong configuration leaves it as it is
-    others, outbox = ModelSet(models, lock), EventOutbox(subscribers, lock.undo)
+    model_set, outbox = ModelSet(models, lock), EventOutbox(subscribers)
     place, outlet = resolve_path(path), JournalOutlet(outbox)
     with ExitStack() as undo:
         writer_lock = WriterLock.acquire(place)
         undo.callback(writer_lock.release)
         state, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
         outlet.writer = _writer(place, writer_lock, last, clock, undo, together=durability == "group")
-        partition = JournaledPartition(state, others, outlet, Journal(place, writer_lock, lock, outlet.writer))
+        journal = Journal(place, writer_lock, lock, outlet.writer)
+        partition = JournaledPartition(state, model_set, outbox, outlet, journal)
         undo.callback(partition.journal.close)
         partition.verify()
-        others.apply(claims_of(state))
-        lock.settle()
-        state.tell = outbox.add
-        _follow(partition, state, config, cluster)
+        model_set.apply(claims_of(state))
+        lock.mark_settled()
+        partition._start_recording()  # noqa: SLF001 - a part of the same engine
+        _apply_arguments(partition, state, config, cluster)
         undo.pop_all()
     return partition
 
@@ -209,10 +212,10 @@ def _writer(
     return Writer(path, ChangeLog(path, connection, marker, reserve), last, clock, together=together)
 
 
-def _follow(
+def _apply_arguments(
     partition: JournaledPartition, state: PartitionState, config: PartitionConfig | None, cluster: Resource | None
 ) -> None:
-    """Bring what was restored in line with what the program says."""
+    """Apply the configuration and the cluster that the program has passed to the restored partition."""
     if config is not None and config != state.compiled.config:
         partition.configure(config)
     if cluster is not None:

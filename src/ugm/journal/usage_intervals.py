@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, final
 
 from ugm.journal.contents import JournalContents, JournalEntry
+from ugm.partition.allocation import AllocationState
 from ugm.partition.checkpoint import Checkpoint
 from ugm.partition.event_codec import Json
 from ugm.partition.events import Allocated, ApplicationEnded, ApplicationSubmitted, GroupAssigned, Released, Resized
-from ugm.partition.ledger_entry import AllocationState
 from ugm.resources import Resource
 
 __all__ = ["UsageInterval", "UsageMeter", "decode_intervals", "encode_intervals", "usage_intervals"]

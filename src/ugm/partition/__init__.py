@@ -1,83 +1,52 @@
-"""One atomic admission over users, groups, queues and any other quota model, with a ledger of allocations."""
+"""The partition: atomic admission over users, groups, queues and other quota models, with a ledger of allocations.
 
+`AbstractPartition` describes the operations. `Partition` keeps everything in memory.
+"""
+
+from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
-from ugm.partition.audit import AuditReport, Difference, Running
+from ugm.partition.audit import AuditReport, Difference, RunningAllocation
 from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
-from ugm.partition.event_codec import event_name, event_to_dict
-from ugm.partition.events import (
-    Allocated,
-    AllocationRequested,
-    ApplicationEnded,
-    ApplicationFailing,
-    ApplicationSubmitted,
-    ConfigurationChanged,
-    Denied,
-    Event,
-    GroupAssigned,
-    NodeChanged,
-    PartitionClosed,
-    Preempted,
-    QueueQuotaSet,
-    Released,
-    RequestWithdrawn,
-    Resized,
-    Subscriber,
-)
-from ugm.partition.explanation import Explanation, Holder
-from ugm.partition.ledger_entry import Allocation, AllocationRequest, AllocationState
+from ugm.partition.explanation import Explanation, Holder, headroom_of
+from ugm.partition.interface import AbstractPartition
 from ugm.partition.partition import Partition
-from ugm.partition.plan import Leaving, Plan
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, RequestReport
-from ugm.partition.snapshot import Pace, PartitionSnapshot, Pending
-from ugm.partition.survey import LimitUtilization
-from ugm.partition.view import PartitionView
+from ugm.partition.plan import LeavingQueue, Plan, PlanInput
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
+from ugm.partition.subject import Subject, UserInQueue
+from ugm.partition.utilization import LimitUtilization
 
 __all__ = [
-    "Allocated",
+    "AbstractPartition",
     "Allocation",
     "AllocationRequest",
-    "AllocationRequested",
     "AllocationState",
-    "ApplicationEnded",
-    "ApplicationFailing",
     "ApplicationInfo",
     "ApplicationReport",
     "ApplicationState",
-    "ApplicationSubmitted",
     "AuditReport",
     "Changes",
-    "ConfigurationChanged",
-    "Denied",
+    "CooperativeIteration",
     "Detail",
     "Difference",
-    "Event",
     "Explanation",
     "GangStyle",
-    "GroupAssigned",
     "Holder",
-    "Leaving",
+    "LeavingQueue",
     "LimitChange",
     "LimitUtilization",
     "LimitValue",
-    "NodeChanged",
     "OwnedAllocation",
-    "Pace",
     "Partition",
-    "PartitionClosed",
     "PartitionSnapshot",
-    "PartitionView",
     "Pending",
     "Plan",
-    "Preempted",
+    "PlanInput",
     "QueueChange",
-    "QueueQuotaSet",
-    "Released",
-    "RequestReport",
-    "RequestWithdrawn",
-    "Resized",
-    "Running",
-    "Subscriber",
+    "RunningAllocation",
+    "Subject",
+    "SubmissionReport",
+    "UserInQueue",
     "changes",
-    "event_name",
-    "event_to_dict",
+    "headroom_of",
 ]

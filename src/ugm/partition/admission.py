@@ -1,8 +1,9 @@
-"""Granting and giving back: every way in which an allocation enters or leaves the ledger.
+"""Admission: every way in which an allocation enters, changes or leaves the ledger.
 
-The users, groups and queues of a request are one chain of counters, charged by its holding in one go. Other quota
-models are called before it: first all are checked, then all are charged, and only then does the ledger change. So a
-model that raises finds nothing changed but other models, and those are undone by the undo list of the operation.
+The limits of users, groups and queues on a request are one chain of counters, which the holding of the application
+charges at once. Other quota models are called before that: first all of them check, then all are charged, and only then
+the ledger changes. So a model that raises finds nothing changed except other models, and the undo list of the operation
+undoes those.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ugm.errors import RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
 from ugm.model import Claim
-from ugm.partition.application import Application
+from ugm.partition.allocation import AllocationRequest, AllocationState, traits_of
+from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Denied
-from ugm.partition.ledger_entry import AllocationRequest, AllocationState, LedgerEntry, traits_of
 from ugm.partition.model_set import Call, ModelSet, charging
 from ugm.partition.state import PartitionState
 from ugm.queues import Queue
@@ -26,30 +27,31 @@ from ugm.resources import Resource
 
 __all__ = ["Admission"]
 
+_HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
-#: The id of an allocation that is only asked about; no allocation has it.
-_NAMELESS: Final = ""
+#: The allocation id of a query; no allocation has it.
+_NO_ALLOCATION: Final = ""
 
 
 @final
 class Admission:
-    """What a partition does to its ledger. The partition holds the lock; arguments are checked here."""
+    """Grants, changes and releases allocations. The caller holds the lock; arguments are checked here."""
 
-    __slots__ = ("_others", "_state")
+    __slots__ = ("_models", "_state")
 
-    def __init__(self, state: PartitionState, others: ModelSet) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet) -> None:
         self._state: Final = state
-        self._others: Final = others
+        self._models: Final = models
 
-    # What is asked for
+    # Arguments
 
     def application(self, application_id: str) -> Application:
         """Return an application.
 
         Raises:
-            RequestError: there is none of that id.
+            RequestError: it does not exist.
         """
-        # First the look-up: a journal of an earlier version may have ids that are too long for a new one.
+        # First the look-up: a journal of an earlier version may have ids that are too long for a new application.
         found = self._state.applications.get(application_id) if type(application_id) is str else None
         if found is None:
             found = self._state.applications.get(require_application_id(application_id))
@@ -61,7 +63,7 @@ class Admission:
         """Return a queue.
 
         Raises:
-            RequestError: there is none of that path.
+            RequestError: it does not exist.
         """
         found = self._state.tree.queues.get(canonical_path(queue_path))
         if found is None:
@@ -69,18 +71,22 @@ class Admission:
         return found
 
     def entry(self, request: AllocationRequest, state: AllocationState) -> LedgerEntry:
-        """Return what is asked for as an entry that nothing knows of yet.
+        """Return the entry of a request, which is not in the ledger yet.
 
         Raises:
-            RequestError: an argument cannot be used, or the application may not get anything any more.
+            RequestError: an argument is invalid, or the application does not exist.
         """
         require_name("allocation_id", request.allocation_id)
         application = self.application(request.application_id)
         self.vector(request.usage)
         return LedgerEntry(application, request.usage, traits_of(state, request))
 
-    def require_welcome(self, application: Application) -> None:
-        """Make sure that an application may get more.
+    def vector(self, usage: Resource) -> RequestVector:
+        """Return the amounts of a usage in the layout of the counters."""
+        return require_vector("usage", usage, self._state.in_force.epoch.layout)
+
+    def require_not_failing(self, application: Application) -> None:
+        """Check that an application may get more.
 
         Raises:
             RequestError: it is failing.
@@ -89,10 +95,10 @@ class Admission:
             raise RequestError("application_id", application.application_id, "the application is failing")
 
     def is_repeated(self, allocation_id: str, entry: LedgerEntry) -> bool:
-        """Return whether an allocation is held already, by a call of the same content.
+        """Return whether an allocation is held already, because the call repeats an earlier one.
 
         Raises:
-            RequestError: the id stands for something else.
+            RequestError: the id belongs to another allocation.
         """
         known = self._state.ledger.get(allocation_id)
         if known is None:
@@ -101,136 +107,156 @@ class Admission:
         return known.traits.state is not _PENDING
 
     def require_same(self, allocation_id: str, known: LedgerEntry, entry: LedgerEntry) -> None:
-        """Make sure that two entries of one id are for the same.
+        """Check that two entries of one id describe the same allocation.
 
         Raises:
-            RequestError: they are not.
+            RequestError: they do not.
         """
         if not known.is_same(entry):
             reason = f"the id stands for another allocation, of application {known.application.application_id!r}"
             raise RequestError("allocation_id", allocation_id, reason)
 
-    def vector(self, usage: Resource) -> RequestVector:
-        """Return what a usage asks of each counter."""
-        return require_vector("usage", usage, self._state.in_force.epoch.layout)
-
-    # Granting
-
-    def allocate(self, request: AllocationRequest, *, evict: bool) -> Decision:
-        """Charge an allocation everywhere, or nowhere."""
-        entry = self.entry(request, AllocationState.HELD)
-        if self.is_repeated(request.allocation_id, entry):
-            return ALLOWED
-        self.require_welcome(entry.application)
-        if self._others:
-            decision = self._allocate_with_models(request.allocation_id, entry, evict=evict)
-        else:
-            decision = Decision(self._state.admit(entry.application, self.vector(request.usage)))
-            if decision:
-                self._state.note(request.allocation_id, entry)
-        return self.told([request], decision)
-
-    def told(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
-        """Return a decision, after telling of it if it is a denial."""
-        if decision:
-            return decision if decision.evictions else ALLOWED
-        if self._state.tell:
-            self._state.tell(Denied(tuple(requests), decision))
-        return decision
-
-    def _allocate_with_models(self, allocation_id: str, entry: LedgerEntry, *, evict: bool) -> Decision:
-        violations = self.violations(allocation_id, entry)
-        evicted = self._evictions(allocation_id, entry) if violations else ()
-        if violations and not (evicted and evict):
-            return Decision(violations, evicted)
-        mark = len(self._state.undo)
-        gone = [(name, self._state.ledger[name]) for name in evicted]
-        self._others.apply([("refund", other.claim(name)) for name, other in gone])
-        if gone and self._others.check(entry.claim(allocation_id)):
-            self._others.take_back(mark)
-            return Decision(violations)
-        self._others.apply(self._charging(allocation_id, entry))
-        for _, other in gone:
-            self._state.refund(other)
-        self._state.charge(entry, self.vector(entry.usage))
-        self._state.note(allocation_id, entry)
-        for name, _ in gone:
-            self._strike(name)
-        return Decision((), evicted)
-
-    def check(self, request: AllocationRequest) -> Decision:
-        """Return what one more allocation would be told, whatever its id."""
-        application = self.application(request.application_id)
-        self.vector(request.usage)
-        self.require_welcome(application)
-        entry = LedgerEntry(application, request.usage, traits_of(AllocationState.HELD, request))
-        violations = self.violations(_NAMELESS, entry)
-        return Decision(violations, self._evictions(_NAMELESS, entry)) if violations else ALLOWED
-
-    def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
-        """Return every limit that an entry would exceed: of users, groups, queues, and of all other models."""
-        found = self._state.open(entry.application).violations(self.vector(entry.usage))
-        return found + self._others.check(entry.claim(allocation_id)) if self._others else found
-
-    def charge(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Charge an entry everywhere without checking, and write it into the ledger; nothing if a model raises."""
-        if self._others:
-            self._others.apply(self._charging(allocation_id, entry))
-        self._state.charge(entry, self.vector(entry.usage))
-        self._state.note(allocation_id, entry)
-
-    def _charging(self, allocation_id: str, entry: LedgerEntry) -> list[Call]:
-        return charging(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
-
-    # Making way
-
-    def _evictions(self, allocation_id: str, entry: LedgerEntry) -> tuple[str, ...]:
-        """Return the allocations whose release would let an entry in; none if no release would."""
-        evicted = self._others.evictions(entry.claim(allocation_id))
-        if not evicted:
-            return ()
-        known = [self._state.ledger.get(name) for name in evicted]
-        gone = [other for other in known if other is not None and other.traits.state is not _PENDING]
-        return evicted if len(gone) == len(known) and self._would_fit_without(gone, entry) else ()
-
-    def _would_fit_without(self, gone: Sequence[LedgerEntry], entry: LedgerEntry) -> bool:
-        """Return whether users, groups and queues have room for an entry once others have gone."""
-        for other in gone:
-            self._state.refund(other)
-        violations = self._state.open(entry.application).violations(self.vector(entry.usage))
-        for other in gone:
-            self._state.charge(other, self.vector(other.usage))
-        return not violations
-
-    def _strike(self, allocation_id: str) -> None:
-        entry = self._state.ledger[allocation_id]
-        self._state.strike(allocation_id, entry)
-        self._state.settle(entry.application)
-
-    # Changing what is held
-
-    def known(self, argument: str, allocation_id: str) -> LedgerEntry | None:
-        """Return an allocation; None if there is none of that id.
+    def find(self, argument: str, allocation_id: str) -> LedgerEntry | None:
+        """Return an allocation, or None if it does not exist.
 
         Raises:
-            RequestError: there is none, and the id cannot be one.
+            RequestError: it does not exist, and the id is invalid.
         """
         entry = self._state.ledger.get(allocation_id) if type(allocation_id) is str else None
         return self._state.ledger.get(require_name(argument, allocation_id)) if entry is None else entry
 
     def held(self, argument: str, allocation_id: str) -> LedgerEntry:
-        """Return an allocation that is held or going.
+        """Return a held or terminating allocation.
 
         Raises:
-            RequestError: there is none of that id.
+            RequestError: it does not exist.
         """
-        entry = self.known(argument, allocation_id)
+        entry = self.find(argument, allocation_id)
         if entry is None or entry.traits.state is _PENDING:
             raise RequestError(argument, allocation_id, "there is no such allocation")
         return entry
 
+    # Requests
+
+    def request(self, request: AllocationRequest) -> None:
+        """Add a pending allocation."""
+        entry = self.entry(request, _PENDING)
+        known = self._state.ledger.get(request.allocation_id)
+        if known is not None:
+            self.require_same(request.allocation_id, known, entry)
+            return
+        self.require_not_failing(entry.application)
+        if self._models:
+            self._models.apply([("expect", entry.claim(request.allocation_id))])
+        self._state.write_pending(request.allocation_id, entry)
+
+    # Grants
+
+    def allocate(self, request: AllocationRequest) -> Decision:
+        """Charge an allocation to all limits and models, or to none."""
+        entry = self.entry(request, _HELD)
+        if self.is_repeated(request.allocation_id, entry):
+            return ALLOWED
+        self.require_not_failing(entry.application)
+        if not self._models:
+            decision = Decision(self._state.admit(entry.application, self.vector(request.usage)))
+            if decision:
+                self._state.write_allocated(request.allocation_id, entry)
+            return self.answer([request], decision)
+        violations = self.violations(request.allocation_id, entry)
+        if violations:
+            return self.answer([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+        self.charge(request.allocation_id, entry)
+        return ALLOWED
+
+    def allocate_evicting(self, request: AllocationRequest) -> Decision:
+        """Charge an allocation, and release the allocations that quota models evict for it, or do neither."""
+        entry = self.entry(request, _HELD)
+        if self.is_repeated(request.allocation_id, entry):
+            return ALLOWED
+        self.require_not_failing(entry.application)
+        violations = self.violations(request.allocation_id, entry)
+        if not violations:
+            self.charge(request.allocation_id, entry)
+            return ALLOWED
+        evictions = self._evictions(request.allocation_id, entry)
+        if not evictions:
+            return self.answer([request], Decision(violations))
+        if not self._evict(request.allocation_id, entry, evictions):
+            return self.answer([request], Decision(violations))
+        return Decision((), evictions)
+
+    def _evict(self, allocation_id: str, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
+        """Charge an entry in place of its evictions, and return whether the models agree to that."""
+        mark = len(self._state.undo)
+        evicted = [(name, self._state.ledger[name]) for name in evictions]
+        self._models.apply([("refund", other.claim(name)) for name, other in evicted])
+        if self._models.check(entry.claim(allocation_id)):
+            self._models.take_back(mark)
+            return False
+        self._models.apply(self._charging(allocation_id, entry))
+        for _, other in evicted:
+            self._state.refund(other)
+        self._state.charge(entry, self.vector(entry.usage))
+        self._state.write_allocated(allocation_id, entry)
+        for name, _ in evicted:
+            self._remove(name)
+        return True
+
+    def _evictions(self, allocation_id: str, entry: LedgerEntry) -> tuple[str, ...]:
+        """Return the allocations whose release would let an entry fit; empty if no release would."""
+        evictions = self._models.evictions(entry.claim(allocation_id))
+        if not evictions:
+            return ()
+        known = [self._state.ledger.get(name) for name in evictions]
+        evicted = [other for other in known if other is not None and other.traits.state is not _PENDING]
+        return evictions if len(evicted) == len(known) and self._fits_without(evicted, entry) else ()
+
+    def _fits_without(self, evicted: Sequence[LedgerEntry], entry: LedgerEntry) -> bool:
+        """Return whether an entry fits the limits of users, groups and queues after the release of others."""
+        for other in evicted:
+            self._state.refund(other)
+        violations = self._state.holding_of(entry.application).violations(self.vector(entry.usage))
+        for other in evicted:
+            self._state.charge(other, self.vector(other.usage))
+        return not violations
+
+    def answer(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
+        """Return a decision, after recording it if it is a denial."""
+        if decision:
+            return ALLOWED
+        if self._state.record:
+            self._state.record(Denied(tuple(requests), decision))
+        return decision
+
+    def check(self, request: AllocationRequest) -> Decision:
+        """Return the answer that a request would get, whatever its allocation id."""
+        application = self.application(request.application_id)
+        self.vector(request.usage)
+        self.require_not_failing(application)
+        entry = LedgerEntry(application, request.usage, traits_of(_HELD, request))
+        violations = self.violations(_NO_ALLOCATION, entry)
+        return Decision(violations, self._evictions(_NO_ALLOCATION, entry)) if violations else ALLOWED
+
+    def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
+        """Return every limit of users, groups, queues and other models that an entry would exceed."""
+        found = self._state.holding_of(entry.application).violations(self.vector(entry.usage))
+        return found + self._models.check(entry.claim(allocation_id)) if self._models else found
+
+    def charge(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Charge an entry without a check, and write it into the ledger; nothing changes if a model raises."""
+        if self._models:
+            self._models.apply(self._charging(allocation_id, entry))
+        self._state.charge(entry, self.vector(entry.usage))
+        self._state.write_allocated(allocation_id, entry)
+
+    def _charging(self, allocation_id: str, entry: LedgerEntry) -> list[Call]:
+        return charging(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
+
+    # Changes
+
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
-        """Put a real allocation in the place of a placeholder."""
+        """Replace a placeholder by a real allocation."""
         require_name("placeholder_id", placeholder_id)
         known = self._state.ledger.get(require_name("allocation_id", allocation_id))
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._state.ledger:
@@ -239,106 +265,116 @@ class Admission:
         old = self.held("placeholder_id", placeholder_id)
         if not old.traits.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
-        # What has been asked for has traits of its own.
+        # A pending allocation has its own priority.
         _, _, priority, preemptible = (known or old).traits
-        request = AllocationRequest(
-            allocation_id, old.application.application_id, usage, priority=priority, preemptible=preemptible
-        )
-        new = self.entry(request, AllocationState.HELD)
+        application_id = old.application.application_id
+        request = AllocationRequest(allocation_id, application_id, usage, priority=priority, preemptible=preemptible)
+        new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
-            raise RequestError("allocation_id", allocation_id, "the allocation is held beside the placeholder")
-        self.require_welcome(new.application)
+            raise RequestError("allocation_id", allocation_id, "the allocation exists besides the placeholder")
+        self.require_not_failing(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:
-            self._state.set_replaced(new.application)
+            self._state.mark_replaced(new.application)
         return decision
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
-        """Let an allocation hold something else from now on."""
+        """Change the usage of an allocation."""
         old = self.held("allocation_id", allocation_id)
         self.vector(usage)
         if old.usage == usage:
             return ALLOWED
         if any(amount > 0 for amount in (usage - old.usage).values()):
-            self.require_welcome(old.application)
+            self.require_not_failing(old.application)
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
     def _exchange(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> Decision:
-        """Put one entry in the place of another; only what grows is checked, by other models the whole of it."""
-        holding = self._state.open(old.application)
+        """Replace one entry by another; limits check only the growth, other models the whole entry."""
+        holding = self._state.holding_of(old.application)
         violations = holding.swap_violations(old.usage, new.usage)
-        if self._others:
-            violations += self._exchange_models(old.claim(old_id), new_id, new, agreed=not violations)
+        if self._models:
+            violations += self._exchange_claims(old.claim(old_id), new_id, new, agreed=not violations)
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
-        _, placeholder, priority, preemptible = new.traits
-        request = AllocationRequest(
-            new_id, new.application.application_id, new.usage, placeholder, priority, preemptible
-        )
-        return self.told([request], Decision(violations))
+        application_id, (_, *properties) = new.application.application_id, new.traits
+        request = AllocationRequest(new_id, application_id, new.usage, *properties)  # type: ignore[arg-type] # mypy merges them
+        return self.answer([request], Decision(violations))
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
-        self._state.open(old.application).swap(old.usage, new.usage)
+        self._state.holding_of(old.application).swap(old.usage, new.usage)
         if old_id == new_id:
-            self._state.note_resized(old_id, new, old.usage)
+            self._state.write_resized(old_id, new, old.usage)
             return
-        self._state.strike(old_id, old)
-        self._state.note(new_id, new, replaces=old_id)
+        self._state.remove_released(old_id, old)
+        self._state.write_allocated(new_id, new, replaces=old_id)
 
-    def _exchange_models(self, old: Claim, new_id: str, new: LedgerEntry, *, agreed: bool) -> tuple[Violation, ...]:
-        """Exchange two claims of all other models if they agree and *agreed*; otherwise return what they say."""
+    def _exchange_claims(self, old: Claim, new_id: str, new: LedgerEntry, *, agreed: bool) -> tuple[Violation, ...]:
+        """Exchange two claims of all other models if they agree and *agreed*; otherwise return their violations."""
         mark = len(self._state.undo)
-        self._others.apply([("refund", old)])
+        self._models.apply([("refund", old)])
         claim = new.claim(new_id)
-        violations = self._others.check(claim) if _takes_more(old, claim) else ()
+        violations = self._models.check(claim) if _takes_more(old, claim) else ()
         if agreed and not violations:
-            self._others.apply(self._charging(new_id, new))
+            self._models.apply(self._charging(new_id, new))
         else:
-            self._others.take_back(mark)
+            self._models.take_back(mark)
         return violations
 
-    # Giving back
+    # Releases
+
+    def preempt(self, allocation_id: str) -> bool:
+        """Mark an allocation as terminating and return whether it exists."""
+        entry = self.find("allocation_id", allocation_id)
+        if entry is None or entry.traits.state is _PENDING:
+            return False
+        self._state.mark_terminating(allocation_id, entry)
+        return True
 
     def release(self, allocation_id: str) -> bool:
-        """Give an allocation back, or withdraw one that is pending, and say whether there was one."""
-        entry = self.known("allocation_id", allocation_id)
+        """Release an allocation or withdraw a pending one, and return whether it existed."""
+        entry = self.find("allocation_id", allocation_id)
         if entry is None:
             return False
         self.end([(allocation_id, entry)])
         return True
 
     def end(self, allocations: Sequence[tuple[str, LedgerEntry]]) -> None:
-        """Give allocations back, or withdraw those that are pending: all of them, or none if a model raises."""
-        if self._others:
-            self._others.apply([(_ending(entry), entry.claim(name)) for name, entry in allocations])
+        """Release allocations or withdraw pending ones: all of them, or none if a model raises."""
+        if self._models:
+            self._models.apply([(_ending(entry), entry.claim(name)) for name, entry in allocations])
         for name, entry in allocations:
             if entry.traits.state is _PENDING:
-                self._state.strike_pending(name, entry)
-                self._state.settle(entry.application)
+                self._state.remove_pending(name, entry)
+                self._state.finish_if_idle(entry.application)
             else:
                 self._state.refund(entry)
-                self._strike(name)
+                self._remove(name)
 
-    # Counting what exists
+    def _remove(self, allocation_id: str) -> None:
+        entry = self._state.ledger[allocation_id]
+        self._state.remove_released(allocation_id, entry)
+        self._state.finish_if_idle(entry.application)
+
+    # Existing allocations
 
     def adopt(self, request: AllocationRequest) -> tuple[Violation, ...]:
-        """Charge an allocation that exists without checking, and return what is exceeded now."""
-        entry = self.entry(request, AllocationState.HELD)
+        """Charge an existing allocation without a check, and return the limits that are exceeded now."""
+        entry = self.entry(request, _HELD)
         if not self.is_repeated(request.allocation_id, entry):
-            self._state.count_adopted(request.usage)
+            self._state.count_unoffered(request.usage)
             self.charge(request.allocation_id, entry)
-        return tuple(found for node in self._state.open(entry.application).chain() for found in over(node))
+        return tuple(found for node in self._state.holding_of(entry.application).chain() for found in over(node))
 
     def correct(self, allocation_id: str, usage: Resource) -> None:
-        """Let an allocation hold what it really takes, without checking; it stays as far as it has come."""
+        """Change the usage of an allocation without a check; its state stays."""
         old = self.held("allocation_id", allocation_id)
         new = old._replace(usage=usage)
-        self._state.count_adopted(usage)
-        if self._others:
-            self._others.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
-        self._state.open(old.application).swap(old.usage, usage)
-        self._state.note_resized(allocation_id, new, old.usage)
+        self._state.count_unoffered(usage)
+        if self._models:
+            self._models.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
+        self._state.holding_of(old.application).swap(old.usage, usage)
+        self._state.write_resized(allocation_id, new, old.usage)
 
 
 def _ending(entry: LedgerEntry) -> Literal["forget", "refund"]:
@@ -346,7 +382,7 @@ def _ending(entry: LedgerEntry) -> Literal["forget", "refund"]:
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:
-    """Return whether a claim in the place of another is for anything that has not been granted."""
+    """Return whether a claim that replaces another needs anything that was not granted."""
     if any(amount > 0 for amount in (new.usage - old.usage).values()):
         return True
     return (new.priority, new.preemptible) != (old.priority, old.preemptible)

@@ -1,7 +1,8 @@
-"""Applications: submitted once, placed once, and at every moment in a state that follows from what they hold.
+"""Applications and their entries in the ledger.
 
-The state is never stored. It follows from four facts: what the application holds, what is pending, whether it has ever
-run, and whether it has failed. So it cannot disagree with the counters.
+An application is submitted once and placed once. Its state is never stored. It follows from four facts: its
+allocations, its pending allocations, whether it has ever run, and whether it has failed. So the state cannot disagree
+with the counters.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Running state entry" and "Running state exit".
 """
@@ -9,49 +10,91 @@ Source: Apache YuniKorn, user based resource usage tracking, "Running state entr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import UserGroup
-from ugm.partition.ledger_entry import PLAIN, AllocationState, LedgerEntry
+from ugm.model import Claim
+from ugm.partition.allocation import PLAIN, Allocation, AllocationState, Traits, shared_traits
 from ugm.queues import Queue
 from ugm.queues.placement import Submission
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["Application", "ApplicationInfo", "ApplicationState", "GangStyle"]
+__all__ = ["Application", "ApplicationInfo", "ApplicationState", "GangStyle", "LedgerEntry"]
 
 
 class ApplicationState(StrEnum):
-    """How far an application has come."""
+    """The state of an application."""
 
-    #: Submitted and placed; nothing is asked for.
+    #: Submitted and placed, without allocations and pending allocations.
     NEW = "new"
-    #: Something is pending; nothing is allocated yet, or nothing any more.
+    #: Something is pending, and nothing is allocated yet or any more.
     ACCEPTED = "accepted"
-    #: From the first allocation until the last is gone and nothing is pending.
+    #: From the first allocation until the last is released and nothing is pending.
     RUNNING = "running"
-    #: Has run, holds nothing, and nothing is pending; runs again with the next allocation.
+    #: Has run, holds nothing, and nothing is pending. It runs again with its next allocation.
     COMPLETING = "completing"
-    #: Ended in good order; the partition has forgotten it.
+    #: Finished, and removed from the partition.
     COMPLETED = "completed"
-    #: Gets nothing more, and is still counted until its last allocation is released.
+    #: Gets nothing more, and counts until its last allocation is released.
     FAILING = "failing"
-    #: Ended by failing; the partition has forgotten it.
+    #: Failed, and removed from the partition.
     FAILED = "failed"
 
 
 class GangStyle(StrEnum):
-    """What becomes of an application whose gang is not complete in time."""
+    """The consequence of a gang that is not complete in time."""
 
-    #: It goes on without a gang.
+    #: The application continues without a gang.
     SOFT = "soft"
-    #: It fails.
+    #: The application fails.
     HARD = "hard"
 
 
-#: The group of an application that has never run; None is a choice.
+class LedgerEntry(NamedTuple):
+    """One entry of the ledger: an allocation of an application. It is replaced, never changed."""
+
+    application: Application
+    usage: Resource
+    traits: Traits
+
+    def in_state(self, state: AllocationState) -> LedgerEntry:
+        """Return the entry in another state."""
+        return self._replace(traits=shared_traits(state, *self.traits[1:]))
+
+    def is_same(self, other: LedgerEntry) -> bool:
+        """Return whether both describe the same allocation in any state, so that one call may repeat the other."""
+        return (
+            self.application is other.application and self.usage == other.usage and self.traits[1:] == other.traits[1:]
+        )
+
+    def claim(self, allocation_id: str) -> Claim:
+        """Return the entry as a claim for quota models."""
+        application, usage, (_, _, priority, preemptible) = self
+        return Claim(
+            allocation_id,
+            application.application_id,
+            usage,
+            application.queue.queue_path,
+            application.submission.user,
+            application.submission.tags,
+            priority,
+            preemptible,
+        )
+
+    def to_allocation(self, allocation_id: str) -> Allocation:
+        """Return the entry as a value for callers."""
+        application, usage, traits = self
+        return Allocation(allocation_id, application.application_id, usage, *traits)
+
+
+#: The group of an application that has never run; None means that it has no group.
 _UNCHOSEN: Final = ""
+
+#: Everything that changes in the life of an application, except its allocations.
+_Facts: TypeAlias = tuple[Holding | None, str | None, bool, bool, bool, bool]
 
 
 @final
@@ -59,6 +102,7 @@ class Application:
     """One application of a partition."""
 
     __slots__ = (
+        "allocations",
         "failing",
         "gang_style",
         "group",
@@ -67,7 +111,6 @@ class Application:
         "holding",
         "is_adopted",
         "is_plain",
-        "lines",
         "pending",
         "queue",
         "submission",
@@ -75,30 +118,31 @@ class Application:
 
     submission: Submission
     gang_style: GangStyle
-    #: Where it was placed, for good.
+    #: The queue in which it was placed, for its whole lifetime.
     queue: Queue
-    #: Its allocations, held or going: of a plain one what it takes, of any other the entry.
-    lines: dict[str, Resource | LedgerEntry]
-    #: What it asks for and does not have yet.
+    #: Its held and terminating allocations by id: only the usage of a plain allocation, the entry of any other.
+    allocations: dict[str, Resource | LedgerEntry]
+    #: Its pending allocations by id.
     pending: dict[str, LedgerEntry]
-    #: What all allocations add up to, and whom they are charged to; None while it is not running.
+    #: The sum of its allocations, and the counters that are charged with it; None while it is not running.
     holding: Holding | None
-    #: The group that it is charged to for good, None for none; empty until its first allocation.
+    #: The group that it is charged to, which never changes; None for no group, empty until its first allocation.
     group: str | None
     has_run: bool
-    #: Whether a real allocation has ever taken the place of a placeholder.
+    #: Whether a real allocation has ever replaced a placeholder.
     has_replaced: bool
     failing: bool
-    #: Whether nobody but its user, its group and its queues has a say in what it gets, and it may get more.
+    #: Whether the fast path may serve it: only its user, its group and its queues limit it, nothing is recorded, and it
+    #: may get more.
     is_plain: bool
-    #: Whether it was listed where it had been placed before, so that what it was submitted with is not known.
+    #: Whether it was adopted, so that the arguments of its submission are unknown.
     is_adopted: bool
 
     def __init__(self, submission: Submission, queue: Queue, gang_style: GangStyle) -> None:
         self.submission = submission
         self.queue = queue
         self.gang_style = gang_style
-        self.lines = {}
+        self.allocations = {}
         self.pending = {}
         self.holding = None
         self.group = _UNCHOSEN
@@ -110,21 +154,21 @@ class Application:
 
     @property
     def application_id(self) -> str:
-        """Its id."""
+        """The id of the application."""
         return self.submission.application_id
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs, as far as its allocations and its last state say: while anything is pending, it runs on."""
-        return bool(self.lines) or (self.holding is not None and bool(self.pending))
+        """Whether it runs according to its allocations and its last state: pending allocations keep it running."""
+        return bool(self.allocations) or (self.holding is not None and bool(self.pending))
 
     @property
-    def is_placed_in_a_group(self) -> bool:
-        """Whether the choice of its group has been made."""
+    def has_chosen_group(self) -> bool:
+        """Whether its group is chosen."""
         return self.group != _UNCHOSEN
 
-    def started(self, holding: Holding) -> None:
-        """Begin to run; the group that this is charged to stays for good."""
+    def start(self, holding: Holding) -> None:
+        """Begin to run. The group that the holding is charged to never changes from now on."""
         self.holding = holding
         self.group = None if holding.group is None else holding.group.name
         self.has_run = True
@@ -133,83 +177,84 @@ class Application:
         """Undo that the application has started or stopped; the counters are rebuilt."""
         self.holding, self.group, self.has_run = holding, group, has_run
 
-    def facts(self) -> tuple[Any, ...]:
-        """Return everything that changes in the life of the application, but its allocations."""
+    def facts(self) -> _Facts:
+        """Return everything that changes in the life of the application, except its allocations."""
         return self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain
 
-    def restore(self, *facts: Any) -> None:  # noqa: ANN401 - as `facts` returned them
+    def restore(self, *facts: *_Facts) -> None:
         """Undo changes of `facts`; the counters are rebuilt."""
         self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain = facts
 
     def held(self) -> Mapping[str, int] | None:
-        """Return what it holds, by resource name; None if it is not running."""
+        """Return the sum of its allocations by resource name; None if it is not running."""
         return None if self.holding is None else self.holding.held()
 
-    # Its lines of the ledger
+    # Its entries in the ledger
 
     def entry(self, allocation_id: str) -> LedgerEntry:
-        """Return one of its allocations, pending or not."""
-        return self.pending.get(allocation_id) or self.entry_of(self.lines[allocation_id])
+        """Return the entry of one of its allocations, which may be pending."""
+        return self.pending.get(allocation_id) or self.to_entry(self.allocations[allocation_id])
 
     def entries(self) -> dict[str, LedgerEntry]:
-        """Return its allocations, held or going, by id."""
-        return {name: self.entry_of(line) for name, line in self.lines.items()}
+        """Return the entries of its held and terminating allocations by id."""
+        return {name: self.to_entry(stored) for name, stored in self.allocations.items()}
 
-    def entry_of(self, line: Resource | LedgerEntry) -> LedgerEntry:
-        """Return what one of `lines` or of `pending` stands for."""
-        return line if isinstance(line, LedgerEntry) else LedgerEntry(self, line, PLAIN)
+    def to_entry(self, stored: Resource | LedgerEntry) -> LedgerEntry:
+        """Return the entry that a value of `allocations` or of `pending` represents."""
+        return stored if isinstance(stored, LedgerEntry) else LedgerEntry(self, stored, PLAIN)
 
     def write(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """List an allocation, in the place of what was listed for it."""
+        """Store the entry of an allocation in place of its previous one."""
         if entry.traits.state is AllocationState.PENDING:
             self.pending[allocation_id] = entry
             return
         self.pending.pop(allocation_id, None)
-        self.lines[allocation_id] = entry.usage if entry.traits == PLAIN else entry
+        self.allocations[allocation_id] = entry.usage if entry.traits == PLAIN else entry
 
-    def strike(self, allocation_id: str) -> None:
-        """List an allocation no longer."""
+    def remove(self, allocation_id: str) -> None:
+        """Remove the entry of an allocation."""
         if self.pending.pop(allocation_id, None) is None:
-            del self.lines[allocation_id]
+            del self.allocations[allocation_id]
 
     def placeholders(self) -> Iterator[tuple[str, LedgerEntry]]:
-        """Yield the placeholders that nothing has replaced."""
-        return ((name, entry) for name, entry in self._marked() if entry.traits.placeholder)
+        """Yield the placeholders that were not replaced."""
+        return ((name, entry) for name, entry in self._special() if entry.traits.placeholder)
 
-    def _marked(self) -> Iterator[tuple[str, LedgerEntry]]:
-        """Yield its allocations, held or going, that are not plain: of many thousand hardly any."""
-        return ((name, line) for name, line in self.lines.items() if isinstance(line, LedgerEntry))
+    def _special(self) -> Iterator[tuple[str, LedgerEntry]]:
+        """Yield the held and terminating allocations that are not plain: very few of many thousand."""
+        return ((name, stored) for name, stored in self.allocations.items() if isinstance(stored, LedgerEntry))
 
     @property
     def state(self) -> ApplicationState:
-        """How far it has come."""
+        """The state that follows from the facts."""
         if self.failing:
-            return ApplicationState.FAILING if self.lines else ApplicationState.FAILED
+            return ApplicationState.FAILING if self.allocations else ApplicationState.FAILED
         if self.holding is not None:
             return ApplicationState.RUNNING
         if self.pending:
             return ApplicationState.ACCEPTED
         return ApplicationState.COMPLETING if self.has_run else ApplicationState.NEW
 
-    def shown(self, state: ApplicationState | None = None) -> ApplicationInfo:
-        """Return the application for somebody outside, as it is or in the last state of its life."""
-        traits = [entry.traits for _, entry in self._marked()]
+    def info(self, state: ApplicationState | None = None) -> ApplicationInfo:
+        """Return the application as a value for callers, in its current state or in the last one of its life."""
+        traits = [entry.traits for _, entry in self._special()]
         return ApplicationInfo(
-            self.application_id,
-            self.submission.user,
-            self.queue.queue_path,
-            state or self.state,
-            self.group or None,
-            Resource(self.held() or {}).without_zeros(),
-            len(self.lines),
-            sum(1 for one in traits if one.state is AllocationState.TERMINATING),
-            sum(1 for one in traits if one.placeholder),
-            len(self.pending),
-            dict(self.submission.tags),
+            application_id=self.application_id,
+            user=self.submission.user,
+            queue_path=self.queue.queue_path,
+            state=state or self.state,
+            group=self.group or None,
+            usage=Resource(self.held() or {}).without_zeros(),
+            allocations=len(self.allocations),
+            terminating=sum(1 for one in traits if one.state is AllocationState.TERMINATING),
+            placeholders=sum(1 for one in traits if one.placeholder),
+            pending=len(self.pending),
+            tags=dict(self.submission.tags),
         )
 
 
-class ApplicationInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ApplicationInfo:
     """An application at one moment."""
 
     application_id: str
@@ -218,18 +263,23 @@ class ApplicationInfo(NamedTuple):
     state: ApplicationState
     #: The group that it is charged to; None if there is none, or it has not run yet.
     group: str | None
-    #: What it holds, without zeros.
+    #: The sum of its allocations, without zeros.
     usage: Resource
-    #: How many allocations it has, terminating ones and placeholders included.
+    #: The number of its allocations, including terminating ones and placeholders.
     allocations: int
+    #: The number of its terminating allocations; clients know it as ``going``.
     terminating: int
     placeholders: int
     pending: int
     tags: Mapping[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the application for JSON, in the same words as its attributes."""
-        user = {"name": self.user.name, "groups": list(self.user.groups)}
-        fields = self._asdict()
-        converted = {"user": user, "usage": dict(self.usage), "state": self.state.value, "tags": dict(self.tags)}
-        return {"going" if name == "terminating" else name: converted.get(name, fields[name]) for name in fields}
+    def to_dict(self) -> dict[str, object]:
+        """Return the application for JSON."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {
+            "user": {"name": self.user.name, "groups": list(self.user.groups)},
+            "state": self.state.value,
+            "usage": dict(self.usage),
+            "tags": dict(self.tags),
+        }
+        return {"going" if name == "terminating" else name: value for name, value in values.items()}

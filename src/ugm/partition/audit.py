@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 from ugm.arguments import require_application_id, require_name, require_resource
 from ugm.errors import InvariantError, RequestError
+from ugm.partition.allocation import AllocationState
 from ugm.partition.application import Application
-from ugm.partition.ledger_entry import AllocationState
 from ugm.partition.state import PartitionState
 from ugm.queues import Queue
 from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
 
-__all__ = ["AuditReport", "Difference", "Running", "audit", "differences_of", "truth_of", "verify"]
+__all__ = ["AuditReport", "Difference", "RunningAllocation", "audit", "differences_of", "truth_of", "verify"]
 
 
-class Running(NamedTuple):
+class RunningAllocation(NamedTuple):
     """An allocation that really runs, as the embedding program sees it."""
 
     allocation_id: str
@@ -35,9 +35,9 @@ class Difference(NamedTuple):
     """An allocation of which the ledger says something else than what runs."""
 
     #: What the ledger has; None if it has nothing of that id.
-    ledger: Running | None
+    ledger: RunningAllocation | None
     #: What runs; None if nothing of that id does.
-    truth: Running | None
+    truth: RunningAllocation | None
     #: Whether the ledger knows the application of what runs; if not, the application has to be adopted first.
     is_known: bool = True
 
@@ -50,10 +50,10 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         if self.ledger is None and self.truth is not None:
             unknown = "" if self.is_known else ", an unknown application"
-            return f"{_told(self.truth)} runs{unknown}, and is not in the ledger"
+            return f"{_text(self.truth)} runs{unknown}, and is not in the ledger"
         if self.truth is None and self.ledger is not None:
-            return f"{_told(self.ledger)} is in the ledger, and does not run"
-        return f"{self.ledger and _told(self.ledger)} is in the ledger, but {self.truth and _told(self.truth)} runs"
+            return f"{_text(self.ledger)} is in the ledger, and does not run"
+        return f"{self.ledger and _text(self.ledger)} is in the ledger, but {self.truth and _text(self.truth)} runs"
 
 
 class AuditReport(NamedTuple):
@@ -72,7 +72,7 @@ class AuditReport(NamedTuple):
         return "\n".join(map(str, self.differences)) or "the ledger agrees with what runs"
 
 
-def _told(running: Running) -> str:
+def _text(running: RunningAllocation) -> str:
     return f"{running.allocation_id!r} of {running.application_id!r} with {running.usage}"
 
 
@@ -82,27 +82,28 @@ def _as_dict(difference: Difference) -> dict[str, Any]:
     return {**told, "is_known": difference.is_known}
 
 
-def truth_of(running: Iterable[Running | tuple[str, str, Resource]]) -> dict[str, Running]:
+def truth_of(running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> dict[str, RunningAllocation]:
     """Return what runs by allocation id.
 
     Raises:
         RequestError: something in it cannot be an allocation, or an id is there twice.
     """
-    truth: dict[str, Running] = {}
+    truth: dict[str, RunningAllocation] = {}
     if not isinstance(running, Iterable):
         raise RequestError("running", running, "expected several allocations")
     for item in running:
         try:
-            one = Running(*item)
+            one = RunningAllocation(*item)
         except TypeError as error:
-            raise RequestError("running", item, "expected a Running, or a tuple of its three parts") from error
+            reason = "expected a RunningAllocation, or a tuple of its three parts"
+            raise RequestError("running", item, reason) from error
         _require_usable(one)
         if truth.setdefault(one.allocation_id, one) is not one:
             raise RequestError("running", one.allocation_id, "the allocation is there twice")
     return truth
 
 
-def _require_usable(running: Running) -> None:
+def _require_usable(running: RunningAllocation) -> None:
     require_resource("usage", running.usage)
     require_application_id(running.application_id)
     require_name("allocation_id", running.allocation_id)
@@ -125,18 +126,18 @@ def differences_of(report: object) -> tuple[Difference, ...]:
     return report.differences
 
 
-def _sides(told: object) -> list[Running]:
+def _sides(told: object) -> list[RunningAllocation]:
     """Return what a difference is between; the one side that there is, or both."""
     sides = [side for side in (told.ledger, told.truth) if side is not None] if isinstance(told, Difference) else []
-    if not sides or not all(isinstance(side, Running) for side in sides):
+    if not sides or not all(isinstance(side, RunningAllocation) for side in sides):
         raise RequestError("report", told, "expected a Difference of what runs")
     return sides
 
 
-def audit(state: PartitionState, truth: dict[str, Running]) -> AuditReport:
+def audit(state: PartitionState, truth: dict[str, RunningAllocation]) -> AuditReport:
     """Compare the ledger with what runs; an allocation that is going counts until its release is confirmed."""
     ledger = {
-        name: Running(name, entry.application.application_id, entry.usage)
+        name: RunningAllocation(name, entry.application.application_id, entry.usage)
         for name, entry in state.ledger.items()
         if entry.traits.state is not AllocationState.PENDING
     }
@@ -149,11 +150,11 @@ def audit(state: PartitionState, truth: dict[str, Running]) -> AuditReport:
     )
 
 
-def _is_known(state: PartitionState, running: Running) -> bool:
+def _is_known(state: PartitionState, running: RunningAllocation) -> bool:
     return running.application_id in state.applications
 
 
-def _agree(one: Running | None, other: Running | None) -> bool:
+def _agree(one: RunningAllocation | None, other: RunningAllocation | None) -> bool:
     if one is None or other is None:
         return one is other
     return one[:2] == other[:2] and one.usage.without_zeros() == other.usage.without_zeros()
@@ -175,8 +176,8 @@ def _entries(state: PartitionState) -> Iterator[str]:
     for application_id, application in state.applications.items():
         if application.application_id != application_id:
             yield f"application {application.application_id!r} is listed as {application_id!r}"
-        listed |= dict.fromkeys([*application.lines, *application.pending], application)
-        if not application.pending.keys().isdisjoint(application.lines):
+        listed |= dict.fromkeys([*application.allocations, *application.pending], application)
+        if not application.pending.keys().isdisjoint(application.allocations):
             yield f"application {application_id!r} lists an allocation as held and as pending"
     if listed != state.ledger.owners:
         yield "the applications list other allocations than the ledger"
@@ -191,7 +192,7 @@ def _holdings(state: PartitionState) -> Iterator[str]:
         first = state.holding_index.holdings.get(application_id)
         if first is not application.holding:
             yield f"application {application_id!r} is charged otherwise than it runs"
-        if application.lines and application.holding is None:
+        if application.allocations and application.holding is None:
             yield f"application {application_id!r} has allocations and does not run"
     for application_id in state.holding_index.holdings:
         if application_id not in state.applications:

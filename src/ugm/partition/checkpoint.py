@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ugm.partition.application import Application, GangStyle
-from ugm.partition.ledger_entry import PLAIN, Allocation, AllocationState, LedgerEntry, shared_traits
+from ugm.partition.allocation import PLAIN, Allocation, AllocationState, shared_traits
+from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
@@ -75,7 +75,7 @@ def checkpoint_of(state: PartitionState) -> Checkpoint:
         state.cluster.total,
         tuple(QueueRecord(queue.spec, queue.has_left, queue.annotated) for queue in unmanaged),
         tuple(map(_application_record, state.applications.values())),
-        tuple(entry.shown(name) for name, entry in state.ledger.items()),
+        tuple(entry.to_allocation(name) for name, entry in state.ledger.items()),
     )
 
 
@@ -112,7 +112,7 @@ def restore(state: PartitionState, checkpoint: Checkpoint) -> None:
 def _restore_queue(state: PartitionState, record: QueueRecord) -> None:
     queue = state.tree.create(record.spec.queue_path)
     queue.spec, queue.has_left, queue.annotated = record
-    state.count((*record.spec.names, *queue.quota.names))
+    state.count_resources((*record.spec.names, *queue.quota.names))
 
 
 def _restore_application(state: PartitionState, record: ApplicationRecord) -> None:
@@ -136,7 +136,7 @@ def add_application(
     """Add an application to an existing queue of a state."""
     application = Application(submission, state.tree.queues[queue_path], gang_style)
     application.is_plain, application.is_adopted, application.group = False, is_adopted, group
-    state.enter(application)
+    state.add_application(application)
     return application
 
 
@@ -145,12 +145,12 @@ def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry
     allocation_id, application_id, usage, *traits = allocation
     entry = LedgerEntry(state.applications[application_id], usage, shared_traits(*traits))
     if allocation.state is _PENDING:
-        state.note_pending(allocation_id, entry)
+        state.write_pending(allocation_id, entry)
         return entry
     known, vector = usage.compiled
     if known is not state.in_force.epoch.layout:
-        state.count_adopted(usage)
+        state.count_unoffered(usage)
         vector = state.in_force.epoch.layout.vector(usage)
     state.charge(entry, vector)
-    state.note(allocation_id, entry)
+    state.write_allocated(allocation_id, entry)
     return entry

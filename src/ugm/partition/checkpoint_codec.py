@@ -11,6 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from ugm.partition.allocation import Allocation
 from ugm.partition.application import GangStyle
 from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord
 from ugm.partition.event_codec import (
@@ -25,7 +26,6 @@ from ugm.partition.event_codec import (
     to_json,
     user_to_dict,
 )
-from ugm.partition.ledger_entry import Allocation
 from ugm.queues import Acl, QueueSpec, Quota, Submission
 
 __all__ = ["application_to_dict", "decode_checkpoint", "encode_checkpoint"]

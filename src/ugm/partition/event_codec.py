@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import UserGroup
+from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
@@ -44,7 +45,6 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.ledger_entry import Allocation, AllocationRequest, AllocationState
 from ugm.partition.stored_config import config_from_data, config_to_data
 from ugm.resources import Resource
 

@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from ugm.decision import Decision
 from ugm.identity import UserGroup
+from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
-from ugm.partition.ledger_entry import Allocation, AllocationRequest
 from ugm.resources import Resource
 
 __all__ = [

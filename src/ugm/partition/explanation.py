@@ -1,109 +1,156 @@
-"""Why a request is denied, and who holds what it is missing."""
+"""Explanations: the answer to a request, with everything that it depends on at the same moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError, value_text
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.state import PartitionState
-from ugm.resources import format_amount
+from ugm.resources import Resource, format_amount
+from ugm.tracking import EffectiveLimit
 from ugm.tracking.holding import Amounts, Holding, amount_of
 from ugm.tracking.links import all_holdings
 
-__all__ = ["Explanation", "Held", "Holder", "charged", "explain", "require_holder_count"]
+__all__ = [
+    "CopiedHolding",
+    "Explanation",
+    "Holder",
+    "copy_holdings",
+    "explain",
+    "headroom_of",
+    "require_holder_count",
+]
 
 
 class Holder(NamedTuple):
-    """An application that holds some of what a request is missing."""
+    """An application that holds some of a resource that a request is short of."""
 
     application_id: str
     user: str
     queue_path: str
-    #: How much of the resource it holds; 1 where the number of applications is short.
+    #: The amount of the resource that it holds; 1 if the request is short of running applications.
     amount: int
 
     def __repr__(self) -> str:
         fields = zip(self._fields, self, strict=True)
         return f"Holder({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the holder for JSON, in the same words as its attributes."""
+    def to_dict(self) -> dict[str, object]:
+        """Return the holder for JSON, with the names of its attributes."""
         return self._asdict()
 
 
-class Explanation(NamedTuple):
-    """A decision, with those who hold most of what is short, limit by limit."""
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision with the largest holders of each short resource, the limits and the headroom, at one moment."""
 
     decision: Decision
-    #: For every violation of the decision, in the same order: the largest holders first, then by id. No holders where
-    #: waiting can never help, because nothing that they release could let the request in.
+    #: For each violation of the decision, in the same order: the largest holders first, then by id. Empty for every
+    #: violation of a request that can never fit, because no release would help.
     holders: tuple[tuple[Holder, ...], ...] = ()
+    #: Every limit of users, groups and queues that holds for the request.
+    limits: tuple[EffectiveLimit, ...] = ()
+    #: The queue of the subject; empty if there is none.
+    queue_path: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    @property
+    def headroom(self) -> Resource | None:
+        """The minimum that the limits leave, for each limited resource; None if no resource is limited."""
+        return headroom_of(self.limits)
+
+    def to_dict(self) -> dict[str, object]:
         """Return the explanation for JSON."""
-        told = self.decision.to_dict()
-        for violation, holders in zip(told["violations"], self.holders, strict=True):
-            violation["holders"] = [holder.to_dict() for holder in holders]
-        return told
+        pairs = zip(self.decision.violations, self.holders, strict=True)
+        headroom = self.headroom
+        return {
+            **self.decision.to_dict(),
+            "queue_path": self.queue_path or None,
+            "violations": [
+                {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
+                for violation, holders in pairs
+            ],
+            "limits": [limit.to_dict() for limit in self.limits],
+            "headroom": None if headroom is None else dict(headroom),
+        }
 
     def __str__(self) -> str:
-        told = str(self.decision).splitlines()
-        lines = told[:1]
+        text = str(self.decision).splitlines()
+        lines = text[:1]
         for violation, holders in zip(self.decision.violations, self.holders, strict=True):
             lines.append(f"  {violation}")
-            lines += [f"    held by {_told(violation, holder)}" for holder in holders]
+            lines += [f"    held by {_holder_text(violation, holder)}" for holder in holders]
         if self.decision.evictions and not self.decision:
-            lines.append(told[-1])
+            lines.append(text[-1])
         return "\n".join(lines)
 
 
-def _told(violation: Violation, holder: Holder) -> str:
-    whose = f"{holder.application_id!r} of {holder.user!r} in {holder.queue_path}"
+def _holder_text(violation: Violation, holder: Holder) -> str:
+    text = f"{holder.application_id!r} of {holder.user!r} in {holder.queue_path}"
     if violation.resource is None:
-        return whose
-    return f"{whose}: {format_amount(violation.resource, holder.amount)}"
+        return text
+    return f"{text}: {format_amount(violation.resource, holder.amount)}"
+
+
+def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:
+    """Return the minimum that limits leave, for each limited resource; None if they limit no resource."""
+    free: dict[str, int] = {}
+    for limit in limits:
+        for name, maximum in (limit.max_resources or {}).items():
+            left = maximum - limit.usage[name]
+            free[name] = min(left, free.get(name, left))
+    return Resource(free) if free else None
 
 
 def require_holder_count(most: object) -> int:
-    """Return how many holders are told.
+    """Return the number of holders to list for each limit.
 
     Raises:
-        RequestError: it is no number, or below 0.
+        RequestError: it is not a number, or below 0.
     """
     if type(most) is not int or most < 0:
-        raise RequestError("most", most, "expected how many holders to tell")
+        raise RequestError("most", most, "expected a number of holders, 0 or more")
     return most
 
 
-class Held(NamedTuple):
-    """What an application holds in a queue, copied at the moment of a decision."""
+class CopiedHolding(NamedTuple):
+    """The amounts that an application holds in a queue, copied at the moment of a decision."""
 
     holding: Holding
     amounts: Amounts
 
 
-def explain(decision: Decision, charged: Sequence[Sequence[Held]], most: int) -> Explanation:
-    """Find who holds what a denied request is missing; nobody, if the request can never fit.
+def explain(
+    decision: Decision,
+    copies: Sequence[Sequence[CopiedHolding]],
+    limits: tuple[EffectiveLimit, ...],
+    queue_path: str,
+    most: int,
+) -> Explanation:
+    """Find the largest holders of the resources that a denied request is short of; without the lock.
 
     Args:
-        decision: the denial.
-        charged: what `charged` returned for each of its violations.
-        most: how many holders of each are told.
+        decision: the decision.
+        copies: the result of `copy_holdings` for each of its violations.
+        limits: every limit that holds for the request.
+        queue_path: the queue of the subject.
+        most: the number of holders of each resource.
     """
     if not decision.can_wait:
-        return Explanation(decision, ((),) * len(decision.violations))
-    pairs = zip(decision.violations, charged, strict=True)
-    return Explanation(decision, tuple(_holders(violation, holdings, most) for violation, holdings in pairs))
+        return Explanation(decision, ((),) * len(decision.violations), limits, queue_path)
+    pairs = zip(decision.violations, copies, strict=True)
+    holders = tuple(_holders(violation, holdings, most) for violation, holdings in pairs)
+    return Explanation(decision, holders, limits, queue_path)
 
 
-def _holders(violation: Violation, charged: Sequence[Held], most: int) -> tuple[Holder, ...]:
+def _holders(violation: Violation, copies: Sequence[CopiedHolding], most: int) -> tuple[Holder, ...]:
     found = (
         Holder(holding.application_id, holding.owner.name, holding.queue_path, amount)
-        for holding, amounts in charged
+        for holding, amounts in copies
         if is_below(holding.queue_path, violation.queue_path or ROOT)
         for amount in [1 if violation.resource is None else amount_of(amounts, violation.resource)]
         if amount
@@ -111,24 +158,25 @@ def _holders(violation: Violation, charged: Sequence[Held], most: int) -> tuple[
     return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
-def charged(state: PartitionState, *decisions: Decision) -> list[Sequence[Held]]:
-    """Copy what is charged to the owner of each limit of some denials; nothing for the limits of other quota models.
+def copy_holdings(state: PartitionState, *decisions: Decision) -> list[Sequence[CopiedHolding]]:
+    """Copy the holdings that are charged to the owner of each violated limit; the caller holds the lock.
 
-    The caller holds the lock for this, and for nothing of `explain`. Takes time in the number of applications that are
-    charged to these limits; each owner is copied once.
+    Violations of other quota models have no holdings. The time depends on the number of applications that are charged
+    to the limits; each owner is copied once.
     """
-    copies: dict[tuple[str, str], Sequence[Held]] = {}
+    copies: dict[tuple[str, str], Sequence[CopiedHolding]] = {}
     found = []
     for decision in decisions:
         for violation in decision.violations:
             owner = (violation.kind, "" if violation.kind == TrackingType.QUEUE else violation.name)
             if owner not in copies:
-                copies[owner] = [Held(holding, holding.amounts) for holding in all_holdings(_charged(state, violation))]
+                holdings = all_holdings(_charged_to(state, violation))
+                copies[owner] = [CopiedHolding(holding, holding.amounts) for holding in holdings]
             found.append(copies[owner])
     return found
 
 
-def _charged(state: PartitionState, violation: Violation) -> Mapping[str, Holding]:
+def _charged_to(state: PartitionState, violation: Violation) -> Mapping[str, Holding]:
     index = state.holding_index
     if violation.kind == TrackingType.QUEUE:
         return index.holdings

@@ -1,7 +1,7 @@
-"""All lines of the ledger by allocation id, each kept by its application.
+"""The ledger of allocations: all entries by allocation id, each stored by its application.
 
-Nearly every allocation is plain: held, of priority 0, preemptible, and not a placeholder. The ledger stores only the
-usage of such an allocation, which is the caller's object, and its application. It makes the `LedgerEntry` on demand.
+Nearly every allocation is plain: held, of priority 0, preemptible, and not a placeholder. For a plain allocation the
+ledger stores only the usage, which is the caller's object, and the application. It makes the `LedgerEntry` on demand.
 So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to visit where a million
 allocations are live.
 """
@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar, final
 
 from ugm.operation_lock import Step
-from ugm.partition.application import Application
-from ugm.partition.ledger_entry import LedgerEntry
+from ugm.partition.application import Application, LedgerEntry
 from ugm.resources import Resource
 
 __all__ = ["AllocationLedger", "put"]
@@ -23,10 +22,10 @@ T = TypeVar("T")
 
 @final
 class AllocationLedger:
-    """The ledger: held, going and pending allocations, in the order in which they were first written.
+    """The held, terminating and pending allocations, in the order in which they were first written.
 
-    Invariant: `owners` names exactly the allocations that the applications list, with the application that lists them.
-    After an interruption `owners` is right, and an application may list an allocation that is not there.
+    Invariant: `owners` contains exactly the allocations that the applications store, with their applications. After an
+    interruption `owners` is right, and an application may store an allocation that is not in it.
 
     Args:
         undo: the undo list of the current operation.
@@ -44,7 +43,7 @@ class AllocationLedger:
         return self.owners[allocation_id].entry(allocation_id)
 
     def get(self, allocation_id: str) -> LedgerEntry | None:
-        """Return the entry of an allocation; None if there is none."""
+        """Return the entry of an allocation, or None if it does not exist."""
         owner = self.owners.get(allocation_id)
         return None if owner is None else owner.entry(allocation_id)
 
@@ -59,53 +58,57 @@ class AllocationLedger:
         return ((allocation_id, owner.entry(allocation_id)) for allocation_id, owner in self.owners.items())
 
     def write(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Write a line, in the place of the one that the same application had for the allocation."""
-        self._note(allocation_id, entry.application)
+        """Write an entry in place of the previous entry of the allocation, which has the same application."""
+        self._list_undo(allocation_id, entry.application)
         self.owners[allocation_id] = entry.application
         entry.application.write(allocation_id, entry)
 
-    def strike(self, allocation_id: str) -> None:
-        """Strike a line."""
+    def remove(self, allocation_id: str) -> None:
+        """Remove the entry of an allocation."""
         owner = self.owners[allocation_id]
-        self._note(allocation_id, owner)
+        self._list_undo(allocation_id, owner)
         del self.owners[allocation_id]
-        owner.strike(allocation_id)
+        owner.remove(allocation_id)
 
-    def _note(self, allocation_id: str, application: Application) -> None:
-        """Note what an application lists for an allocation, to undo a change of it."""
+    def _list_undo(self, allocation_id: str, application: Application) -> None:
+        """List how to restore the present entry of an allocation."""
         is_known = allocation_id in self.owners
-        line, pending = application.lines.get(allocation_id), application.pending.get(allocation_id)
-        self._undo.append((self._restore, (allocation_id, application, is_known, line, pending)))
+        stored, pending = application.allocations.get(allocation_id), application.pending.get(allocation_id)
+        self._undo.append((self._restore, (allocation_id, application, is_known, stored, pending)))
 
     def _restore(
         self,
         allocation_id: str,
         application: Application,
-        is_known: bool,  # noqa: FBT001 - called with what `_note` lists
-        line: Resource | LedgerEntry | None,
+        is_known: bool,  # noqa: FBT001 - called with the values of `_list_undo`
+        stored: Resource | LedgerEntry | None,
         pending: LedgerEntry | None,
     ) -> None:
-        put(application.lines, allocation_id, line)
+        put(application.allocations, allocation_id, stored)
         put(application.pending, allocation_id, pending)
         put(self.owners, allocation_id, application if is_known else None)
 
+    def undo_grant(self, allocation_id: str, application: Application) -> None:
+        """Undo that a new plain allocation was written without `write`; the counters are rebuilt."""
+        self._restore(allocation_id, application, False, None, None)  # noqa: FBT003 - as above
+
     def clear(self) -> None:
-        """Forget all lines; their applications still list them."""
+        """Remove all entries, which their applications still store."""
         self.owners.clear()
 
     def repair(self, applications: Iterable[Application]) -> None:
-        """Let all applications list exactly what `owners` says, after an interruption."""
+        """Remove from all applications what `owners` does not contain, after an interruption."""
         for application in applications:
-            for listing in (application.lines, application.pending):
-                for allocation_id in [name for name in listing if self.owners.get(name) is not application]:
-                    del listing[allocation_id]
-            for allocation_id in [name for name in application.pending if name in application.lines]:
+            for stored in (application.allocations, application.pending):
+                for allocation_id in [name for name in stored if self.owners.get(name) is not application]:
+                    del stored[allocation_id]
+            for allocation_id in [name for name in application.pending if name in application.allocations]:
                 del application.pending[allocation_id]
 
 
-def put(listing: dict[str, T], name: str, value: T | None) -> None:
-    """Set an item, or remove it with None; it keeps its place if it is there."""
+def put(mapping: dict[str, T], name: str, value: T | None) -> None:
+    """Set an item, which keeps its position if it exists, or remove it if the value is None."""
     if value is None:
-        listing.pop(name, None)
+        mapping.pop(name, None)
     else:
-        listing[name] = value
+        mapping[name] = value

@@ -21,7 +21,7 @@ from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
 from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
 from ugm.operation_lock import OperationLock
-from ugm.partition.ledger_entry import AllocationState
+from ugm.partition.allocation import AllocationState
 from ugm.partition.state import PartitionState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
@@ -43,7 +43,7 @@ _INVERSE: Final[dict[_Method, _Method]] = {
 #: A model is suspended if it runs out of memory or of stack this many times in a row while it is reset.
 _ATTEMPTS: Final = 8
 
-#: The calls that only a `ugm.DemandModel` gets.
+#: The calls that only a `ugm.model.DemandModel` gets.
 _DEMAND: Final = ("expect", "forget")
 
 
@@ -150,7 +150,7 @@ class ModelSet:
         except Exception as error:
             if not resettable or isinstance(error, UgmError):
                 self._calling = None
-                self._lock.harmless = error
+                self._lock.harmless_error = error
             raise
         self._calling = None
         return answer

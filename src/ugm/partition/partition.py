@@ -1,64 +1,90 @@
-"""One partition: everything that a scheduler asks before it starts something, in one place.
+"""The in-memory partition: the engine behind the partition interface.
 
-A `Partition` places applications in queues, and admits their allocations only if the limits of the user, of the group,
-of every queue up to the root, and of every other quota model agree. Allocations are a ledger keyed by id; every counter
-follows from it. So each call can be repeated without harm: a scheduler that did not hear the answer asks again.
+`Partition` implements `AbstractPartition`. Each of its methods checks its arguments and calls one part of the engine:
 
-One lock guards everything; every public operation holds it once, for the whole of its work. Other quota models run
-under it. Time is the caller's business: whatever waits for a while is ended by a call.
+====================================  ==========================================================
+`ugm.partition.fast_path`             allocate, release and check plain allocations
+`ugm.partition.admission`             grant, change and release all other allocations
+`ugm.partition.lifecycle`             submit and end applications
+`ugm.partition.administration`        change nodes, quotas and the configuration
+`ugm.partition.subject_queries`       answer what a request would get, and why
+`ugm.partition.queries`               list applications, allocations, queues, users and groups
+====================================  ==========================================================
+
+A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything,
+and each operation takes it once. Foreign code runs under the lock only in quota models.
 
 Source: Apache YuniKorn, resource quota management; user based resource usage tracking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Literal, ParamSpec, TypeVar
 
+from ugm.arguments import require_amounts, require_name, require_resource
 from ugm.configuration import PartitionConfig
-from ugm.decision import ALLOWED, Decision, Violation
+from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
-from ugm.hierarchy import RequestVector
+from ugm.identity import UserGroup, canonical_path
 from ugm.model import QuotaModel
-from ugm.operation_lock import CHANGING, OperationLock
-from ugm.partition.application import Application
-from ugm.partition.applications import Applications
+from ugm.operation_lock import OperationLock
+from ugm.partition import fast_path
+from ugm.partition._submission import group_of, placed_path, style_of, submission_of
+from ugm.partition.administration import Administration, require_node
+from ugm.partition.admission import Admission
+from ugm.partition.allocation import Allocation, AllocationRequest
+from ugm.partition.application import ApplicationInfo
+from ugm.partition.audit import AuditReport, RunningAllocation, audit, differences_of, truth_of, verify
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_outbox import EventOutbox, Notifier
+from ugm.partition.config_changes import changes_between
+from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
-from ugm.partition.gang import allocate_all, asks_of
-from ugm.partition.ledger_entry import DEFAULT_PRIORITY, AllocationRequest
-from ugm.partition.model_set import ModelSet
+from ugm.partition.explanation import Explanation, headroom_of, require_holder_count
+from ugm.partition.gang import allocate_all, require_requests
+from ugm.partition.interface import AbstractPartition
+from ugm.partition.lifecycle import ApplicationLifecycle
+from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.plan import Plan, PlanInput, make_plan
+from ugm.partition.queries import Queries, allocations_in
+from ugm.partition.reconcile import reconcile
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, copy_user_usage
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource
+from ugm.partition.subject import Subject
+from ugm.partition.subject_queries import SubjectQueries, require_subject, require_submission
+from ugm.partition.transaction import TransactionLog, Transactions
+from ugm.partition.utilization import LimitUtilization
+from ugm.queues import Placement, QueueState
+from ugm.resources import Resource, sum_of
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking.snapshot import copies_of
 
 __all__ = ["Partition"]
 
-#: The one node of a cluster whose nodes nobody registers.
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: The only node of a cluster whose nodes are not registered.
 _CLUSTER: Final = "cluster"
 
 
-class Partition(Applications):
-    """The queues, users and groups of one partition, its applications and their allocations.
-
-    Any number of threads may call any operation at any time. A call by a signal handler, finalizer or quota model
-    raises `ugm.ReentrantCallError` if it comes in the middle of an operation of the same thread.
-
-    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held.
+class Partition(AbstractPartition):
+    """A partition in memory.
 
     Args:
         config: the partition of a configuration, from `ugm.load_config`; None for a root without queues and limits.
-        cluster: what the cluster offers, for a program that registers no nodes; it counts as one node, called
+        cluster: the resources of the cluster, for a program that registers no nodes. It counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
-        models: other quota models, asked and charged in this order, after users, groups and queues. What one of them
-            raises goes to the caller, and changes neither the partition nor another model. A model that raises in a
-            call that changes it is reset, or suspended until `replace_model` replaces it.
-        subscribers: functions that are called with everything that happens, after the lock has been released; see
-            ``ugm.partition.Subscriber``. A partition with subscribers takes longer over each allocation.
+        models: other quota models. They are checked and charged in this order, after users, groups and queues. An
+            exception of a model goes to the caller, and changes neither the partition nor another model. A model that
+            raises in a call that changes it is reset, or suspended until `replace_model` replaces it.
+        subscribers: functions that are called with every event, after the lock has been released; see
+            `ugm.events.Subscriber`. A partition with subscribers takes longer for each allocation.
         group_limits: as for a `ugm.Manager`.
 
     Raises:
-        RequestError: an argument cannot be used.
+        RequestError: an argument is invalid.
 
     >>> from ugm import UserGroup, parse_config
     >>> config = parse_config("partitions: [{name: default, queues: [{name: prod, resources: {max: {memory: 4Gi}}}]}]")
@@ -74,7 +100,20 @@ class Partition(Applications):
     (True, False)
     """
 
-    __slots__ = ("_owners",)
+    __slots__ = (
+        "_administration",
+        "_admission",
+        "_applications",
+        "_is_recorded_alone",
+        "_lifecycle",
+        "_lock",
+        "_models",
+        "_owners",
+        "_queries",
+        "_state",
+        "_subject_queries",
+        "_transactions",
+    )
 
     def __init__(
         self,
@@ -88,24 +127,78 @@ class Partition(Applications):
         if group_limits not in ("always", "unless-user-limited"):
             raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
         followers, lock = tuple(subscribers), OperationLock()
-        outbox = EventOutbox(followers, lock.undo) if followers else None
-        lock.outlet = outbox and Notifier(outbox)
-        state = PartitionState(
-            CompiledConfig.of(config),
-            user_limits_win=group_limits == "unless-user-limited",
-            lock=lock,
-            tell=outbox and outbox.add,
-        )
-        self._open(state, ModelSet(models, lock))
+        outbox = EventOutbox(followers) if followers else None
+        compiled, user_limits_win = CompiledConfig.of(config), group_limits == "unless-user-limited"
+        state = PartitionState(compiled, user_limits_win=user_limits_win, lock=lock)
+        self._assemble(state, ModelSet(models, lock), outbox)
+        if outbox is not None:
+            self._start_recording()
         if cluster is not None:
             self.add_node(_CLUSTER, cluster)
 
-    def _open(self, state: PartitionState, others: ModelSet) -> None:
-        super()._open(state, others)
-        #: The ledger itself, close at hand.
+    def _assemble(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        outbox: EventOutbox | None = None,
+        log: TransactionLog | None = None,
+    ) -> None:
+        """Put the parts of the engine together around a state."""
+        lock = state.in_force.lock
+        self._lock = lock
+        self._state = state
+        self._models = models
+        self._transactions = Transactions(lock, outbox, log)
+        self._admission = Admission(state, models)
+        self._lifecycle = ApplicationLifecycle(state, models, self._admission)
+        self._administration = Administration(state, self._admission)
+        self._subject_queries = SubjectQueries(state, models, self._admission)
+        self._queries = Queries(state, self._admission)
+        #: References of the fast path into the state.
+        self._applications = state.applications
         self._owners = state.ledger.owners
+        #: Whether changes are recorded, and no other quota model takes part.
+        self._is_recorded_alone = outbox is not None and not models
+        lock.rebuild = self._rebuild
+        lock.mark_settled()
+
+    def _start_recording(self) -> None:
+        """Record all changes from now on; the state before is known otherwise."""
+        self._state.record = self._transactions.record
+
+    def __repr__(self) -> str:
+        # Without the lock: a debugger may call this while another thread holds it.
+        tree, applications, allocations = self._state.tree, self._applications, self._owners
+        counts = f"queues={len(tree.queues)} applications={len(applications)} allocations={len(allocations)}"
+        return f"<{type(self).__name__} {counts}>"
+
+    def _rebuild(self) -> None:
+        """Recompute every counter from the ledger, and charge models of unknown state with the ledger."""
+        self._state.rebuild()
+        if self._models:
+            self._models.rebuild(claims_of(self._state))
+
+    def _read(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._lock.run(query, *args, **kwargs)
+
+    def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
+        """Replace a quota model by another one, which is charged with everything that is held and pending.
+
+        This ends the suspension of a model that failed in the middle of a call and cannot be reset. Until then every
+        request is denied with its name. Pass the same model twice if the program has repaired it.
+
+        Raises:
+            RequestError: *old* is not a model of this partition, or *new* is not a quota model.
+        """
+        self._transactions.grow(self._replace_model, old, new)
+
+    def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
+        self._models.replace(old, new, claims_of(self._state))
 
     # Allocations
+
+    allocate = fast_path.allocate
+    release = fast_path.release
 
     def request(
         self,
@@ -117,17 +210,10 @@ class Partition(Applications):
         priority: int = 0,
         preemptible: bool = True,
     ) -> None:
-        """Note that an allocation is wanted: it is pending until `allocate` grants it or `release` withdraws it.
-
-        It counts against no limit. While anything is pending, an application that has started goes on running.
-
-        Raises:
-            RequestError: as for `allocate`.
-        """
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        self._lock.grow(self._life.request, request)
+        self._transactions.grow(self._admission.request, request)
 
-    def allocate(
+    def allocate_evicting(
         self,
         allocation_id: str,
         application_id: str,
@@ -136,176 +222,22 @@ class Partition(Applications):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
-        evict: bool = False,
     ) -> Decision:
-        """Grant an allocation, if every limit of user, group, queues and other models has room for it.
-
-        The first allocation of an application starts it, and chooses its group. Costs time in the number of limits
-        between the queue and the root, whatever the number of allocations, applications, users, queues and limits.
-
-        Args:
-            allocation_id: the allocation, one that is pending or a new one.
-            application_id: the application, which has been submitted.
-            usage: what it takes. Pass the same object again for the same size.
-            placeholder: whether it only keeps room for another that will `replace` it.
-            priority: for other quota models that look at it.
-            preemptible: as above.
-            evict: whether allocations that another quota model gives up for this one are released at once, in all
-                models. Where they take time to go, look at the evictions of a denial, `preempt` them, and ask again
-                when they are released.
-
-        Returns:
-            The decision; a denial names every limit in the way, and nothing has changed. The same allocation once more
-            is answered as before.
-
-        Raises:
-            RequestError: an argument cannot be used, there is no such application, it is failing, or the id stands for
-                an allocation of other content.
-        """
-        lock = self._lock
-        try:
-            # Before the lock is taken: one that is forgotten by then is not plain any more.
-            application = self._applications.get(application_id)
-        except TypeError:
-            # What cannot be hashed is no id; it is refused below.
-            application = None
-        try:
-            with lock:
-                settled, lock.settled = lock.settled, CHANGING
-                # What follows needs no more than the counters: nearly every allocation.
-                if (
-                    application is not None
-                    and application.is_plain
-                    and type(allocation_id) is str
-                    and allocation_id not in self._owners
-                    and allocation_id
-                    and len(allocation_id) <= 256  # noqa: PLR2004 - `MAX_NAME`; to look it up costs 1 % of an allocation
-                    and placeholder is False
-                    and preemptible is True
-                    and priority is DEFAULT_PRIORITY
-                    and type(usage) is Resource
-                ):
-                    holding = application.holding
-                    layout, vector = usage.compiled
-                    if holding is not None and holding.epoch is settled and layout is settled.layout:
-                        if holding.try_charge(vector):
-                            # In this order: the second assignment commits the change.
-                            application.lines[allocation_id] = usage
-                            self._owners[allocation_id] = application
-                            lock.settled = settled
-                            return ALLOWED
-                        violations = holding.violations(vector)
-                        if violations:
-                            lock.settled = settled
-                            return Decision(violations)
-                    if settled is lock.token:
-                        if layout is self._state.in_force.epoch.layout:
-                            return self._start(application, allocation_id, usage, vector)
-                        return lock.attempt(settled, self._start_new_size, application, allocation_id, usage)
-                lock.settled = settled
-        except BaseException as error:
-            lock.let_go_after(error)
-            raise
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return lock.grow(self._admission.allocate, request, evict=evict)
-
-    def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
-        """Grant an allocation that starts a plain application, or is the first since the limits have changed."""
-        state, lock = self._state, self._lock
-        violations = state.admit(application, vector)
-        if not violations:
-            # In this order: the second assignment commits the change.
-            application.lines[allocation_id] = usage
-            self._owners[allocation_id] = application
-            lock.undo.clear()
-        lock.settled = lock.token
-        return Decision(violations) if violations else ALLOWED
-
-    def _start_new_size(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
-        """Do what `_start` does for a vector that was not used here before."""
-        return self._start(application, allocation_id, usage, self._admission.vector(usage))
+        return self._transactions.grow(self._admission.allocate_evicting, request)
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
-        """Grant several allocations together, or none of them: a gang.
-
-        Each is a `ugm.AllocationRequest`, or a tuple of its parts. They may be of one application or of many; each is
-        held to the limits as if those before it had been granted. A denial names every limit that was short, with what
-        all of them together request of it.
-
-        Raises:
-            RequestError: as for `allocate`, for any of them; nothing has changed.
-        """
-        # Whatever makes the asks is foreign code, and done with before the lock is taken.
-        batch = asks_of(requests)
-        return self._lock.grow(allocate_all, self._state, self._others, self._admission, batch)
+        gang = require_requests(requests)
+        return self._transactions.grow(allocate_all, self._state, self._models, self._admission, gang)
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
-        """Put a real allocation in the place of a placeholder of the same application, in one step.
-
-        Only what grows is checked: an allocation that is no larger in any resource is always granted. Other quota
-        models are asked again if it has another priority than the placeholder, or is preemptible and the other is not.
-
-        Raises:
-            RequestError: there is no such placeholder, or an argument cannot be used. The same replacement once more is
-                answered as before; what replaced what is not remembered, any allocation of that id and size answers.
-        """
-        return self._lock.grow(self._admission.replace, placeholder_id, allocation_id, usage)
+        return self._transactions.grow(self._admission.replace, placeholder_id, allocation_id, usage)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
-        """Let an allocation take something else from now on, if what grows fits. What only shrinks is never denied.
-
-        Raises:
-            RequestError: there is no such allocation, the usage is none, or it grows and the application is failing.
-        """
-        return self._lock.grow(self._admission.resize, allocation_id, usage)
+        return self._transactions.grow(self._admission.resize, allocation_id, usage)
 
     def preempt(self, allocation_id: str) -> bool:
-        """Mark an allocation as going, and say whether there is one.
-
-        It is counted until `release` confirms that it has gone.
-        """
-        return self._lock.give(self._life.preempt, allocation_id)
-
-    def release(self, allocation_id: str) -> bool:
-        """Give an allocation back, or withdraw one that is pending, and say whether there was one.
-
-        Never denied, and harmless when it is repeated. With its last allocation gone and nothing pending, an
-        application has stopped running; it may start again.
-
-        Raises:
-            RequestError: the id is none.
-        """
-        lock, owners = self._lock, self._owners
-        try:
-            # Before the lock is taken: what matters is what the application lists by then.
-            application = owners.get(allocation_id)
-        except TypeError:
-            # What cannot be hashed is no id; it is refused below.
-            application = None
-        try:
-            with lock:
-                settled, lock.settled = lock.settled, CHANGING
-                # Nearly every allocation is a plain one of a running application.
-                if application is not None and application.is_plain:
-                    holding, usage = application.holding, application.lines.get(allocation_id)
-                    if holding is not None and holding.epoch is settled and type(usage) is Resource:
-                        # Read once: the vector may be shared with another partition, under another lock.
-                        layout, vector = usage.compiled
-                        if layout is not settled.layout:
-                            vector = settled.layout.vector(usage)
-                        if holding.try_refund(vector):
-                            # In this order: the first deletion commits the change.
-                            del owners[allocation_id], application.lines[allocation_id]
-                            if not application.lines:
-                                self._state.settle(application)
-                                lock.undo.clear()
-                            lock.settled = settled
-                            return True
-                lock.settled = settled
-        except BaseException as error:
-            lock.let_go_after(error)
-            raise
-        return lock.give(self._admission.release, allocation_id)
+        return self._transactions.shrink(self._admission.preempt, allocation_id)
 
     def adopt(
         self,
@@ -317,13 +249,238 @@ class Partition(Applications):
         priority: int = 0,
         preemptible: bool = True,
     ) -> tuple[Violation, ...]:
-        """Charge an allocation that exists already, without checking: recovery after a restart.
-
-        Returns:
-            Every limit of users, groups and queues that is exceeded now; empty when all is within limits.
-
-        Raises:
-            RequestError: as for `allocate`, except that an application which is failing may be given what it has.
-        """
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return self._lock.grow(self._admission.adopt, request)
+        return self._transactions.grow(self._admission.adopt, request)
+
+    # Applications
+
+    def submit(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue: str = "",
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+        gang_style: str = "soft",
+    ) -> Placement:
+        submission = submission_of(application_id, user, queue, tags)
+        style, maximum = style_of(gang_style), require_amounts("quota", quota)
+        return self._transactions.grow(self._lifecycle.submit, submission, style, maximum)
+
+    def adopt_application(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue_path: str,
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+        gang_style: str = "soft",
+        group: str | None = "",
+    ) -> None:
+        submission = submission_of(application_id, user, placed_path(queue_path), tags)
+        style, maximum, chosen = style_of(gang_style), require_amounts("quota", quota), group_of(group)
+        self._transactions.grow(self._lifecycle.adopt, submission, style, maximum, chosen)
+
+    def complete(self, application_id: str) -> ApplicationInfo:
+        return self._transactions.shrink(self._lifecycle.complete, application_id)
+
+    def fail(self, application_id: str) -> tuple[str, ...]:
+        return self._transactions.shrink(self._lifecycle.fail, application_id)
+
+    def remove(self, application_id: str) -> tuple[str, ...]:
+        return self._transactions.shrink(self._lifecycle.remove, application_id)
+
+    def time_out_gang(self, application_id: str) -> tuple[str, ...]:
+        return self._transactions.shrink(self._lifecycle.time_out_gang, application_id)
+
+    def close(self) -> tuple[str, ...]:
+        return self._transactions.shrink(self._lifecycle.close)
+
+    # Administration
+
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        maximum = require_amounts("quota", quota)
+        if maximum is None:
+            raise RequestError("quota", quota, "expected a Resource that names at least one resource")
+        self._transactions.grow(self._administration.set_queue_quota, queue_path, maximum)
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        require_node(name, offers)
+        self._transactions.grow(self._administration.add_node, name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        require_node(name, offers)
+        self._transactions.grow(self._administration.update_node, name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        return self._transactions.shrink(self._administration.remove_node, name)
+
+    def plan(self, config: PartitionConfig | None) -> Plan:
+        compiled = CompiledConfig.of(config)
+        return make_plan(self.plan_input(), compiled)
+
+    def plan_input(self) -> PlanInput:
+        return self._read(PlanInput.copy, self._state)
+
+    def apply(self, plan: Plan) -> None:
+        if not isinstance(plan, Plan):
+            raise RequestError("plan", plan, "expected a Plan")
+        self._transactions.grow(self._administration.apply, plan)
+
+    def configure(self, config: PartitionConfig | None) -> None:
+        compiled, known = CompiledConfig.of(config), self._state.compiled
+        # Earlier plans for an equal configuration stay valid.
+        equal = compiled if changes_between(known, compiled) else compiled._replace(version=known.version)
+        self._transactions.grow(self._administration.configure, known, equal, compiled)
+
+    def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
+        return self._read(audit, self._state, truth_of(running))
+
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        return self._transactions.grow(reconcile, self._state, self._admission, differences_of(report))
+
+    def verify(self) -> None:
+        self._read(verify, self._state)
+
+    # Queries about a subject
+
+    check = fast_path.check
+
+    def explain(
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+    ) -> Explanation:
+        require_holder_count(most)
+        explain = self._subject_queries.explain
+        return self._read(explain, require_subject(subject), usage, priority, preemptible).explanation(most)
+
+    def headroom(self, subject: Subject) -> Resource | None:
+        return headroom_of(self.limits(subject))
+
+    def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
+        return self._read(self._subject_queries.limits, require_subject(subject))
+
+    def place(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
+        return self._read(self._subject_queries.place, require_submission(user, queue, tags))
+
+    def explain_submission(
+        self,
+        user: UserGroup,
+        queue: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        most: int = 3,
+    ) -> SubmissionReport:
+        require_holder_count(most)
+        submission = require_submission(user, queue, tags)
+        amounts, maximum = require_resource("usage", usage), require_amounts("quota", quota)
+        return self._read(self._subject_queries.explain_submission, submission, amounts, maximum).report(most)
+
+    # Applications and allocations
+
+    def application(self, application_id: str) -> ApplicationInfo | None:
+        return self._read(self._queries.application, require_name("application_id", application_id))
+
+    def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
+        return self._read(self._queries.applications, queue_path)
+
+    def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
+        return self._read(self._queries.applications_by_id, tuple(application_ids))
+
+    def application_ids(self) -> tuple[str, ...]:
+        return self._names(self._applications)
+
+    def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
+        name = require_name("application_id", application_id)
+        found = self._read(self._subject_queries.application_report, name, waiting)
+        return None if found is None else found.report(most)
+
+    def allocation(self, allocation_id: str) -> Allocation | None:
+        return self._read(self._queries.allocation, require_name("allocation_id", allocation_id))
+
+    def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
+        return allocations_in(self._read(self._queries.copy_allocations, application_id))
+
+    def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+        return self._read(self._queries.allocations_by_id, tuple(allocation_ids))
+
+    def allocation_ids(self) -> tuple[str, ...]:
+        return self._names(self._owners)
+
+    def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
+        return tuple(sorted(self._read(list, index)))
+
+    # Queues and nodes
+
+    @property
+    def config(self) -> PartitionConfig | None:
+        return self._state.compiled.config
+
+    def queue(self, queue_path: str = "root") -> QueueState | None:
+        return self._read(self._queries.queue, queue_path, alone=False)
+
+    def queue_alone(self, queue_path: str) -> QueueState | None:
+        return self._read(self._queries.queue, queue_path, alone=True)
+
+    def queue_paths(self) -> tuple[str, ...]:
+        return self._names(self._state.tree.queues)
+
+    def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
+        return self._read(self._queries.queue_headroom, queue_path, cluster=cluster)
+
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        return self._read(self._queries.queue_maximum, queue_path)
+
+    def pending(self, queue_path: str) -> tuple[int, Resource]:
+        entries = self._read(self._queries.copy_pending, canonical_path(queue_path))
+        return len(entries), sum_of(entry.usage for entry in entries)
+
+    def nodes(self) -> dict[str, Resource]:
+        return self._read(self._queries.nodes)
+
+    # Users and groups
+
+    def users(self) -> tuple[UserUsage, ...]:
+        return tuple(copy.user_usage() for copy in self._read(copies_of, self._state.holding_index.users))
+
+    def user(self, name: str) -> UserUsage | None:
+        users = self._state.holding_index.users
+        copy = self._read(self._queries.copy_tracker, users, require_name("name", name))
+        return None if copy is None else copy.user_usage()
+
+    def user_usage(self, name: str) -> UserUsage | None:
+        copy = self._read(copy_user_usage, self._state, require_name("name", name))
+        return None if copy is None else copy.usage()
+
+    def user_names(self) -> tuple[str, ...]:
+        return self._names(self._state.holding_index.users)
+
+    def user_utilization(self, name: str) -> LimitUtilization | None:
+        users = self._state.holding_index.users
+        return self._read(self._queries.utilization, users, require_name("name", name))
+
+    def groups(self) -> tuple[GroupUsage, ...]:
+        return tuple(copy.group_usage() for copy in self._read(copies_of, self._state.holding_index.groups))
+
+    def group(self, name: str) -> GroupUsage | None:
+        groups = self._state.holding_index.groups
+        copy = self._read(self._queries.copy_tracker, groups, require_name("name", name))
+        return None if copy is None else copy.group_usage()
+
+    def group_names(self) -> tuple[str, ...]:
+        return self._names(self._state.holding_index.groups)
+
+    def group_utilization(self, name: str) -> LimitUtilization | None:
+        groups = self._state.holding_index.groups
+        return self._read(self._queries.utilization, groups, require_name("name", name))
+
+    def over_limit(self) -> tuple[Violation, ...]:
+        return self._read(self._queries.over_limit)
+
+    # The whole partition
+
+    def snapshot(self, iterate: CooperativeIteration | None = None) -> PartitionSnapshot:
+        return self._read(PartitionSnapshot, self._state, iterate)

@@ -1,7 +1,7 @@
-"""What another configuration would do to a partition, before it is put in force.
+"""Plans: the effects that another configuration would have, before it is put in force.
 
-The question is put to a copy of the books, made under the lock and asked outside of it, so that a plan and its
-application cannot disagree about a rule.
+A plan is made by applying the configuration to a copy of the state. The copy is made under the lock, the plan without
+it. So a plan and its application cannot differ in a rule.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any, NamedTuple, Self, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
-from ugm.partition.application import Application, GangStyle
+from ugm.partition.allocation import PLAIN
+from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
-from ugm.partition.ledger_entry import PLAIN, LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
 
-__all__ = ["Leaving", "Plan", "Snapshot", "make_plan"]
+__all__ = ["LeavingQueue", "Plan", "PlanInput", "make_plan"]
 
 
-class Leaving(NamedTuple):
-    """A queue with applications in it that a configuration does not have, or not as one that takes applications."""
+class LeavingQueue(NamedTuple):
+    """A queue with applications that a configuration removes, or that it makes a parent."""
 
     queue_path: str
-    #: Sorted. They go on as before; nothing more can be submitted to the queue.
+    #: Sorted. They continue as before; the queue accepts no more applications.
     applications: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -38,15 +38,15 @@ class Leaving(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What another configuration changes, whom it puts over a limit, and which queues it drains."""
+    """The effects of another configuration: changes, exceeded limits and drained queues."""
 
     changes: Changes
-    #: Every limit that would be exceeded. Nobody is evicted; what is over gets no more until it is below again.
+    #: Every limit that would be exceeded. Nothing is evicted, and growth is denied until usage is below the limit.
     over: tuple[Violation, ...]
-    #: Those of `over` that are not exceeded by as much now.
+    #: Those of `over` that would be exceeded by more than now.
     newly_over: tuple[Violation, ...]
-    leaving: tuple[Leaving, ...]
-    #: The configuration in force when the plan was made, and the one that it is for.
+    leaving: tuple[LeavingQueue, ...]
+    #: The configuration in force when the plan was made, and the planned one.
     base: CompiledConfig
     compiled: CompiledConfig
 
@@ -70,8 +70,8 @@ class Plan(NamedTuple):
         return "\n".join(parts)
 
 
-class _Tenancy(NamedTuple):
-    """An application, as far as a plan cares."""
+class _PlacedApplication(NamedTuple):
+    """The part of an application that a plan depends on."""
 
     submission: Submission
     group: str | None
@@ -79,7 +79,7 @@ class _Tenancy(NamedTuple):
     held: Mapping[str, int] | None
 
 
-class _Made(NamedTuple):
+class _DynamicQueue(NamedTuple):
     """A queue that the configuration does not name."""
 
     spec: QueueSpec
@@ -88,26 +88,28 @@ class _Made(NamedTuple):
 
 
 @final
-class Snapshot:
-    """Everything of some books that bears on a plan, copied. Its `parts` can go to another process."""
+class PlanInput:
+    """A copy of everything that a plan depends on. Its `parts` can be sent to another process."""
 
-    __slots__ = ("_made", "_nodes", "_tenancies", "_user_limits_win", "compiled")
+    __slots__ = ("_applications", "_nodes", "_queues", "_user_limits_win", "compiled")
 
     compiled: CompiledConfig
 
     def __init__(self, compiled: CompiledConfig, parts: tuple[Any, ...]) -> None:
         self.compiled = compiled
-        self._user_limits_win, self._nodes, self._made, self._tenancies = parts
+        self._user_limits_win, self._nodes, self._queues, self._applications = parts
 
     @classmethod
-    def take(cls, state: PartitionState) -> Self:
-        """Copy some books; the caller holds the lock."""
+    def copy(cls, state: PartitionState) -> Self:
+        """Copy a state; the caller holds the lock."""
         nodes = dict(state.cluster.nodes), state.cluster.total
         made = [
-            _Made(queue.spec, queue.has_left, queue.annotated) for queue in state.tree.root.below() if not queue.managed
+            _DynamicQueue(queue.spec, queue.has_left, queue.annotated)
+            for queue in state.tree.root.below()
+            if not queue.managed
         ]
-        tenancies = [
-            _Tenancy(
+        applications = [
+            _PlacedApplication(
                 application.submission,
                 application.group,
                 application.queue.queue_path,
@@ -115,63 +117,63 @@ class Snapshot:
             )
             for application in state.applications.values()
         ]
-        return cls(state.compiled, (state.in_force.user_limits_win, nodes, made, tenancies))
+        return cls(state.compiled, (state.in_force.user_limits_win, nodes, made, applications))
 
     def parts(self) -> tuple[Any, ...]:
-        """Return everything but the configuration in force in a form that can be pickled."""
+        """Return everything except the configuration in force in a form that can be pickled."""
         # Tags are a view of a mapping, which cannot be pickled.
-        tenancies = [
+        applications = [
             (*one.submission[:3], dict(one.submission.tags), *one[1:3], None if one.held is None else dict(one.held))
-            for one in self._tenancies
+            for one in self._applications
         ]
-        return self._user_limits_win, self._nodes, self._made, tenancies
+        return self._user_limits_win, self._nodes, self._queues, applications
 
     @classmethod
     def of(cls, config: PartitionConfig | None, parts: tuple[Any, ...]) -> Self:
-        """Return the snapshot with these `parts`, made under a configuration."""
-        tenancies = [_Tenancy(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
-        return cls(CompiledConfig.of(config), (*parts[:-1], tenancies))
+        """Return the input with these `parts`, copied under a configuration."""
+        applications = [_PlacedApplication(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
+        return cls(CompiledConfig.of(config), (*parts[:-1], applications))
 
     def state(self) -> PartitionState:
-        """Return books that say what the copied ones said."""
+        """Return a state that is equal to the copied one."""
         state = PartitionState(self.compiled, user_limits_win=self._user_limits_win)
         state.cluster.nodes.update(self._nodes[0])
         state.cluster.total = self._nodes[1]
-        for spec, has_left, annotated in self._made:
+        for spec, has_left, annotated in self._queues:
             queue = state.tree.create(spec.queue_path)
             queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
-            state.count((*spec.names, *queue.quota.names))
+            state.count_resources((*spec.names, *queue.quota.names))
         state.tree.connect(state.in_force.epoch.layout)
-        for tenancy in self._tenancies:
-            self._move_in(state, tenancy)
+        for placed in self._applications:
+            self._add_application(state, placed)
         state.resize_cluster()
         return state
 
-    def _move_in(self, state: PartitionState, tenancy: _Tenancy) -> None:
-        queue = state.tree.queues[tenancy.queue_path]
-        application = Application(tenancy.submission, queue, GangStyle.SOFT)
-        application.group = tenancy.group
-        state.enter(application)
-        if tenancy.held is not None:
-            entry = LedgerEntry(application, Resource(tenancy.held), PLAIN)
+    def _add_application(self, state: PartitionState, placed: _PlacedApplication) -> None:
+        queue = state.tree.queues[placed.queue_path]
+        application = Application(placed.submission, queue, GangStyle.SOFT)
+        application.group = placed.group
+        state.add_application(application)
+        if placed.held is not None:
+            entry = LedgerEntry(application, Resource(placed.held), PLAIN)
             state.charge(entry, state.in_force.epoch.layout.vector(entry.usage))
-            state.note(application.application_id, entry)
+            state.write_allocated(application.application_id, entry)
         state.undo.clear()
 
 
-def make_plan(snapshot: Snapshot, compiled: CompiledConfig) -> Plan:
-    """Return what a configuration would do where a snapshot was taken."""
-    state = snapshot.state()
-    before = {_key(violation): violation.used - violation.limit for violation in state.over()}
-    state.swap(compiled)
-    over = tuple(state.over())
-    newly = tuple(told for told in over if told.used - told.limit > before.get(_key(told), 0))
+def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
+    """Return the effects of a configuration on the state that was copied."""
+    state = plan_input.state()
+    before = {_key(violation): violation.used - violation.limit for violation in state.exceeded_limits()}
+    state.replace_config(compiled)
+    over = tuple(state.exceeded_limits())
+    newly = tuple(one for one in over if one.used - one.limit > before.get(_key(one), 0))
     leaving = tuple(
-        Leaving(path, tuple(sorted(queue.applications)))
+        LeavingQueue(path, tuple(sorted(queue.applications)))
         for path, queue in sorted(state.tree.queues.items())
         if queue.applications and (queue.draining or not queue.is_leaf)
     )
-    return Plan(changes_between(snapshot.compiled, compiled), over, newly, leaving, snapshot.compiled, compiled)
+    return Plan(changes_between(plan_input.compiled, compiled), over, newly, leaving, plan_input.compiled, compiled)
 
 
 def _key(violation: Violation) -> tuple[str, str, str, str | None]:

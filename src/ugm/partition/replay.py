@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
+from ugm.partition.allocation import Allocation, AllocationState
 from ugm.partition.checkpoint import add_allocation, add_application
 from ugm.partition.events import (
     Allocated,
@@ -27,7 +28,6 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.ledger_entry import Allocation, AllocationState
 from ugm.partition.state import PartitionState
 from ugm.queues import Submission
 from ugm.resources import Resource
@@ -44,7 +44,7 @@ def replay_events(state: PartitionState, events: Sequence[Event]) -> None:
             # After all events: the change may have replaced the allocation, so that its application goes on.
             application = state.applications.get(event.allocation.application_id)
             if application is not None:
-                state.settle(application)
+                state.finish_if_idle(application)
     # A recorded change is never undone.
     state.undo.clear()
 
@@ -58,17 +58,17 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
         case Released():
             entry = state.ledger[event.allocation.allocation_id]
             state.refund(entry)
-            state.strike(event.allocation.allocation_id, entry)
+            state.remove_released(event.allocation.allocation_id, entry)
         case AllocationRequested():
             add_allocation(state, event.allocation)
         case RequestWithdrawn():
             allocation_id = event.allocation.allocation_id
-            state.strike_pending(allocation_id, state.ledger[allocation_id])
+            state.remove_pending(allocation_id, state.ledger[allocation_id])
         case Resized():
             _resize(state, event.allocation)
         case Preempted():
             allocation_id = event.allocation.allocation_id
-            state.note_going(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
+            state.mark_terminating(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
         case _:
             _replay_other_event(state, event)
 
@@ -76,9 +76,9 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
 def _resize(state: PartitionState, allocation: Allocation) -> None:
     allocation_id, usage = allocation.allocation_id, allocation.usage
     old = state.ledger[allocation_id]
-    state.count_adopted(usage)
-    state.open(old.application).swap(old.usage, usage)
-    state.note_resized(allocation_id, old._replace(usage=usage), old.usage)
+    state.count_unoffered(usage)
+    state.holding_of(old.application).swap(old.usage, usage)
+    state.write_resized(allocation_id, old._replace(usage=usage), old.usage)
 
 
 def _replay_other_event(state: PartitionState, event: Event) -> None:
@@ -92,22 +92,22 @@ def _replay_other_event(state: PartitionState, event: Event) -> None:
             state.applications[application_id].failing = True
         case ApplicationEnded(application_id, final_state):
             application = state.applications[application_id]
-            state.settle(application)
+            state.finish_if_idle(application)
             if application_id in state.applications:
-                state.forget(application, final_state)
+                state.remove_application(application, final_state)
         case QueueQuotaSet(queue_path, quota):
-            state.annotate(state.tree.create(queue_path), quota)
+            state.set_queue_quota(state.tree.create(queue_path), quota)
         case NodeChanged(name, before, after):
             _change_node(state, name, before, after)
         case ConfigurationChanged(_, after):
-            state.swap(after)
+            state.replace_config(after)
         case PartitionClosed():
             state.closed = True
 
 
 def _submit(state: PartitionState, event: ApplicationSubmitted) -> None:
     queue = state.tree.create(event.queue_path)
-    state.count(tuple(queue.quota.names))
+    state.count_resources(tuple(queue.quota.names))
     tags = MappingProxyType(dict(event.tags))
     submission = Submission(event.application_id, event.user, event.requested_queue, tags)
     style, adopted = event.gang_style, event.is_adopted
@@ -121,4 +121,4 @@ def _change_node(state: PartitionState, name: str, before: Resource | None, afte
         state.cluster.add(name, after)
     else:
         state.cluster.update(name, after)
-    state.follow_node(name, before)
+    state.finish_node_change(name, before)

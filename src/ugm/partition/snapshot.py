@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 from ugm.configuration import PartitionConfig
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
-from ugm.partition.ledger_entry import LedgerEntry
+from ugm.partition.application import LedgerEntry
 from ugm.partition.state import PartitionState
-from ugm.partition.survey import LimitUtilization
+from ugm.partition.utilization import LimitUtilization
 from ugm.queues import QueueSpec, QueueState, Quota
 from ugm.resources import Resource, sum_of
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
@@ -29,7 +29,7 @@ from ugm.tracking.holding import amounts_by_name
 from ugm.tracking.limits import LimitBook
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
-__all__ = ["Pace", "PartitionSnapshot", "Pending", "copy_of_user", "shown_user"]
+__all__ = ["CooperativeIteration", "PartitionSnapshot", "Pending", "copy_user_usage"]
 
 #: What is copied of every queue and of every holding, as one list for each attribute: nothing is computed under the
 #: lock, and no objects are made that could start the garbage collector.
@@ -40,7 +40,7 @@ _Lines: TypeAlias = Sequence[UsageLine]
 _T = TypeVar("_T")
 
 
-class Pace(Protocol):
+class CooperativeIteration(Protocol):
     """Wraps the items of a long loop, for example to pause now and then."""
 
     def __call__(self, items: Iterable[_T], /) -> Iterable[_T]:
@@ -48,7 +48,7 @@ class Pace(Protocol):
         ...
 
 
-def _at_once(items: Iterable[_T], /) -> Iterable[_T]:
+def _uninterrupted(items: Iterable[_T], /) -> Iterable[_T]:
     return items
 
 
@@ -95,9 +95,9 @@ class PartitionSnapshot:
         allocation_count: how many allocations there are, pending ones included.
     """
 
-    def __init__(self, state: PartitionState, pace: Pace | None = None) -> None:
+    def __init__(self, state: PartitionState, iterate: CooperativeIteration | None = None) -> None:
         """Copy what changes; the caller holds the lock."""
-        self._pace: Final = pace or _at_once
+        self._iterate: Final = iterate or _uninterrupted
         self.config: Final[PartitionConfig | None] = state.compiled.config
         self.cluster: Final = state.tree.cluster
         self.nodes: Final = dict(state.cluster.nodes)
@@ -119,26 +119,26 @@ class PartitionSnapshot:
     @cached_property
     def _queues(self) -> dict[str, _Queue]:
         rows = zip(*self._raw_queues, self._raw_members, strict=True)
-        return dict(sorted((path, _Queue(*facts)) for path, *facts in self._pace(rows)))
+        return dict(sorted((path, _Queue(*facts)) for path, *facts in self._iterate(rows)))
 
     @cached_property
     def _lines(self) -> list[UsageLine]:
         return [
             UsageLine(application_id, path, owner.name, group and group.name, amounts_by_name(amounts))
-            for application_id, path, owner, group, amounts in self._pace(zip(*self._raw_holdings, strict=True))
+            for application_id, path, owner, group, amounts in self._iterate(zip(*self._raw_holdings, strict=True))
         ]
 
     @cached_property
     def _lines_of_users(self) -> dict[str, list[UsageLine]]:
         found: dict[str, list[UsageLine]] = {name: [] for name, _, _ in self._raw_pending}
-        for line in self._pace(self._lines):
+        for line in self._iterate(self._lines):
             found.setdefault(line.user_name, []).append(line)
         return found
 
     @cached_property
     def _lines_of_groups(self) -> dict[str, list[UsageLine]]:
         found: dict[str, list[UsageLine]] = {}
-        for line in self._pace(self._lines):
+        for line in self._iterate(self._lines):
             if line.group_name is not None:
                 found.setdefault(line.group_name, []).append(line)
         return found
@@ -165,12 +165,12 @@ class PartitionSnapshot:
     @cached_property
     def _used_in_queues(self) -> dict[str, dict[str, int]]:
         """What is used in and below every queue in which something runs."""
-        return _summed((line.queue_path, line.used) for line in self._pace(self._lines))
+        return _summed((line.queue_path, line.used) for line in self._iterate(self._lines))
 
     @cached_property
     def _running_in_queues(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for line in self._pace(self._lines):
+        for line in self._iterate(self._lines):
             for path in ancestors(line.queue_path):
                 found[path] = found.get(path, 0) + 1
         return found
@@ -193,7 +193,7 @@ class PartitionSnapshot:
         copied = self._queues.get(queue_path)
         if copied is None:
             return None
-        below = (self.queue(path) for path in self._pace(self._children[queue_path]))
+        below = (self.queue(path) for path in self._iterate(self._children[queue_path]))
         return self._state(queue_path, copied, tuple(state for state in below if state is not None))
 
     def _state(self, path: str, copied: _Queue, children: tuple[QueueState, ...]) -> QueueState:
@@ -222,7 +222,7 @@ class PartitionSnapshot:
         return self.cluster if path == ROOT else self._queues[path].quota.max_resources
 
     def queue_headroom(self, queue_path: str) -> Resource | None:
-        """Return what `ugm.PartitionView.queue_headroom` returned at that moment, for a queue that exists."""
+        """Return the result of `AbstractPartition.queue_headroom` at that moment, for a queue that exists."""
         free = (
             (name, most - self._used_in_queues.get(path, {}).get(name, 0))
             for path in ancestors(queue_path)
@@ -231,7 +231,7 @@ class PartitionSnapshot:
         return _least(free)
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
-        """Return what `ugm.PartitionView.queue_maximum` returned at that moment, for a queue that exists."""
+        """Return the result of `AbstractPartition.queue_maximum` at that moment, for a queue that exists."""
         return _least(item for path in ancestors(queue_path) for item in (self._most(path) or {}).items())
 
     # Users and groups
@@ -308,18 +308,31 @@ class PartitionSnapshot:
     def user_utilization(self, name: str) -> LimitUtilization:
         """Return how close a user is to a limit; of a user who is not there, that there is none."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
-        return _standing(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
+        return _utilization(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
 
     def group_utilization(self, name: str) -> LimitUtilization:
         """Return how close a group is to a limit; of a group that is not there, that there is none."""
         lines = self._lines_of_groups.get(name, [])
-        return _standing(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
+        return _utilization(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
 
 
-def copy_of_user(state: PartitionState, name: str) -> tuple[TrackerCopy, LimitBook] | None:
-    """Copy what a user uses and where something is pending for the user; the caller holds the lock.
+class UserUsageCopy(NamedTuple):
+    """The usage of a user and the queues with pending allocations, copied at one moment."""
 
-    Takes time in the number of all applications, and next to none for each that has nothing pending.
+    copy: TrackerCopy
+    limits: LimitBook
+
+    def usage(self) -> UserUsage:
+        """Return the usage like `PartitionSnapshot.user`; without the lock."""
+        copy, book = self.copy, self.limits
+        limits = {path: limit for queue in copy.queue_paths for path, limit in _limits_on(book, copy.name, queue)}
+        return copy._replace(limits={**limits, **copy.limits}).user_usage()
+
+
+def copy_user_usage(state: PartitionState, name: str) -> UserUsageCopy | None:
+    """Copy the usage of a user and the queues with pending allocations; the caller holds the lock.
+
+    The time depends on the number of all applications, and is very short for each without pending allocations.
     """
     tracker = state.holding_index.users.get(name)
     waiting = frozenset(
@@ -328,13 +341,7 @@ def copy_of_user(state: PartitionState, name: str) -> tuple[TrackerCopy, LimitBo
     if tracker is None and not waiting:
         return None
     copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker)
-    return copy._replace(queue_paths=waiting), state.in_force.limits.users
-
-
-def shown_user(copy: TrackerCopy, book: LimitBook) -> UserUsage:
-    """Return a user from what `copy_of_user` returned, like `PartitionSnapshot.user`."""
-    limits = {path: limit for queue in copy.queue_paths for path, limit in _limits_on(book, copy.name, queue)}
-    return copy._replace(limits={**limits, **copy.limits}).user_usage()
+    return UserUsageCopy(copy._replace(queue_paths=waiting), state.in_force.limits.users)
 
 
 def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
@@ -387,7 +394,7 @@ def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) 
     return [_Counted(path, limits[path], used[path], running[path]) for path in sorted(limits)]
 
 
-def _standing(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> LimitUtilization:
+def _utilization(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> LimitUtilization:
     usage: dict[str, int] = {}
     for line in lines:
         _add(usage, line.used)

@@ -1,8 +1,11 @@
-"""The books of a partition: who holds what, under which limits, in which queues.
+"""The state of a partition: applications, allocations, limits, queues and nodes.
 
-Everything that a partition knows is here, and the rules that keep it together: which counters there are, and when an
-application starts, stops and goes. Nothing here takes the lock, checks what a caller passes, or asks other quota
-models; that is the business of `ugm.Partition`.
+The ledger is the only source of truth: every counter follows from it. This module contains the rules that keep both in
+agreement: which counters exist, and when an application starts, stops and is removed. It does not take the lock, does
+not check arguments and does not know other quota models.
+
+Every method that changes more than a counter first appends to the undo list how to undo the change, and then records
+the change as an event, if events are recorded.
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from ugm.arguments import require_vector
 from ugm.decision import Violation, over
 from ugm.hierarchy import RequestVector
 from ugm.operation_lock import OperationLock
-from ugm.partition.application import Application, ApplicationState
+from ugm.partition.allocation import AllocationState
+from ugm.partition.application import Application, ApplicationState, LedgerEntry
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
     Allocated,
@@ -33,7 +37,6 @@ from ugm.partition.events import (
     Resized,
 )
 from ugm.partition.ledger import AllocationLedger, put
-from ugm.partition.ledger_entry import AllocationState, LedgerEntry
 from ugm.queues import Cluster, Queue, QueueTree
 from ugm.queues.tree import Structure
 from ugm.resources import Resource, sum_of
@@ -48,10 +51,15 @@ __all__ = ["PartitionState"]
 class PartitionState:
     """The state of a partition.
 
-    Invariants: every counter follows from `ledger`; an application has a holding exactly while it is running; a queue
-    lists exactly the applications that were placed in it and have not gone.
+    Invariants: every counter follows from `ledger`. An application has a holding exactly while it is running. A queue
+    lists exactly the applications that were placed in it and not removed.
 
-    Each method that changes something other than a counter first lists in `undo` how to undo it.
+    Args:
+        compiled: the configuration in force.
+        user_limits_win: whether a user with a limit of its own is exempt from group limits.
+        lock: the lock of the partition, which owns the undo list; None for a state without a partition.
+        record: records events; None if nothing needs them.
+        is_whole: whether all applications are listed here, so that the resources in use are known.
     """
 
     __slots__ = (
@@ -64,7 +72,7 @@ class PartitionState:
         "in_force",
         "is_whole",
         "ledger",
-        "tell",
+        "record",
         "tree",
         "undo",
     )
@@ -72,13 +80,12 @@ class PartitionState:
     compiled: CompiledConfig
     #: By application id.
     applications: dict[str, Application]
-    #: By allocation id: held, going and pending.
+    #: Held, terminating and pending allocations by id.
     ledger: AllocationLedger
-    #: Whether the partition is being removed, and takes nothing more.
+    #: Whether the partition is being removed, and accepts nothing more.
     closed: bool
-    #: Takes note of every change; None if nobody follows them.
-    tell: Callable[[Event], None] | None
-    #: Whether all applications are listed here, so that it is known which resources are in use.
+    #: Records events; None if nothing needs them.
+    record: Callable[[Event], None] | None
     is_whole: bool
     #: The applications that were running when a rebuild began; None if it has been completed.
     _running: list[Application] | None
@@ -89,14 +96,14 @@ class PartitionState:
         *,
         user_limits_win: bool,
         lock: OperationLock | None = None,
-        tell: Callable[[Event], None] | None = None,
+        record: Callable[[Event], None] | None = None,
         is_whole: bool = True,
     ) -> None:
         lock = lock or OperationLock()
         #: The undo list of the current operation.
         self.undo: Final = lock.undo
         self.compiled = compiled
-        self.tell = tell
+        self.record = record
         self.is_whole = is_whole
         self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
         self.in_force.replace_limits(compiled.limits, compiled.specs.names)
@@ -108,65 +115,65 @@ class PartitionState:
         self.closed = False
         self._running = None
         lock.rebuild = self.rebuild
-        lock.settle()
+        lock.mark_settled()
 
-    # What is counted
+    # Configuration, queues and nodes
 
-    def swap(self, compiled: CompiledConfig) -> None:
+    def replace_config(self, compiled: CompiledConfig) -> None:
         """Put another configuration in force.
 
-        Takes time in the number of queues, and in that of the applications where something has to be counted that was
-        not counted before.
+        The time depends on the number of queues. It also depends on the number of applications if new resources have to
+        be counted.
         """
         tree = self.tree
-        self.undo.append((self._restore_configuration, (self.compiled, tree.structure())))
-        if self.tell:
-            self.tell(ConfigurationChanged(self.compiled, compiled))
+        self.undo.append((self._restore_config, (self.compiled, tree.structure())))
+        if self.record:
+            self.record(ConfigurationChanged(self.compiled, compiled))
         self.compiled = compiled
         names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
         if tree.cluster is not None:
-            # Somebody may use what is counted, though no node has it and no limit names it any more.
+            # Applications may use counted resources that no node has and no limit names any more.
             layout = self.in_force.epoch.layout
             kept = self.in_force.names_to_keep(self._needed_names) if self.is_whole else layout.names
             names = (*names, *tree.cluster, *kept)
         self.in_force.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.in_force.epoch.layout)
 
-    def _restore_configuration(self, compiled: CompiledConfig, structure: Structure) -> None:
+    def _restore_config(self, compiled: CompiledConfig, structure: Structure) -> None:
         self.compiled = compiled
         self.tree.restore(structure)
 
     def set_closed(self) -> None:
-        """Take nothing more."""
+        """Accept nothing more."""
         self.undo.append((self._set_closed, (self.closed,)))
         self.closed = True
 
     def _set_closed(self, closed: bool) -> None:  # noqa: FBT001
         self.closed = closed
 
-    def note_node(self, name: str) -> None:
-        """Prepare for a change of a node."""
+    def prepare_node_change(self, name: str) -> None:
+        """List how to undo a change of a node that follows."""
         self.undo.append((self.cluster.restore, (name, self.cluster.nodes.get(name), self.cluster.total)))
 
-    def follow_node(self, name: str, before: Resource | None) -> None:
-        """Let the root allow what all nodes add up to, after one of them has changed."""
+    def finish_node_change(self, name: str, before: Resource | None) -> None:
+        """Adjust the maximum of the root after a node has changed."""
         self.resize_cluster()
         after = self.cluster.nodes.get(name)
-        if self.tell and before != after:
-            self.tell(NodeChanged(name, before, after))
+        if self.record and before != after:
+            self.record(NodeChanged(name, before, after))
 
     def resize_cluster(self) -> None:
-        """Let the root allow what the registered nodes add up to."""
+        """Set the maximum of the root to the sum of the registered nodes."""
         total = self.cluster.total
         if total is None:
             return
         was_open = self.tree.cluster is None
         names = (*total, *self.tree.root.usage()) if was_open else tuple(total)
-        self.count(names, closed=True)
+        self.count_resources(names, closed=True)
         self.tree.resize(total)
 
-    def count(self, names: Sequence[str], *, closed: bool | None = None) -> None:
-        """Make room in every counter for more resources, and drop unused ones if they are the larger part."""
+    def count_resources(self, names: Sequence[str], *, closed: bool | None = None) -> None:
+        """Let every counter count more resources, and drop unused ones if most are unused."""
         in_use = self._needed_names if self.is_whole else None
         if self.in_force.count_resources(names, closed=closed, in_use=in_use):
             self.tree.connect(self.in_force.epoch.layout)
@@ -180,19 +187,19 @@ class PartitionState:
                 needed.update(application.holding.held())
         return needed
 
-    def count_adopted(self, usage: Resource) -> None:
-        """Make room for resources that nobody has, but somebody uses: the counter of the root has to show them."""
+    def count_unoffered(self, usage: Resource) -> None:
+        """Count the resources of an adopted allocation although no node offers them, so that the root shows them."""
         if self.in_force.epoch.layout.closed:
-            self.count(tuple(usage))
+            self.count_resources(tuple(usage))
 
-    def annotate(self, queue: Queue, most: Resource) -> None:
-        """Let a queue that the configuration does not name use *most*."""
-        self.count(tuple(most))
+    def set_queue_quota(self, queue: Queue, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name."""
+        self.count_resources(tuple(quota))
         self.undo.append((queue.restore_quota, (queue.annotated,)))
-        self.tree.annotate(queue, most)
-        if self.tell:
-            self.tell(QueueQuotaSet(queue.queue_path, most))
-        # What runs there already is charged to a counter that is new, or was made for other resources.
+        self.tree.annotate(queue, quota)
+        if self.record:
+            self.record(QueueQuotaSet(queue.queue_path, quota))
+        # Running applications there are charged to a new counter, or to one that was made for other resources.
         for below in queue.below():
             for application_id in below.applications:
                 holding = self.applications[application_id].holding
@@ -201,15 +208,35 @@ class PartitionState:
 
     # The life of an application
 
-    def open(self, application: Application) -> Holding:
-        """Return what a running application holds, in line with the limits, or a detached holding that may start it."""
+    def add_application(self, application: Application) -> None:
+        """Add an application to the queue in which it was placed."""
+        submission, queue = application.submission, application.queue
+        self.undo.append((self._restore_application, (submission.application_id, None)))
+        self.applications[submission.application_id] = application
+        queue.applications[submission.application_id] = application
+        if self.record:
+            self.record(
+                ApplicationSubmitted(
+                    application_id=submission.application_id,
+                    user=submission.user,
+                    queue_path=queue.queue_path,
+                    requested_queue=submission.queue,
+                    tags=dict(submission.tags),
+                    gang_style=application.gang_style,
+                    is_adopted=application.is_adopted,
+                    group=application.group,
+                )
+            )
+
+    def holding_of(self, application: Application) -> Holding:
+        """Return the holding of a running application, refreshed, or a detached holding that may start it."""
         holding = application.holding
         if holding is not None:
             holding.refresh()
             return holding
         user = application.submission.user
         path, application_id = application.queue.queue_path, application.application_id
-        if application.is_placed_in_a_group:
+        if application.has_chosen_group:
             holding = self.holding_index.detached_in_group(path, application_id, user, application.group)
         else:
             holding = self.holding_index.detached(path, application_id, user)
@@ -218,106 +245,61 @@ class PartitionState:
 
     def admit(self, application: Application, vector: RequestVector) -> tuple[Violation, ...]:
         """Charge *vector* to an application and start it if need be, or return every limit that it would exceed."""
-        holding = self.open(application)
+        holding = self.holding_of(application)
         if application.holding is not None:
             return () if holding.try_charge(vector) else holding.violations_or_charge(vector)
         violations = holding.start(vector)
         if not violations:
-            self.started(application, holding)
+            self.start(application, holding)
         return violations
 
     def charge(self, entry: LedgerEntry, vector: RequestVector) -> None:
-        """Charge an entry without checking, starting its application if need be."""
+        """Charge an entry without a check, and start its application if need be."""
         application = entry.application
-        holding = self.open(application)
+        holding = self.holding_of(application)
         holding.charge(vector)
         if application.holding is None:
-            self.started(application, holding)
+            self.start(application, holding)
 
-    def started(self, application: Application, holding: Holding) -> None:
-        """Note that an application has started with a holding that was detached."""
+    def refund(self, entry: LedgerEntry) -> None:
+        """Refund an entry; its application continues to run, even without any other allocation."""
+        holding, vector = (
+            self.holding_of(entry.application),
+            require_vector("usage", entry.usage, self.in_force.epoch.layout),
+        )
+        if not holding.try_refund(vector):
+            holding.require_held(vector)
+
+    def start(self, application: Application, holding: Holding) -> None:
+        """Let an application run with a holding that was detached."""
         self.undo.append((application.undo_start, (application.holding, application.group, application.has_run)))
         self.holding_index.add(holding)
         is_first = not application.has_run
-        application.started(holding)
+        application.start(holding)
         if is_first:
-            self.tell_linked(application)
+            self.record_group(application)
+
+    def record_group(self, application: Application) -> None:
+        """Record the group that an application has chosen."""
+        if self.record:
+            application_id, user = application.application_id, application.submission.user.name
+            self.record(GroupAssigned(application_id, user, application.group))
 
     def set_failing(self, application: Application) -> None:
         """Let an application fail: it gets nothing more."""
         self.undo.append((application.restore, application.facts()))
-        if not application.failing and self.tell:
-            self.tell(ApplicationFailing(application.application_id))
+        if not application.failing and self.record:
+            self.record(ApplicationFailing(application.application_id))
         application.failing, application.is_plain = True, False
 
-    def set_replaced(self, application: Application) -> None:
-        """Note that a real allocation has taken the place of a placeholder of an application."""
+    def mark_replaced(self, application: Application) -> None:
+        """Note that a real allocation has replaced a placeholder of an application."""
         self.undo.append((application.restore, application.facts()))
         application.has_replaced = True
 
-    def tell_linked(self, application: Application) -> None:
-        """Tell which group an application has chosen."""
-        if self.tell:
-            self.tell(GroupAssigned(application.application_id, application.submission.user.name, application.group))
-
-    def enter(self, application: Application) -> None:
-        """List an application in the queue where it was placed."""
-        submission, queue = application.submission, application.queue
-        self.undo.append((self._relist, (submission.application_id, None)))
-        self.applications[submission.application_id] = application
-        queue.applications[submission.application_id] = application
-        if self.tell:
-            application_id, user, asked, tags = submission
-            placed, style, adopted = queue.queue_path, application.gang_style, application.is_adopted
-            group = application.group
-            self.tell(ApplicationSubmitted(application_id, user, placed, asked, dict(tags), style, adopted, group))
-
-    def note(self, allocation_id: str, entry: LedgerEntry, replaces: str = "") -> None:
-        """Write an entry that has been charged into the ledger; it may have been pending."""
-        self.ledger.write(allocation_id, entry)
-        if self.tell:
-            self.tell(Allocated(entry.shown(allocation_id), replaces))
-
-    def note_resized(self, allocation_id: str, entry: LedgerEntry, before: Resource) -> None:
-        """Write an entry that takes something else into the ledger."""
-        self.ledger.write(allocation_id, entry)
-        if self.tell:
-            self.tell(Resized(entry.shown(allocation_id), before))
-
-    def note_going(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Write an entry that has been told to go into the ledger."""
-        if entry.traits.state is not AllocationState.TERMINATING:
-            self.ledger.write(allocation_id, entry.in_state(AllocationState.TERMINATING))
-            if self.tell:
-                self.tell(Preempted(self.ledger[allocation_id].shown(allocation_id)))
-
-    def note_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Write an entry that is not counted into the ledger."""
-        self.ledger.write(allocation_id, entry)
-        if self.tell:
-            self.tell(AllocationRequested(entry.shown(allocation_id)))
-
-    def strike_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Strike an entry that is not counted from the ledger."""
-        self.ledger.strike(allocation_id)
-        if self.tell:
-            self.tell(RequestWithdrawn(entry.shown(allocation_id)))
-
-    def refund(self, entry: LedgerEntry) -> None:
-        """Give back what an entry was charged; its application runs on, even with nothing."""
-        holding, vector = self.open(entry.application), require_vector("usage", entry.usage, self.in_force.epoch.layout)
-        if not holding.try_refund(vector):
-            holding.require_held(vector)
-
-    def strike(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Strike an entry that has been given back from the ledger."""
-        self.ledger.strike(allocation_id)
-        if self.tell:
-            self.tell(Released(entry.shown(allocation_id)))
-
-    def settle(self, application: Application) -> None:
-        """Stop an application that holds nothing and has nothing pending, and forget it if it has failed."""
-        if application.lines or (application.pending and not application.failing):
+    def finish_if_idle(self, application: Application) -> None:
+        """Stop an application without allocations and pending allocations, and remove it if it has failed."""
+        if application.allocations or (application.pending and not application.failing):
             return
         holding = application.holding
         if holding is not None:
@@ -326,37 +308,74 @@ class PartitionState:
             self.holding_index.end(holding)
             application.holding = None
         if application.failing:
-            self.forget(application, ApplicationState.FAILED)
+            self.remove_application(application, ApplicationState.FAILED)
 
-    def forget(self, application: Application, state: ApplicationState) -> None:
-        """Forget an application that holds nothing and asks for nothing, and the queue that was made for it."""
-        self.undo.append((self._relist, (application.application_id, application)))
+    def remove_application(self, application: Application, state: ApplicationState) -> None:
+        """Remove an idle application, and the queue that was created for it."""
+        self.undo.append((self._restore_application, (application.application_id, application)))
         self.undo.append((application.restore, application.facts()))
-        # Another thread may have found it and wait for the lock.
+        # Another thread may have looked it up and wait for the lock.
         application.is_plain = False
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)
-        if self.tell:
-            self.tell(ApplicationEnded(application.application_id, state))
+        if self.record:
+            self.record(ApplicationEnded(application.application_id, state))
 
-    def _relist(self, application_id: str, application: Application | None) -> None:
+    def _restore_application(self, application_id: str, application: Application | None) -> None:
         dropped = None if application else self.applications.get(application_id)
         if dropped is not None:
-            # Another thread may have found it and wait for the lock.
+            # Another thread may have looked it up and wait for the lock.
             dropped.is_plain = False
         put(self.applications, application_id, application)
+
+    # Entries of the ledger
+
+    def write_allocated(self, allocation_id: str, entry: LedgerEntry, replaces: str = "") -> None:
+        """Write an entry that has been charged, which may have been pending."""
+        self.ledger.write(allocation_id, entry)
+        if self.record:
+            self.record(Allocated(entry.to_allocation(allocation_id), replaces))
+
+    def write_resized(self, allocation_id: str, entry: LedgerEntry, before: Resource) -> None:
+        """Write an entry whose usage has changed."""
+        self.ledger.write(allocation_id, entry)
+        if self.record:
+            self.record(Resized(entry.to_allocation(allocation_id), before))
+
+    def write_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Write a pending entry."""
+        self.ledger.write(allocation_id, entry)
+        if self.record:
+            self.record(AllocationRequested(entry.to_allocation(allocation_id)))
+
+    def mark_terminating(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Mark an entry as terminating."""
+        if entry.traits.state is not AllocationState.TERMINATING:
+            entry = entry.in_state(AllocationState.TERMINATING)
+            self.ledger.write(allocation_id, entry)
+            if self.record:
+                self.record(Preempted(entry.to_allocation(allocation_id)))
+
+    def remove_released(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Remove an entry that has been refunded."""
+        self.ledger.remove(allocation_id)
+        if self.record:
+            self.record(Released(entry.to_allocation(allocation_id)))
+
+    def remove_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Remove a pending entry."""
+        self.ledger.remove(allocation_id)
+        if self.record:
+            self.record(RequestWithdrawn(entry.to_allocation(allocation_id)))
 
     # After an interruption
 
     def rebuild(self) -> None:
-        """Recompute everything that follows from the applications, their allocations, the configuration and the nodes.
-
-        Takes time in the size of all of these.
-        """
+        """Recompute everything that follows from the ledger, the applications, the configuration and the nodes."""
         self.ledger.repair(self.applications.values())
         if self._running is None:
-            # Found once: a rebuild that is interrupted has forgotten which applications run on with nothing.
+            # Once: a rebuild that is interrupted has lost which applications run without allocations.
             self._running = [application for application in self.applications.values() if application.is_running]
         self.holding_index.clear()
         for application in self.applications.values():
@@ -367,29 +386,29 @@ class PartitionState:
         self.in_force.reset_limits(self.compiled.limits, names, closed=closed)
         self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)
         for application in self._running:
-            self._run_again(application)
+            self._restart(application)
         self._running = None
 
     def _names_in_use(self) -> Iterator[str]:
-        """Yield the resources that only nodes and allocations name; where nothing is closed, they are not counted."""
+        """Yield the resources of nodes and allocations, which are counted only if the cluster is closed."""
         if self.cluster.total is not None:
             yield from self.cluster.total
             for application in self.applications.values():
                 for entry in application.entries().values():
                     yield from entry.usage
 
-    def _run_again(self, application: Application) -> None:
-        """Let an application run with what its allocations add up to."""
-        holding = self.open(application)
+    def _restart(self, application: Application) -> None:
+        """Let an application run with the sum of its allocations."""
+        holding = self.holding_of(application)
         total = sum_of(entry.usage for entry in application.entries().values())
         holding.charge(self.in_force.epoch.layout.vector(total))
         self.holding_index.add(holding)
-        application.started(holding)
+        application.start(holding)
 
-    # What is exceeded
+    # Exceeded limits
 
-    def over(self) -> Iterator[Violation]:
-        """Yield every limit that is exceeded: of users, groups and queues, each by name, leaf to root."""
+    def exceeded_limits(self) -> Iterator[Violation]:
+        """Yield every limit of users, groups and queues that is exceeded, each by name, leaf to root."""
         for tracker in self.holding_index.trees():
             for node in tracker.counters():
                 yield from over(node)

@@ -1,7 +1,7 @@
 """A tree or a forest as a quota model of a partition.
 
-The models implement `ugm.EvictingModel` and use nothing else of a partition. An allocation is a consumer whose id is
-that of the allocation. A function of the embedding program determines its group in each tree.
+The models implement `ugm.model.EvictingModel` and use nothing else of a partition. An allocation is a consumer whose id
+is that of the allocation. A function of the embedding program determines its group in each tree.
 
 **Denials.** No quota is skipped silently. A claim is denied with a `ugm.model.SetupViolation` if the manager is in
 maintenance mode, which enforces nothing, if the tree or the leaf does not exist, or if the claim has no group. The

@@ -5,13 +5,14 @@ They do not change the partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ugm import Resource, UserGroup
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition import Partition, RequestReport
+from ugm.partition import AbstractPartition, Explanation, UserInQueue, headroom_of
+from ugm.queues import Placement
 from ugm.resources import parse_quantity
 from ugm.server.errors import unknown
 from ugm.server.state import RequestBody, RequestContext, ServedPartition
@@ -25,7 +26,7 @@ _MOST_EXPLAINED: Final = 10
 
 def check(served: ServedPartition, request: RequestContext) -> object:
     """Return the decision on one more allocation."""
-    return _decision_dict(_report(served.partition, request.body))
+    return _decision_dict(*_explanation(served.partition, request.body))
 
 
 def explain(served: ServedPartition, request: RequestContext) -> object:
@@ -33,16 +34,17 @@ def explain(served: ServedPartition, request: RequestContext) -> object:
     return explain_request(served.partition, request.body)
 
 
-def explain_request(partition: Partition, body: RequestBody) -> dict[str, object]:
+def explain_request(partition: AbstractPartition, body: RequestBody) -> dict[str, object]:
     """Return the explanation of a request for JSON."""
-    return _report_dict(_report(partition, body))
+    return _explanation_dict(*_explanation(partition, body))
 
 
-def _report(partition: Partition, body: RequestBody) -> RequestReport:
+def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Placement | None, Explanation]:
+    """Return the explanation of a request, and the placement if the request names a user instead of an application."""
     usage, most = _amounts(body["usage"]), body.get("most", 3)
     if "application_id" not in body:
         user, quota = UserGroup(body["user"], body.get("groups", ())), body.get("quota")
-        return partition.request_report_for(
+        report = partition.explain_submission(
             user,
             body.get("queue", ""),
             usage,
@@ -50,8 +52,9 @@ def _report(partition: Partition, body: RequestBody) -> RequestReport:
             quota=None if quota is None else _amounts(quota),
             most=most,
         )
+        return report.placement, report.explanation
     try:
-        return partition.request_report(body["application_id"], usage, most=most)
+        return None, partition.explain(body["application_id"], usage, most=most)
     except RequestError:
         if partition.application(body["application_id"]) is None:
             raise unknown("application", body["application_id"]) from None
@@ -68,23 +71,24 @@ def _amounts(amounts: Mapping[str, int | str]) -> Resource:
     )
 
 
-def _decision_dict(report: RequestReport) -> dict[str, object]:
-    decision, placement = report.explanation.decision, report.placement
+def _decision_dict(placement: Placement | None, explanation: Explanation) -> dict[str, object]:
     placed = None if placement is None else placement.to_dict()
-    if report.queue_path is None:
+    if not explanation.queue_path:
         denied = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
         return {**denied, "queue_path": None, "placement": placed, "text": str(placement)}
-    return {**decision.to_dict(), "queue_path": report.queue_path, "placement": placed, "text": str(decision)}
+    decision = explanation.decision
+    return {**decision.to_dict(), "queue_path": explanation.queue_path, "placement": placed, "text": str(decision)}
 
 
-def _report_dict(report: RequestReport) -> dict[str, object]:
-    fields = {**_decision_dict(report), **_limits_dict(report.limits, report.headroom)}
-    if report.queue_path is None:
-        return fields
-    return {**fields, **report.explanation.to_dict(), "text": str(report.explanation)}
+def _explanation_dict(placement: Placement | None, explanation: Explanation) -> dict[str, object]:
+    if not explanation.queue_path:
+        return {**_decision_dict(placement, explanation), "limits": [], "headroom": None}
+    placed = None if placement is None else placement.to_dict()
+    return {**explanation.to_dict(), "placement": placed, "text": str(explanation)}
 
 
-def _limits_dict(effective: Iterable[EffectiveLimit], headroom: Resource | None) -> dict[str, object]:
+def _limits_dict(effective: Sequence[EffectiveLimit]) -> dict[str, object]:
+    headroom = headroom_of(effective)
     return {
         "limits": [limit.to_dict() for limit in effective],
         "headroom": None if headroom is None else dict(headroom),
@@ -95,7 +99,7 @@ def limits(served: ServedPartition, request: RequestContext) -> object:
     """Return every limit that applies to a user in a queue."""
     query = request.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
-    return {"queue_path": path, **_limits_dict(*served.partition.limits_for(user, path))}
+    return {"queue_path": path, **_limits_dict(served.partition.limits(UserInQueue(user, path)))}
 
 
 def application(served: ServedPartition, request: RequestContext) -> object:
@@ -104,12 +108,8 @@ def application(served: ServedPartition, request: RequestContext) -> object:
     report = served.partition.application_report(name, waiting=_MOST_EXPLAINED)
     if report is None:
         raise unknown("application", name)
-    path = report.application.queue_path
     waiting = [
-        {
-            "allocation": allocation.to_dict(),
-            "explanation": _report_dict(RequestReport(None, path, why, report.limits, report.headroom)),
-        }
-        for allocation, why in report.waiting
+        {"allocation": allocation.to_dict(), "explanation": _explanation_dict(None, explanation)}
+        for allocation, explanation in report.waiting
     ]
-    return {**report.application.to_dict(), **_limits_dict(report.limits, report.headroom), "waiting": waiting}
+    return {**report.application.to_dict(), **_limits_dict(report.limits), "waiting": waiting}

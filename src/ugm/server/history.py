@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.partition import ConfigurationChanged, Denied, Event, event_name, event_to_dict
+from ugm.events import ConfigurationChanged, Denied, Event, event_name, event_to_dict
 
 __all__ = ["History", "HistoryPage", "Record"]
 

@@ -8,7 +8,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 import ugm.server.decision_endpoints as decisions
 import ugm.server.server_endpoints as server
 import ugm.server.view_endpoints as views
-from ugm.partition import ApplicationState, Event, event_name
+from ugm.events import Event, event_name
+from ugm.partition import ApplicationState
 from ugm.server.schemas import (
     NAME,
     QUANTITIES,

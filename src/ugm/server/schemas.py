@@ -124,7 +124,7 @@ _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in Ap
 _ANYTHING: Final[Schema] = {}
 _OPEN: Final[Schema] = {"type": "object"}
 
-#: A record of the history. It also has the fields of its event; see `ugm.partition.event_to_dict`.
+#: A record of the history. It also has the fields of its event; see `ugm.events.event_to_dict`.
 HISTORY_RECORD: Final[Schema] = {
     "type": "object",
     "properties": {

@@ -92,7 +92,7 @@ class Worker:
         Raises:
             ApiError: as for `validate`.
         """
-        return cast("Payload", self._run(PlanJob(text, name, partition.plan_basis())))
+        return cast("Payload", self._run(PlanJob(text, name, partition.plan_input())))
 
     def read(self, text: str) -> SchedulerConfig:
         """Return a configuration.
@@ -197,11 +197,11 @@ def _messages(job: Job, child: _Child) -> list[bytes]:
     """Return a job as messages for a child."""
     if not isinstance(job, PlanJob):
         return [pickle.dumps(job)]
-    config, messages = job.basis.compiled.config, []
+    config, messages = job.plan_input.compiled.config, []
     if child.kept is not config:
         messages.append(pickle.dumps(KeepJob(config)))
         child.kept = config
-    return [*messages, pickle.dumps(KeptPlanJob(job.text, job.name, job.basis.parts()))]
+    return [*messages, pickle.dumps(KeptPlanJob(job.text, job.name, job.plan_input.parts()))]
 
 
 def _run_locally(job: Job) -> Result:

@@ -16,7 +16,7 @@ from typing import IO, Any, Final, TypeAlias, cast
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import Snapshot, make_plan
+from ugm.partition.plan import PlanInput, make_plan
 from ugm.server.errors import ApiError, problem_to_dict
 from ugm.server.payloads import Payload, error_payload, json_payload
 
@@ -52,7 +52,7 @@ class PlanJob:
     text: str
     #: The name of the partition.
     name: str
-    basis: Snapshot
+    plan_input: PlanInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class KeptPlanJob:
 
     text: str
     name: str
-    #: The result of `Snapshot.parts`.
+    #: The result of `PlanInput.parts`.
     parts: tuple[Any, ...]
 
 
@@ -118,7 +118,7 @@ def _validate(text: str) -> dict[str, object]:
 
 def _plan(job: PlanJob) -> dict[str, object]:
     """Return the effects that a configuration would have on a partition."""
-    plan = make_plan(job.basis, CompiledConfig.of(_partition_config(job)))
+    plan = make_plan(job.plan_input, CompiledConfig.of(_partition_config(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 
@@ -157,5 +157,5 @@ def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
 
 def _job(message: ValidateJob | KeptPlanJob | ReadJob, kept: Any) -> Job:  # noqa: ANN401 - a configuration
     if isinstance(message, KeptPlanJob):
-        return PlanJob(message.text, message.name, Snapshot.of(kept, message.parts))
+        return PlanJob(message.text, message.name, PlanInput.of(kept, message.parts))
     return message

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from ugm.arguments import require_name
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.operation_lock import OperationLock
-from ugm.partition.gang import allocate_all, asks_of
-from ugm.partition.ledger_entry import AllocationRequest, AllocationState
+from ugm.partition.allocation import AllocationRequest, AllocationState
+from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.model_set import ModelSet
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted, texts
@@ -38,7 +38,7 @@ class Allocations(Calls):
     ) -> None:
         """Do what `ugm.Partition.request` does."""
         request = AllocationRequest(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
-        self._do(_need([request]), lambda tools: tools.life.request(request))
+        self._do(_need([request]), lambda tools: tools.admission.request(request))
 
     def allocate(
         self,
@@ -59,11 +59,11 @@ class Allocations(Calls):
             except Fenced:
                 return self._denied()
         request = AllocationRequest(allocation_id, application_id, bounded(usage), placeholder, priority, preemptible)
-        return self._decide(_need([request]), lambda tools: tools.admission.allocate(request, evict=False))
+        return self._decide(_need([request]), lambda tools: tools.admission.allocate(request))
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
         """Do what `ugm.Partition.allocate_all` does."""
-        batch = asks_of(requests)
+        batch = require_requests(requests)
         for request in batch:
             bounded(request.usage)
         return self._decide(
@@ -88,7 +88,7 @@ class Allocations(Calls):
     def preempt(self, allocation_id: str) -> bool:
         """Do what `ugm.Partition.preempt` does."""
         require_name("allocation_id", allocation_id)
-        return self._do(Need(lines=(allocation_id,)), lambda tools: tools.life.preempt(allocation_id))
+        return self._do(Need(lines=(allocation_id,)), lambda tools: tools.admission.preempt(allocation_id))
 
     def release(self, allocation_id: str) -> bool:
         """Do what `ugm.Partition.release` does."""

@@ -57,21 +57,19 @@ class Applications(Calls):
 
     def complete(self, application_id: str) -> ApplicationInfo:
         """Do what `ugm.Partition.complete` does."""
-        return self._end(application_id, lambda tools: tools.life.complete(tools.admission.application(application_id)))
+        return self._end(application_id, lambda tools: tools.life.complete(application_id))
 
     def fail(self, application_id: str) -> tuple[str, ...]:
         """Do what `ugm.Partition.fail` does."""
-        return self._end(application_id, lambda tools: tools.life.fail(tools.admission.application(application_id)))
+        return self._end(application_id, lambda tools: tools.life.fail(application_id))
 
     def remove(self, application_id: str) -> tuple[str, ...]:
         """Do what `ugm.Partition.remove` does."""
-        return self._end(application_id, lambda tools: tools.life.remove(tools.admission.application(application_id)))
+        return self._end(application_id, lambda tools: tools.life.remove(application_id))
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Do what `ugm.Partition.time_out_gang` does."""
-        return self._end(
-            application_id, lambda tools: tools.life.time_out_gang(tools.admission.application(application_id))
-        )
+        return self._end(application_id, lambda tools: tools.life.time_out_gang(application_id))
 
     def _end(self, application_id: str, operation: Callable[[Tools], T]) -> T:
         return self._do(Need(texts(application_id), whole=True), operation)

@@ -84,7 +84,7 @@ class Calls(SharedView):
             try:
                 return self._do(need, operation)
             except _Uncounted:
-                self._do(Need(structural=True), lambda tools: tools.state.count_adopted(usage))
+                self._do(Need(structural=True), lambda tools: tools.state.count_unoffered(usage))
 
 
 def texts(*values: object) -> tuple[str, ...]:

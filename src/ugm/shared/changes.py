@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, final
 
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
+from ugm.partition.allocation import Allocation, AllocationState
 from ugm.partition.events import (
     Allocated,
     AllocationRequested,
@@ -23,9 +24,8 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.ledger_entry import Allocation, AllocationState
 from ugm.partition.state import PartitionState
-from ugm.partition.survey import is_limiting
+from ugm.partition.subject_queries import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.slices import Place, Slice, place_of, stage_of, written_submission
 

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 from ugm.arguments import require_name
 from ugm.hierarchy import UNLIMITED, Limit
 from ugm.identity import TrackingType
-from ugm.partition.survey import is_limiting
+from ugm.partition.subject_queries import is_limiting
 from ugm.resources import MAX_QUANTITY, MEMORY, VCORE, Resource
 from ugm.shared.database import Moved, Short
 from ugm.shared.engine import Engine, Need, Tools

@@ -12,7 +12,7 @@ from datetime import datetime
 from os import getpid
 from typing import Final, NamedTuple
 
-from ugm.partition.ledger_entry import Allocation, AllocationState
+from ugm.partition.allocation import Allocation, AllocationState
 from ugm.resources import Resource
 from ugm.shared.database import Database
 from ugm.shared.stamps import new_stamp

@@ -9,7 +9,7 @@ from typing import Final
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
 from ugm.partition.state import PartitionState
-from ugm.partition.survey import is_limiting
+from ugm.partition.subject_queries import is_limiting
 from ugm.resources import MEMORY, VCORE
 from ugm.shared.database import Database
 from ugm.shared.slices import Place, place_of

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, final
 
 from ugm.hierarchy import Node
 from ugm.identity import UserGroup
-from ugm.partition.application import Application, GangStyle
-from ugm.partition.ledger_entry import PLAIN, AllocationRequest, AllocationState, LedgerEntry, shared_traits, traits_of
+from ugm.partition.allocation import PLAIN, AllocationRequest, AllocationState, shared_traits, traits_of
+from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
-from ugm.partition.survey import is_limiting
+from ugm.partition.subject_queries import is_limiting
 from ugm.queues import Submission
 from ugm.resources import Resource
 
@@ -101,7 +101,7 @@ class Slice:
         for held in self.applications.values():
             self._open(held, alone=not everything)
         for name, held in self.applications.items():
-            holding = self._state.open(held.application)
+            holding = self._state.holding_of(held.application)
             chain = holding.chain()
             self.chains[name] = (chain, holding.enforced(chain))
 
@@ -114,7 +114,7 @@ class Slice:
             bool, (stage & 2, stage & 4, stage & 8)
         )
         self.applications[name] = Held(application, stage, group, *counts)
-        self._state.enter(application)
+        self._state.add_application(application)
 
     def _write(self, row: list[Any]) -> None:
         name, application_id, usage, state, placeholder, priority, preemptible, mark = row
@@ -127,8 +127,8 @@ class Slice:
     def _add_the_rest(self, held: Held) -> None:
         """Let an application have something else if not all of its allocations are loaded."""
         application = held.application
-        if len(application.lines) < held.held:
-            application.lines[_THE_REST] = Resource()
+        if len(application.allocations) < held.held:
+            application.allocations[_THE_REST] = Resource()
         if len(application.pending) < held.pending:
             rest = shared_traits(AllocationState.PENDING, *PLAIN[1:])
             application.pending[_THE_REST] = LedgerEntry(application, Resource(), rest)
@@ -136,16 +136,16 @@ class Slice:
     def _open(self, held: Held, *, alone: bool) -> None:
         """Start an application if it is running; make its trackers known where others that they have are not loaded."""
         state, application = self._state, held.application
-        holding = state.open(application)
+        holding = state.holding_of(application)
         if alone:
             state.holding_index.users.setdefault(holding.owner.name, holding.owner)
             if holding.group is not None:
                 state.holding_index.groups.setdefault(holding.group.name, holding.group)
         if held.stage & 1:
             total = sum((entry.usage for entry in application.entries().values()), Resource())
-            holding = state.open(application)
+            holding = state.holding_of(application)
             holding.charge(state.in_force.epoch.layout.vector(total))
-            state.started(application, holding)
+            state.start(application, holding)
 
     def places(self) -> set[Place]:
         """Return where something is counted that concerns the applications.

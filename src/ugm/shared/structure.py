@@ -53,7 +53,7 @@ class Structure:
         self.events: Final[list[Event]] = []
         # Only a part of all applications is ever loaded.
         self.state: Final = PartitionState(
-            compiled, user_limits_win=user_limits_win, tell=self.events.append, is_whole=False
+            compiled, user_limits_win=user_limits_win, record=self.events.append, is_whole=False
         )
         self._furnish(queues, names)
         state = self.state
@@ -61,7 +61,7 @@ class Structure:
         state.cluster.nodes.update((name, Resource(offers)) for name, offers in sorted(nodes.items()))
         state.cluster.total = None if total is None else Resource(total)
         state.resize_cluster()
-        state.count(tuple(names))
+        state.count_resources(tuple(names))
         self.events.clear()
         self._paths = frozenset(state.tree.queues)
         self._before = (self.names, state.in_force.epoch.layout.closed)
@@ -73,7 +73,7 @@ class Structure:
 
     def _furnish(self, queues: Iterable[tuple[str, list[Any], bool, dict[str, int] | None]], names: list[str]) -> None:
         state = self.state
-        state.count(tuple(names))
+        state.count_resources(tuple(names))
         for path, spec, has_left, annotated in queues:
             queue = state.tree.create(path)
             queue.spec, queue.has_left = _read_spec(path, spec), has_left
@@ -119,7 +119,7 @@ class Structure:
         held = """SELECT DISTINCT key FROM {schema}.line, jsonb_each_text(usage)
             WHERE state <> 'pending' AND value <> '0'"""
         rows = database.run(database.text(held))
-        self.state.count(tuple(name for (name,) in rows))
+        self.state.count_resources(tuple(name for (name,) in rows))
 
     def write(self, database: Database) -> None:
         """Write everything, as the next epoch."""

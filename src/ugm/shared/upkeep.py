@@ -14,11 +14,11 @@ from ugm.arguments import require_amounts, require_name
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.model import QuotaModel
-from ugm.partition.audit import AuditReport, Difference, Running, audit, differences_of, truth_of
+from ugm.partition.administration import Administration, require_node
+from ugm.partition.audit import AuditReport, Difference, RunningAllocation, audit, differences_of, truth_of
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import Plan, Snapshot, make_plan
+from ugm.partition.plan import Plan, PlanInput, make_plan
 from ugm.partition.reconcile import reconcile
-from ugm.partition.upkeep import require_offer
 from ugm.resources import Resource
 from ugm.shared.calls import Calls, bounded, require_counted
 from ugm.shared.engine import Need, Tools
@@ -49,17 +49,20 @@ class Upkeep(Calls):
         """Do what `ugm.Partition.set_queue_quota` does."""
         most = require_amounts("quota", quota)
         if most is None:
-            raise RequestError("quota", quota, "expected a Resource that names something")
-        self._do(Need(structural=True), lambda tools: tools.life.change_quota(queue_path, most))
+            raise RequestError("quota", quota, "expected a Resource that names at least one resource")
+        self._do(
+            Need(structural=True),
+            lambda tools: Administration(tools.state, tools.admission).set_queue_quota(queue_path, most),
+        )
 
     def add_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.add_node` does."""
-        require_offer(name, offers)
+        require_node(name, offers)
         self._node(name, lambda tools: tools.state.cluster.add(name, offers))
 
     def update_node(self, name: str, offers: Resource) -> None:
         """Do what `ugm.Partition.update_node` does."""
-        require_offer(name, offers)
+        require_node(name, offers)
         self._node(name, lambda tools: tools.state.cluster.update(name, offers))
 
     def remove_node(self, name: str) -> bool:
@@ -70,23 +73,23 @@ class Upkeep(Calls):
         def changed(tools: Tools) -> T:
             before = tools.state.cluster.nodes.get(name)
             answer = operation(tools)
-            tools.state.follow_node(name, before)
+            tools.state.finish_node_change(name, before)
             return answer
 
         return self._do(Need(structural=True), changed)
 
     # The configuration
 
-    def plan_basis(self) -> Snapshot:
-        """Do what `ugm.Partition.plan_basis` does."""
+    def plan_input(self) -> PlanInput:
+        """Do what `ugm.Partition.plan_input` does."""
         with self._engine.lock:
-            return self._engine.everything(lambda state, _counters: Snapshot.take(state))
+            return self._engine.everything(lambda state, _counters: PlanInput.copy(state))
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         """Do what `ugm.Partition.plan` does."""
         compiled = CompiledConfig.of(config)
         with self._engine.lock:
-            return self._engine.everything(lambda state, _counters: make_plan(Snapshot.take(state), compiled))
+            return self._engine.everything(lambda state, _counters: make_plan(PlanInput.copy(state), compiled))
 
     def apply(self, plan: Plan) -> None:
         """Do what `ugm.Partition.apply` does, with a plan that this process has made."""
@@ -98,18 +101,18 @@ class Upkeep(Calls):
                 return
             if plan.base.version is not tools.state.compiled.version:
                 raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-            tools.state.swap(plan.compiled)
+            tools.state.replace_config(plan.compiled)
 
         self._do(Need(structural=True), applied)
 
     def configure(self, config: PartitionConfig | None) -> None:
         """Put another configuration in force, for all processes at the same moment; see `ugm.Partition.configure`."""
         compiled = CompiledConfig.of(config)
-        self._do(Need(structural=True), lambda tools: tools.state.swap(compiled))
+        self._do(Need(structural=True), lambda tools: tools.state.replace_config(compiled))
 
     # The truth
 
-    def audit(self, running: Iterable[Running | tuple[str, str, Resource]]) -> AuditReport:
+    def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
         """Do what `ugm.Partition.audit` does."""
         truth = truth_of(running)
         with self._engine.lock:

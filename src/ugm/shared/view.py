@@ -1,84 +1,87 @@
 """What can be asked of a shared partition. Nothing of this changes anything, and a replica can answer it.
 
-`SharedView.check`, `SharedView.headroom` and `SharedView.effective_limits` look at one application and the limits above
+`SharedView.check`, `SharedView.headroom` and `SharedView.limits` look at one application and the limits above
 it. Everything that spans the partition (users, groups, queues, what is over) reads all of it, in one statement, and so
 as of one moment.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ugm.arguments import require_name
 from ugm.decision import Decision, Violation
 from ugm.errors import InvariantError
 from ugm.hierarchy import Node
-from ugm.identity import UserGroup
-from ugm.operation_lock import OperationLock
+from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.explanation import Explanation
-from ugm.partition.ledger_entry import Allocation
-from ugm.partition.model_set import ModelSet
+from ugm.partition.partition import Partition
 from ugm.partition.state import PartitionState
-from ugm.partition.survey import is_limiting
-from ugm.partition.view import PartitionView
+from ugm.partition.subject import Subject
+from ugm.partition.subject_queries import is_limiting
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource
 from ugm.shared.engine import Need
 from ugm.shared.slices import place_of
-from ugm.shared.survey import SharedSurvey
+from ugm.shared.survey import SharedSurvey, partition_around
 from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 
 __all__ = ["SharedView"]
 
+T = TypeVar("T")
+
 
 class SharedView(SharedSurvey):
-    """The read-only face of a `ugm.shared.SharedPartition`; every answer is that of a `ugm.PartitionView`."""
+    """The read-only face of a `ugm.shared.SharedPartition`; every answer is that of a `ugm.Partition`."""
 
     __slots__ = ()
 
     # What would be
 
-    def check(self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
-        """Do what `ugm.PartitionView.check` does."""
-        asked = partial(PartitionView.check, priority=priority, preemptible=preemptible)
-        return self._one(application_id, lambda view: asked(view, application_id, usage))
+    def _about(self, subject: Subject, question: Callable[[Partition], T]) -> T:
+        return self._one(subject, question) if isinstance(subject, str) else self._all(question)
 
-    def headroom(self, application_id: str) -> Resource | None:
-        """Do what `ugm.PartitionView.headroom` does."""
-        return self._one(application_id, lambda view: view.headroom(application_id))
+    def check(self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
+        """Do what `ugm.Partition.check` does."""
+        return self._about(subject, lambda view: view.check(subject, usage, priority=priority, preemptible=preemptible))
 
-    def effective_limits(self, application_id: str) -> tuple[EffectiveLimit, ...]:
-        """Do what `ugm.PartitionView.effective_limits` does."""
-        return self._one(application_id, lambda view: view.effective_limits(application_id))
+    def headroom(self, subject: Subject) -> Resource | None:
+        """Do what `ugm.Partition.headroom` does."""
+        return self._about(subject, lambda view: view.headroom(subject))
+
+    def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
+        """Do what `ugm.Partition.limits` does."""
+        return self._about(subject, lambda view: view.limits(subject))
 
     def explain(
-        self, application_id: str, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
     ) -> Explanation:
-        """Do what `ugm.PartitionView.explain` does."""
-        asked = partial(PartitionView.explain, priority=priority, preemptible=preemptible, most=most)
-        return self._all(lambda view: asked(view, application_id, usage))
+        """Do what `ugm.Partition.explain` does."""
+        return self._all(
+            lambda view: view.explain(subject, usage, priority=priority, preemptible=preemptible, most=most)
+        )
 
     # Applications and allocations
 
     def application(self, application_id: str) -> ApplicationInfo | None:
-        """Do what `ugm.PartitionView.application` does."""
+        """Do what `ugm.Partition.application` does."""
         return self._one(application_id, lambda view: view.application(application_id), whole=True)
 
     def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
-        """Do what `ugm.PartitionView.applications` does."""
+        """Do what `ugm.Partition.applications` does."""
         return self._all(lambda view: view.applications(queue_path))
 
     def allocation(self, allocation_id: str) -> Allocation | None:
-        """Do what `ugm.PartitionView.allocation` does."""
+        """Do what `ugm.Partition.allocation` does."""
         require_name("allocation_id", allocation_id)
         with self._reader.lock:
             need = Need(lines=(allocation_id,))
             return self._reader.ask(need, lambda tools: _shown(tools.state, allocation_id))
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
-        """Do what `ugm.PartitionView.allocations` does."""
+        """Do what `ugm.Partition.allocations` does."""
         if application_id is None:
             return self._all(lambda view: view.allocations())
         return self._one(application_id, lambda view: view.allocations(application_id), whole=True)
@@ -86,35 +89,31 @@ class SharedView(SharedSurvey):
     # Queues, users and groups
 
     def queue(self, queue_path: str = "root") -> QueueState | None:
-        """Do what `ugm.PartitionView.queue` does."""
+        """Do what `ugm.Partition.queue` does."""
         return self._all(lambda view: view.queue(queue_path))
 
     def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
-        """Do what `ugm.PartitionView.queue_headroom` does."""
+        """Do what `ugm.Partition.queue_headroom` does."""
         return self._all(lambda view: view.queue_headroom(queue_path, cluster=cluster))
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
-        """Do what `ugm.PartitionView.queue_maximum` does."""
+        """Do what `ugm.Partition.queue_maximum` does."""
         return self._all(lambda view: view.queue_maximum(queue_path))
 
     def users(self) -> tuple[UserUsage, ...]:
-        """Do what `ugm.PartitionView.users` does."""
+        """Do what `ugm.Partition.users` does."""
         return self._all(lambda view: view.users())
 
     def groups(self) -> tuple[GroupUsage, ...]:
-        """Do what `ugm.PartitionView.groups` does."""
+        """Do what `ugm.Partition.groups` does."""
         return self._all(lambda view: view.groups())
 
-    def effective_limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
-        """Do what `ugm.PartitionView.effective_limits_of` does."""
-        return self._all(lambda view: view.effective_limits_of(user, queue_path))
-
     def nodes(self) -> dict[str, Resource]:
-        """Do what `ugm.PartitionView.nodes` does."""
+        """Do what `ugm.Partition.nodes` does."""
         return self._all(lambda view: view.nodes())
 
     def over_limit(self) -> tuple[Violation, ...]:
-        """Do what `ugm.PartitionView.over_limit` does."""
+        """Do what `ugm.Partition.over_limit` does."""
         return self._all(lambda view: view.over_limit())
 
     def verify(self) -> None:
@@ -129,11 +128,11 @@ class SharedView(SharedSurvey):
 
 def _shown(state: PartitionState, allocation_id: str) -> Allocation | None:
     entry = state.ledger.get(allocation_id)
-    return None if entry is None else entry.shown(allocation_id)
+    return None if entry is None else entry.to_allocation(allocation_id)
 
 
 def _verify(state: PartitionState, counters: list[Any]) -> None:
-    PartitionView(state, ModelSet((), OperationLock())).verify()
+    partition_around(state).verify()
     nodes: list[Node] = [node for tracker in state.holding_index.trees() for node in tracker.counters()]
     nodes += [queue.node for queue in state.tree.queues.values() if queue.node is not None]
     expected = {place_of(node): _used(node) for node in nodes if is_limiting(node)}

@@ -217,7 +217,7 @@ class Gauges:
     def _limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
         """Return all limits of a user in a queue, which is created if it does not exist."""
         self._partition.adopt_application(_PROBE, user, queue_path)
-        limits = self._partition.effective_limits(_PROBE)
+        limits = self._partition.limits(_PROBE)
         self._partition.remove(_PROBE)
         return limits
 

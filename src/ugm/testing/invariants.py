@@ -1,8 +1,9 @@
 """Invariants of trackers and partitions, as functions that raise `ugm.InvariantError`.
 
-They only use public queries, so they work with every object that has the methods of `ugm.Tracker`, and with every
-partition. `verify_all` also calls the self-check of a `ugm.Manager` or a partition. `check_never_above` may run while
-other threads change the object; the other checks compare several queries, so the object must not change meanwhile.
+They only use public queries, so they work with every object that has the methods of `ugm.tracking.Tracker`, and with
+every partition. `verify_all` also calls the self-check of a `ugm.Manager` or a partition. `check_never_above` may run
+while other threads change the object; the other checks compare several queries, so the object must not change
+meanwhile.
 
 >>> tracker = Manager()
 >>> tracker.increase_tracked_resource("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -17,19 +18,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
-from ugm import (
-    GroupUsage,
-    InvariantError,
-    Manager,
-    PartitionView,
-    QueueUsage,
-    Resource,
-    Tracker,
-    TrackingType,
-    UserGroup,
-    UserUsage,
-)
+from ugm import InvariantError, Manager, Resource, TrackingType, UserGroup
+from ugm.partition import AbstractPartition
 from ugm.queues import QueueState
+from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
 
 __all__ = ["check_never_above", "check_sums", "exposed", "exposed_partition", "verify_all"]
 
@@ -60,7 +52,7 @@ def _groups(groups: Iterable[GroupUsage]) -> dict[str, Any]:
     }
 
 
-def exposed_partition(partition: PartitionView) -> dict[str, Any]:
+def exposed_partition(partition: AbstractPartition) -> dict[str, Any]:
     """Return the visible state of a partition as plain values, for comparisons.
 
     Returns:
@@ -112,14 +104,14 @@ def _raise(findings: list[str]) -> None:
         raise InvariantError(tuple(findings))
 
 
-def _usages(checked: Tracker | PartitionView) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
+def _usages(checked: Tracker | AbstractPartition) -> tuple[tuple[UserUsage, ...], tuple[GroupUsage, ...]]:
     """Return the usage of all users and groups of a tracker or a partition."""
     if isinstance(checked, Tracker):
         return checked.get_users_resources(), checked.get_groups_resources()
     return checked.users(), checked.groups()
 
 
-def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) -> Resource | None:
+def _total_of(checked: Tracker | AbstractPartition, root: UserUsage | GroupUsage) -> Resource | None:
     """Return the total of a user or group from another query."""
     if isinstance(root, UserUsage):
         if isinstance(checked, Tracker):
@@ -132,7 +124,7 @@ def _total_of(checked: Tracker | PartitionView, root: UserUsage | GroupUsage) ->
     return None if standing is None else standing.usage
 
 
-def check_sums(tracker: Tracker | PartitionView) -> None:
+def check_sums(tracker: Tracker | AbstractPartition) -> None:
     """Check that the usage of users and groups is consistent.
 
     No usage is negative. The usage of a queue is at least the sum of the usages of the queues below it, and its running
@@ -197,7 +189,7 @@ def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> It
             yield f"the groups use {-ungrouped} {name} more than the users"
 
 
-def check_never_above(tracker: Tracker | PartitionView, kinds: Collection[TrackingType] = _BOTH) -> None:
+def check_never_above(tracker: Tracker | AbstractPartition, kinds: Collection[TrackingType] = _BOTH) -> None:
     """Check that no user and no group exceeds a limit.
 
     That is an invariant as long as no allocation was adopted and no limit was lowered. With
@@ -233,7 +225,7 @@ def _above(subject: str, root: QueueUsage) -> Iterator[str]:
             yield f"{subject} runs {running} applications in {queue.queue_path}, {limit}"
 
 
-def verify_all(tracker: Tracker | PartitionView) -> None:
+def verify_all(tracker: Tracker | AbstractPartition) -> None:
     """Check all invariants: `check_sums`, and the self-check of a `ugm.Manager` or a partition.
 
     Raises:

@@ -21,11 +21,11 @@ from typing import Any, ClassVar, Literal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, Running, UserGroup, Violation
+from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
-from ugm.partition import ApplicationInfo, AuditReport, Plan
+from ugm.partition import ApplicationInfo, AuditReport, Plan, RunningAllocation
 from ugm.testing._machine_strategies import (
     ALLOCATIONS_THERE,
     APPLICATIONS_THERE,
@@ -340,12 +340,12 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), later=st.booleans())
     def audit(self, data: st.DataObject, *, later: bool) -> None:
         """An audit finds all differences, and a reconciliation repairs those that still exist."""
-        running = {one.allocation_id: Running(*one[:3]) for one in self.model.entries()}
+        running = {one.allocation_id: RunningAllocation(*one[:3]) for one in self.model.entries()}
         for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
             running.pop(name, None)
             if data.draw(st.booleans(), label="runs"):
                 application_id = data.draw(APPLICATIONS_THERE | st.just("stranger"), label="application")
-                running[name] = Running(name, application_id, data.draw(USAGES, label="usage"))
+                running[name] = RunningAllocation(name, application_id, data.draw(USAGES, label="usage"))
         with self.nothing_changes():
             report = self.both("audit", list(running.values()))
         self.reports.append(report)

@@ -17,7 +17,14 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
-from ugm.partition import Allocation, AllocationRequest, AllocationState, ApplicationState, Difference, Running
+from ugm.partition import (
+    Allocation,
+    AllocationRequest,
+    AllocationState,
+    ApplicationState,
+    Difference,
+    RunningAllocation,
+)
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, SubmittedApplication
 from ugm.testing.tracker_model import Place
@@ -357,14 +364,14 @@ class PartitionModel(PartitionModelState):
         leaving = [path for path in sorted(by_queue) if self.queues.is_draining(path) or not self.queues.is_leaf(path)]
         return [(path, tuple(by_queue[path])) for path in leaving]
 
-    def _running(self, allocation_id: str) -> Running | None:
+    def _running(self, allocation_id: str) -> RunningAllocation | None:
         one = self.held.get(allocation_id)
-        return None if one is None or one.state is _PENDING else Running(*one[:3])
+        return None if one is None or one.state is _PENDING else RunningAllocation(*one[:3])
 
-    def audit(self, running: Iterable[Running]) -> tuple[Difference, ...]:
+    def audit(self, running: Iterable[RunningAllocation]) -> tuple[Difference, ...]:
         """Return the differences between the ledger and the running allocations."""
         truth = {one.allocation_id: one for one in running}
-        ledger = {one.allocation_id: Running(*one[:3]) for one in self.entries()}
+        ledger = {one.allocation_id: RunningAllocation(*one[:3]) for one in self.entries()}
         return tuple(
             Difference(ledger.get(name), truth.get(name), name not in truth or truth[name][1] in self.applications)
             for name in sorted({*ledger, *truth})
@@ -389,5 +396,5 @@ class PartitionModel(PartitionModelState):
         return True
 
 
-def _plain(running: Running | None) -> Running | None:
+def _plain(running: RunningAllocation | None) -> RunningAllocation | None:
     return None if running is None else running._replace(usage=running.usage.without_zeros())

@@ -9,10 +9,9 @@ collect the test case::
 
     TestMyTracker = MyMachine.TestCase
 
-Every object with the methods of `ugm.Tracker` can be tested. Operations that only `ugm.Manager` has, such as ``check``,
-``headroom``, ``adopt`` or ``update_config``, are tested if the object has them. After every step, the visible state of
-the tracker must equal that of the model, and `ugm.testing.verify_all` must pass.
-"""
+Every object with the methods of `ugm.tracking.Tracker` can be tested. Operations that only `ugm.Manager` has, such as
+``check``, ``headroom``, ``adopt`` or ``update_config``, are tested if the object has them. After every step, the
+visible state of the tracker must equal that of the model, and `ugm.testing.verify_all` must pass. """
 
 from __future__ import annotations
 
@@ -24,19 +23,7 @@ from typing import Any, ClassVar, Literal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ugm import (
-    GroupTracker,
-    Manager,
-    Request,
-    RequestError,
-    Resource,
-    Tracker,
-    TrackingType,
-    UgmError,
-    UserGroup,
-    UserTracker,
-    Violation,
-)
+from ugm import Manager, Request, RequestError, Resource, TrackingType, UgmError, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, WILDCARD
 from ugm.testing.invariants import exposed, verify_all
@@ -51,6 +38,7 @@ from ugm.testing.strategies import (
     users,
 )
 from ugm.testing.tracker_model import Place, TrackerModel
+from ugm.tracking import GroupTracker, Tracker, UserTracker
 
 __all__ = ["TrackerMachine", "by_place"]
 

@@ -209,7 +209,7 @@ class QueueTracker(_Tracker):
 class GroupTracker(_Tracker):
     """The usage of the members of one group together. The group ``*`` stands for all groups under a group wildcard.
 
-    Applications that are charged through their users (see `ugm.UserTracker.set_group_for_app`) appear here
+    Applications that are charged through their users (see `ugm.tracking.UserTracker.set_group_for_app`) appear here
     automatically and cannot be charged a second time.
 
     Args:

@@ -267,7 +267,7 @@ def test_scheduler_keeps_the_interpreter() -> None:
 def test_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The child does jobs until its input ends, with a low priority, and nothing else can write to its output."""
     partition = busy()
-    basis = partition.plan_basis()
+    basis = partition.plan_input()
     messages = [ReadJob(CONFIG), KeepJob(basis.compiled.config), KeptPlanJob(CONFIG, "default", basis.parts())]
     jobs, results = tmp_path / "jobs", tmp_path / "results"
     jobs.write_bytes(b"".join(pickle.dumps(message) for message in messages))

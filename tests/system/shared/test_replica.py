@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.postgres import Server, server_here
-from ugm import Resource, UserGroup, parse_config
+from ugm import Resource, UserGroup, UserInQueue, parse_config
 
 pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
 
@@ -111,10 +111,10 @@ def test_a_replica_is_only_asked(following: Following) -> None:
 
     def answers(of: SharedPartition) -> list[object]:
         asked = Resource(memory=3)
-        return [of.check("app", asked), of.headroom("app"), of.effective_limits("app"), of.explain("app", asked),
+        return [of.check("app", asked), of.headroom("app"), of.limits("app"), of.explain("app", asked),
                 of.application("app"), of.applications(), of.allocation("x"), of.allocations(), of.queue(), of.users(),
                 of.groups(), of.nodes(), of.over_limit(), of.user_utilization("sue"), of.application_ids(),
-                of.check_for(SUE, "root.prod", asked), of.limits_for(SUE, "root.prod")]  # fmt: skip
+                of.check(UserInQueue(SUE, "root.prod"), asked), of.limits(UserInQueue(SUE, "root.prod"))]  # fmt: skip
 
     assert following.ask(following.second, "SELECT pg_is_in_recovery()")
     assert answers(partition) == answers(direct)

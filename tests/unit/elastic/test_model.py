@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ugm import Claim, DemandModel, EvictingModel, Partition, QuotaModel, RequestError, Resource, UserGroup
+from ugm import Claim, Partition, QuotaModel, RequestError, Resource, UserGroup
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
-from ugm.model import SetupViolation
+from ugm.model import DemandModel, EvictingModel, SetupViolation
 
 SUE = UserGroup("sue")
 

@@ -161,7 +161,7 @@ def test_eviction(scene: Scene) -> None:
 
     decision = scene.partition.allocate("first", "ml", gpu(2), priority=1)
     assert (decision.allowed, decision.evictions) == (False, ("ml-2",))
-    scene.do(lambda one: one.allocate("first", "ml", gpu(2), priority=1, evict=True))
+    scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(2), priority=1))
     assert [one.allocation_id for one in scene.partition.allocations("ml")] == ["first", "ml-1"]
     assert scene.told("ml") == (5, 5, 5)
 
@@ -171,6 +171,6 @@ def test_no_eviction_for_what_the_queue_denies(scene: Scene) -> None:
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(6)))
 
-    denied = scene.do(lambda one: one.allocate("first", "ml", gpu(10), priority=1, evict=True))
+    denied = scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(10), priority=1))
     assert "user 'sue' in root: 10 gpu requested, never more than 9 allowed" in denied
     assert scene.told("ml") == (6, 6, 6)

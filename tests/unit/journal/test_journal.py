@@ -22,7 +22,8 @@ from support.partition_fixtures import Waiting, config, memory
 from support.places import environment
 from support.random_changes import CONFIGS, Actor, state_of
 from support.tracking_fixtures import Wrong
-from ugm import Allocated, AllocationRequest, Event, Partition, RequestError, Resource
+from ugm import AllocationRequest, Partition, RequestError, Resource
+from ugm.events import Allocated, Event
 from ugm.journal import (
     JournalDamagedError,
     JournaledPartition,

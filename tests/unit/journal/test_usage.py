@@ -13,8 +13,9 @@ import pytest
 from support.partition_fixtures import BOB, SUE, config, memory
 from support.random_changes import CONFIGS, Actor
 from support.tracking_fixtures import Wrong
-from ugm import AllocationState, RequestError, Resource
+from ugm import RequestError, Resource
 from ugm.journal import JournaledPartition, UsageRow, open_partition
+from ugm.partition import AllocationState
 
 TEAMS = config("{name: a}, {name: b}", limits="{limit: l, groups: [dev], maxresources: {memory: 1000}}")
 

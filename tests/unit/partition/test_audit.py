@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from support.partition_fixtures import BOB, BrokenError, Waiting, changing_nothing, memory, partition_of, shown, started
-from ugm import AuditReport, InvariantError, Partition, Resource, Running
+from ugm import InvariantError, Partition, Resource
+from ugm.partition import AuditReport, RunningAllocation
 
 Corrupt = Callable[[Partition], object]
 
@@ -25,17 +26,17 @@ def _partition() -> Partition:
     return partition
 
 
-def truth(partition: Partition) -> dict[str, Running]:
+def truth(partition: Partition) -> dict[str, RunningAllocation]:
     """Return what the ledger says that runs."""
     held = [told for told in partition.allocations() if told.state.value != "pending"]
-    return {told.allocation_id: Running(told.allocation_id, told.application_id, told.usage) for told in held}
+    return {told.allocation_id: RunningAllocation(told.allocation_id, told.application_id, told.usage) for told in held}
 
 
 def test_agreement(partition: Partition) -> None:
     """What runs as the ledger says is no difference: pending asks do not run, what is going does, zeros are nothing."""
     partition.preempt("app")
     running = truth(partition)
-    running["app"] = Running("app", "app", Resource(memory=5, gpu=0))
+    running["app"] = RunningAllocation("app", "app", Resource(memory=5, gpu=0))
     report = partition.audit(running.values())
     assert (bool(report), str(report)) == (False, "the ledger agrees with what runs")
 
@@ -43,10 +44,10 @@ def test_agreement(partition: Partition) -> None:
 def test_differences(partition: Partition) -> None:
     """Every difference is reported, by id, and nothing is changed."""
     running = [
-        Running("app", "app", memory(4)),
-        Running("other", "app", memory(1)),
-        Running("new", "app", memory(1)),
-        Running("ghost", "gone", Resource()),
+        RunningAllocation("app", "app", memory(4)),
+        RunningAllocation("other", "app", memory(1)),
+        RunningAllocation("new", "app", memory(1)),
+        RunningAllocation("ghost", "gone", Resource()),
     ]
     with changing_nothing(partition):
         report = partition.audit(running)
@@ -63,7 +64,7 @@ def test_differences(partition: Partition) -> None:
 
 def test_report_for_programs(partition: Partition) -> None:
     """A report is told in JSON."""
-    report = partition.audit([Running("ghost", "gone", memory(1)), *truth(partition).values()])
+    report = partition.audit([RunningAllocation("ghost", "gone", memory(1)), *truth(partition).values()])
     assert json.loads(json.dumps(report.to_dict())) == {
         "differences": [
             {
@@ -83,10 +84,10 @@ def test_tuples_will_do(partition: Partition) -> None:
 def test_reconcile(partition: Partition) -> None:
     """What is repaired is returned, and the next audit finds no difference but unknown applications."""
     running = [
-        Running("app", "app", memory(4)),
-        Running("other", "app", memory(30)),
-        Running("new", "app", memory(1)),
-        Running("ghost", "gone", Resource()),
+        RunningAllocation("app", "app", memory(4)),
+        RunningAllocation("other", "app", memory(30)),
+        RunningAllocation("new", "app", memory(1)),
+        RunningAllocation("ghost", "gone", Resource()),
     ]
     report = partition.audit(running)
     repaired = partition.reconcile(report)
@@ -105,7 +106,7 @@ def test_reconcile_nothing(partition: Partition) -> None:
 def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     """A corrected allocation is what it was: a placeholder, with its priority, and going if it was told to."""
     partition.preempt("p")
-    running = truth(partition) | {"p": Running("p", "app", memory(2))}
+    running = truth(partition) | {"p": RunningAllocation("p", "app", memory(2))}
     partition.reconcile(partition.audit(running.values()))
     told = partition.allocation("p")
     assert told is not None
@@ -116,7 +117,9 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
 @pytest.mark.parametrize("amount", [1, 2])
 def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
     """What runs although it is still asked for is held then, in the size in which it runs."""
-    partition.reconcile(partition.audit([*truth(partition).values(), Running("waits", "app", memory(amount))]))
+    partition.reconcile(
+        partition.audit([*truth(partition).values(), RunningAllocation("waits", "app", memory(amount))])
+    )
     told = partition.allocation("waits")
     assert told is not None
     assert told[2:] == (memory(amount), "held", False, 3, True)
@@ -126,7 +129,7 @@ def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
 def test_reconcile_a_failing_application(partition: Partition) -> None:
     """A failing application whose allocation runs in another size is counted until that is released."""
     partition.fail("other")
-    running = truth(partition) | {"other": Running("other", "other", memory(2))}
+    running = truth(partition) | {"other": RunningAllocation("other", "other", memory(2))}
     assert partition.reconcile(partition.audit(running.values()))
     assert partition.release("other")
     assert partition.application("other") is None
@@ -135,7 +138,10 @@ def test_reconcile_a_failing_application(partition: Partition) -> None:
 
 def test_reconcile_too_late(partition: Partition) -> None:
     """A difference is left alone where the ledger has changed since the audit, or the application has gone."""
-    running = truth(partition) | {"new": Running("new", "other", memory(1)), "app": Running("app", "app", memory(4))}
+    running = truth(partition) | {
+        "new": RunningAllocation("new", "other", memory(1)),
+        "app": RunningAllocation("app", "app", memory(4)),
+    }
     del running["p"]
     report = partition.audit(running.values())
     partition.resize("app", memory(3))
@@ -150,7 +156,7 @@ def test_reconcile_with_models() -> None:
     model, second = Waiting(), Waiting()
     partition = partition_of(models=[model, second])
     started(partition, "app", 1)
-    report = partition.audit([Running("app", "app", Resource(licence=3))])
+    report = partition.audit([RunningAllocation("app", "app", Resource(licence=3))])
     for call in ["refund", "charge"]:
         second.fail_at(call)
         before = model.state(), second.state(), shown(partition)
@@ -166,7 +172,7 @@ def test_reconcile_with_models() -> None:
 def test_reconcile_what_no_node_offers(partition: Partition) -> None:
     """What runs is counted even in a resource that no node offers."""
     partition.add_node("n", memory(9))
-    running = truth(partition) | {"app": Running("app", "app", Resource(memory=5, gpu=2))}
+    running = truth(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
     partition.reconcile(partition.audit(running.values()))
     assert list(map(str, partition.over_limit())) == ["queue root: 2 gpu used of 0, 2 too much"]
     partition.verify()

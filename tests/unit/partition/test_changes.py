@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ugm import Changes, parse_config
-from ugm.partition import changes
+from ugm import parse_config
+from ugm.partition import Changes, changes
 
 
 def compared(old: str, new: str) -> Changes:

@@ -8,19 +8,15 @@ from typing import Any, Final, get_args
 import pytest
 
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.partition import (
+from ugm.events import (
     Allocated,
-    Allocation,
     AllocationRequested,
-    AllocationState,
     ApplicationEnded,
     ApplicationFailing,
-    ApplicationState,
     ApplicationSubmitted,
     ConfigurationChanged,
     Denied,
     Event,
-    GangStyle,
     GroupAssigned,
     NodeChanged,
     PartitionClosed,
@@ -32,6 +28,7 @@ from ugm.partition import (
     event_name,
     event_to_dict,
 )
+from ugm.partition import Allocation, AllocationState, ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import decode_events, encode_events
 

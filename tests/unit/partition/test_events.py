@@ -8,35 +8,27 @@ from threading import Thread
 
 import pytest
 
-from ugm import (
+from ugm import Allocation, AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.events import (
     Allocated,
-    Allocation,
-    AllocationRequest,
     AllocationRequested,
-    AllocationState,
     ApplicationEnded,
     ApplicationFailing,
-    ApplicationState,
     ApplicationSubmitted,
     ConfigurationChanged,
     Denied,
     Event,
-    GangStyle,
     GroupAssigned,
     NodeChanged,
-    Partition,
     PartitionClosed,
     Preempted,
     QueueQuotaSet,
     Released,
-    RequestError,
     RequestWithdrawn,
     Resized,
-    Resource,
-    UserGroup,
-    parse_config,
+    event_to_dict,
 )
-from ugm.partition import event_to_dict
+from ugm.partition import AllocationState, ApplicationState, GangStyle
 
 SUE = UserGroup("sue", ("dev",))
 ONE = Resource(memory=1)
@@ -224,7 +216,7 @@ def test_every_event_is_json(follower: Follower) -> None:
 
 
 def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What a follower raises is logged; the others are told, and the call succeeds."""
+    """What a follower raises is logged; the models are told, and the call succeeds."""
     told: list[Event] = []
 
     def fails(_: int, events: tuple[Event, ...]) -> None:

@@ -13,18 +13,9 @@ import pytest
 
 from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
 from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
-from ugm import (
-    AllocationRequest,
-    Claim,
-    Decision,
-    Event,
-    Partition,
-    ReentrantCallError,
-    RequestError,
-    Resource,
-    Violation,
-)
+from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
+from ugm.events import Event
 
 CONFIG: Final = config(
     "{name: a, resources: {max: {memory: 50}}}", limits="{groups: [dev], maxresources: {licence: 12}}"
@@ -46,9 +37,9 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "allocate what is pending": lambda p: p.allocate("waits", "app", licences(1)),
     "allocate too much for a model": lambda p: p.allocate("n", "app", licences(9)),
     "allocate too much for a queue": lambda p: p.allocate("n", "app", memory(99)),
-    "allocate with evictions": lambda p: p.allocate("n", "app", licences(5), evict=True),
-    "allocate with the last eviction": lambda p: p.allocate("big", "app", licences(6), evict=True),
-    "allocate with evictions in vain": lambda p: p.allocate("n", "app", licences(11), evict=True),
+    "allocate with evictions": lambda p: p.allocate_evicting("n", "app", licences(5)),
+    "allocate with the last eviction": lambda p: p.allocate_evicting("big", "app", licences(6)),
+    "allocate with evictions in vain": lambda p: p.allocate_evicting("n", "app", licences(11)),
     "gang": lambda p: p.allocate_all(
         [AllocationRequest("waits", "app", licences(1)), AllocationRequest("n", "fresh", licences(1))]
     ),
@@ -187,7 +178,7 @@ def is_suspended(scene: Scene) -> None:
     before = failing.state()
     assert partition.check("other", Resource()) == Decision(expected)
     assert partition.allocate("more", "other", Resource()).violations == expected
-    assert partition.allocate("more", "other", Resource(), evict=True).violations == expected
+    assert partition.allocate_evicting("more", "other", Resource()).violations == expected
     assert partition.allocate_all([("more", "other", Resource())]).violations == expected
     assert partition.resize("last", licences(3)).violations == expected
     assert "Failing" in str(partition.explain("other", Resource()))

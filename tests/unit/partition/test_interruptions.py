@@ -21,11 +21,12 @@ import pytest
 from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
 from support.quotatree_fixtures import document
-from ugm import AllocationRequest, Partition, Resource, Running, UserGroup
+from ugm import AllocationRequest, Partition, Resource, UserGroup
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
+from ugm.partition import RunningAllocation
 from ugm.partition.events import AllocationRequested, ConfigurationChanged, Denied, Event, RequestWithdrawn
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
@@ -84,7 +85,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "add_node": lambda p: p.add_node("n", Resource(memory=100, fpga=1)),
     "configure": lambda p: p.configure(OTHER),
     "apply": lambda p: p.apply(p.plan(OTHER)),
-    "reconcile": lambda p: p.reconcile(p.audit([Running("one", "one", memory(5)), Running("n", "two", memory(1))])),
+    "reconcile": lambda p: p.reconcile(
+        p.audit([RunningAllocation("one", "one", memory(5)), RunningAllocation("n", "two", memory(1))])
+    ),
     "check": lambda p: p.check("one", memory(1)),
     "explain": lambda p: p.explain("one", memory(100)),
     "queue": lambda p: p.queue(),
@@ -195,8 +198,8 @@ class Followed(Scene):
             known = dict(told)
             assert list(known) == list(range(1, len(known) + 1))
             assert all(event == known[number] for number, event in told)
-            *others, requested, withdrawn = list(known.values())[self._seen :]
-            assert all(isinstance(event, Denied) for event in others)
+            *models, requested, withdrawn = list(known.values())[self._seen :]
+            assert all(isinstance(event, Denied) for event in models)
             assert (type(requested), type(withdrawn)) == (AllocationRequested, RequestWithdrawn)
         self._seen = len(known)
 
@@ -222,7 +225,7 @@ def _replay(partition: Partition, events: list[Event]) -> None:
     from ugm.partition.replay import replay_events  # noqa: PLC0415 - a helper of this scene alone
 
     replay_events(partition._state, events)
-    partition._lock.settle()
+    partition._lock.mark_settled()
 
 
 class Modelled(Scene):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, config, memory, partition_of, refused, shown, started
-from ugm import ApplicationState, Partition
+from ugm import Partition
+from ugm.partition import ApplicationState
 
 
 @pytest.fixture(name="partition")
@@ -48,7 +49,7 @@ def test_new_again(partition: Partition) -> None:
 
 
 def test_running_from_the_first_allocation(partition: Partition) -> None:
-    """The first allocation starts an application; the others change nothing about that."""
+    """The first allocation starts an application; the models change nothing about that."""
     for name in "123":
         assert partition.allocate(name, "app", memory(1))
         assert (state(partition), running(partition)) == ("running", 1)
@@ -77,7 +78,7 @@ def test_running_while_something_is_pending(partition: Partition) -> None:
 
 
 def test_running_holds_its_place(partition: Partition) -> None:
-    """Who runs with nothing but pending requests keeps others from the place; who is completing does not."""
+    """Who runs with nothing but pending requests keeps models from the place; who is completing does not."""
     partition.submit("next", BOB, "root.a")
     partition.allocate("1", "app", memory(1))
     partition.request("2", "app", memory(1))
@@ -318,7 +319,9 @@ def test_an_adopted_application_may_be_submitted_once_more(partition: Partition)
 
     placement = partition.submit("back", SUE, tags={"namespace": "dev"}, gang_style="hard")
     assert placement.queue_path == "root.a"
-    with refused(partition, "application_id 'back': the id stands for an application submitted otherwise"):
+    with refused(
+        partition, "application_id 'back': the id belongs to an application that was submitted with other arguments"
+    ):
         partition.submit("back", BOB, "root.a")
 
 
@@ -336,9 +339,9 @@ def test_a_quota_that_changes(partition: Partition) -> None:
 
 def test_a_quota_for_a_queue_of_the_configuration(partition: Partition) -> None:
     """What the configuration says of a queue cannot be changed beside it."""
-    with refused(partition, "queue_path 'root.a': the configuration says what the queue may use"):
+    with refused(partition, "queue_path 'root.a': the configuration sets the quota of this queue"):
         partition.set_queue_quota("root.a", memory(4))
     with refused(partition, "queue_path 'root.x': there is no such queue"):
         partition.set_queue_quota("root.x", memory(4))
-    with refused(partition, "quota None: expected a Resource that names something"):
+    with refused(partition, "quota None: expected a Resource that names at least one resource"):
         partition.set_queue_quota("root.a", None)  # type: ignore[arg-type] # the mistake that is tested

@@ -10,7 +10,8 @@ import pytest
 
 from support.partition_fixtures import SUE, Licences, memory, partition_of, refused, started
 from support.tracking_fixtures import Wrong
-from ugm import AllocationRequest, AuditReport, Difference, Partition, RequestError, Resource, Running, parse_config
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserInQueue, parse_config
+from ugm.partition import AuditReport, Difference, RunningAllocation
 
 NAME = "a name is a text of 1 to 256 characters"
 ID = "an application id is a text of 1 to 256 characters"
@@ -42,7 +43,7 @@ OF_AN_APPLICATION: dict[str, Callable[[Partition, Any], Any]] = {
     "remove": Partition.remove,
     "time_out_gang": Partition.time_out_gang,
     "headroom": Partition.headroom,
-    "effective_limits": Partition.effective_limits,
+    "limits": Partition.limits,
     "check": lambda partition, name: partition.check(name, memory(1)),
     "explain": lambda partition, name: partition.explain(name, memory(1)),
     **{name: partial(_charge_to, call) for name, call in CHARGING.items()},
@@ -52,7 +53,6 @@ OF_A_QUEUE: dict[str, Callable[[Partition, Any], Any]] = {
     "queue_headroom": Partition.queue_headroom,
     "queue_maximum": Partition.queue_maximum,
     "applications": Partition.applications,
-    "effective_limits_of": lambda partition, path: partition.effective_limits_of(SUE, path),
 }
 #: Every call that takes a usage.
 USING: dict[str, Callable[[Partition, Any], Any]] = {
@@ -61,7 +61,7 @@ USING: dict[str, Callable[[Partition, Any], Any]] = {
     "check of nobody running": lambda partition, usage: partition.check("idle", usage),
     "replace": lambda partition, usage: partition.replace("placeholder", "new", usage),
     "resize": lambda partition, usage: partition.resize("app", usage),
-    "audit": lambda partition, usage: partition.audit([Running("app", "app", usage)]),
+    "audit": lambda partition, usage: partition.audit([RunningAllocation("app", "app", usage)]),
     **{name: partial(_charge, call) for name, call in CHARGING.items()},
 }
 
@@ -146,7 +146,7 @@ def test_no_user(partition: Partition) -> None:
     for call, arguments in [
         (submit, ("new", "sue", "root.a")),
         (partition.adopt_application, ("new", "sue", "root.a")),
-        (partition.effective_limits_of, ("sue", "root.a")),
+        (lambda user, path: partition.limits(UserInQueue(user, path)), ("sue", "root.a")),
     ]:
         with refused(partition, "user 'sue': expected a UserGroup", RequestError):
             call(*arguments)
@@ -207,10 +207,10 @@ def test_no_usual_priority(priority: Wrong) -> None:
 @pytest.mark.parametrize("most", [None, -1, 1.0, True, "3"])
 def test_no_number_of_holders(partition: Partition, most: Wrong) -> None:
     """How many holders are told is a number."""
-    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
+    with refused(partition, f"most {most!r}: expected a number of holders, 0 or more", RequestError):
         partition.explain("app", memory(10**9), most=most)
-    with refused(partition, f"most {most!r}: expected how many holders to tell", RequestError):
-        partition.explain_for(SUE, "root.a", memory(10**9), most=most)
+    with refused(partition, f"most {most!r}: expected a number of holders, 0 or more", RequestError):
+        partition.explain(UserInQueue(SUE, "root.a"), memory(10**9), most=most)
 
 
 @pytest.mark.parametrize("priority", [2**31 - 1, -(2**31)])
@@ -340,7 +340,7 @@ def test_no_plan(partition: Partition) -> None:
         partition.reconcile(None)  # type: ignore[arg-type]  # misuse
 
 
-HELD, RUNS = Running("app", "app", memory(3)), Running("app", "app", memory(2))
+HELD, RUNS = RunningAllocation("app", "app", memory(3)), RunningAllocation("app", "app", memory(2))
 TWO = Difference(HELD, RUNS._replace(allocation_id="b"))
 WRONG: Wrong = ["app"]
 
@@ -374,8 +374,8 @@ def test_no_report(partition: Partition, differences: Wrong, text: str) -> None:
     ("running", "text"),
     [
         (None, "running None: expected several allocations"),
-        ([7], "running 7: expected a Running, or a tuple of its three parts"),
-        ([("app", "app")], "running ('app', 'app'): expected a Running, or a tuple of its three parts"),
+        ([7], "running 7: expected a RunningAllocation, or a tuple of its three parts"),
+        ([("app", "app")], "running ('app', 'app'): expected a RunningAllocation, or a tuple of its three parts"),
         ([("", "app", memory(1))], f"allocation_id '': {NAME}"),
         ([("app", "", memory(1))], f"application_id '': {ID}"),
         ([("app", "app", memory(1))] * 2, "running 'app': the allocation is there twice"),

@@ -1,4 +1,4 @@
-"""Quota models of others in a partition: asked, charged, refunded and failing at every point."""
+"""Quota models of models in a partition: asked, charged, refunded and failing at every point."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_granted_at_the_first_question() -> None:
     model = Waiting()
     partition = partition_of(models=[model])
     partition.submit("app", SUE, "root.a")
-    assert partition.allocate("1", "app", memory(1), evict=True)
+    assert partition.allocate_evicting("1", "app", memory(1))
     assert model.calls == ["check", "charge"]
 
 
@@ -250,7 +250,7 @@ def test_evictions_are_told() -> None:
 def test_evict() -> None:
     """With *evict*, what the model gives up is released everywhere, and the request is granted."""
     partition, model = evicting(("1",))
-    decision = partition.allocate("more", "mine", licences(1), evict=True)
+    decision = partition.allocate_evicting("more", "mine", licences(1))
 
     assert str(decision) == "allowed, evicting '1'"
     assert list(model.charged) == ["mine", "2", "more"]
@@ -265,7 +265,7 @@ def test_evict_the_last_of_a_failing_application() -> None:
     """A failing application whose last allocation is evicted has failed."""
     partition, _ = evicting(("1",))
     partition.fail("1")
-    assert partition.allocate("more", "mine", licences(1), evict=True)
+    assert partition.allocate_evicting("more", "mine", licences(1))
     assert partition.application("1") is None
     partition.verify()
 
@@ -275,7 +275,7 @@ def test_evictions_that_do_not_help() -> None:
     partition, model = evicting(("1", "2"))
     before = model.state()
     with changing_nothing(partition):
-        decision = partition.allocate("more", "mine", licences(2), evict=True)
+        decision = partition.allocate_evicting("more", "mine", licences(2))
         assert partition.check("mine", licences(2)) == decision
     assert model.state() == before
     assert ([told.kind for told in decision.violations], decision.evictions) == (["queue", "licence"], ())
@@ -284,7 +284,7 @@ def test_evictions_that_do_not_help() -> None:
 def test_evictions_that_make_room_in_a_queue() -> None:
     """What is given up makes room in users, groups and queues, too."""
     partition, _ = evicting(("mine",))
-    assert partition.allocate("more", "mine", licences(1), evict=True).evictions == ("mine",)
+    assert partition.allocate_evicting("more", "mine", licences(1)).evictions == ("mine",)
     partition.verify()
 
 
@@ -293,7 +293,7 @@ def test_too_little_given_up() -> None:
     partition, model = evicting(("2",))
     before = model.state()
     with changing_nothing(partition):
-        decision = partition.allocate("more", "1", licences(2), evict=True)
+        decision = partition.allocate_evicting("more", "1", licences(2))
     assert model.state() == before
     assert str(decision) == (
         "denied, waiting can help:\n  licence 'solver': 2 licence requested, 3 of 3 used, 2 too much"
@@ -307,7 +307,7 @@ def test_evictions_of_what_is_not_held(monkeypatch: pytest.MonkeyPatch, name: st
     partition.request("waits", "1", licences(1))
     monkeypatch.setattr(model, "evictions", lambda _: (name,))
     with changing_nothing(partition):
-        assert partition.allocate("more", "mine", licences(1), evict=True).evictions == ()
+        assert partition.allocate_evicting("more", "mine", licences(1)).evictions == ()
 
 
 def test_no_evictions_if_one_model_gives_up_nothing() -> None:
@@ -317,7 +317,7 @@ def test_no_evictions_if_one_model_gives_up_nothing() -> None:
     partition.submit("app", SUE, "root.a")
     partition.allocate("1", "app", licences(1))
     with changing_nothing(partition):
-        assert partition.allocate("2", "app", licences(1), evict=True).evictions == ()
+        assert partition.allocate_evicting("2", "app", licences(1)).evictions == ()
 
 
 # Models that raise
@@ -329,8 +329,8 @@ GRANTED: dict[str, Callable[[Partition], Any]] = {
     "allocate": lambda p: p.allocate("new", "app", licences(1)),
     "allocate what waits": lambda p: p.allocate("waits", "app", licences(1)),
     "allocate the first": lambda p: p.allocate("new", "fresh", licences(1)),
-    "allocate with evictions": lambda p: p.allocate("new", "app", licences(4), evict=True),
-    "allocate what waits with evictions": lambda p: p.allocate("big", "app", licences(4), evict=True),
+    "allocate with evictions": lambda p: p.allocate_evicting("new", "app", licences(4)),
+    "allocate what waits with evictions": lambda p: p.allocate_evicting("big", "app", licences(4)),
     "gang": lambda p: p.allocate_all(
         [AllocationRequest("waits", "app", licences(1)), AllocationRequest("new", "fresh", licences(1))]
     ),

@@ -175,7 +175,7 @@ def test_user_limits_win() -> None:
     started(partition, "app", 6)
 
     assert [told.queues.usage for told in partition.groups()] == [memory(6)]
-    assert [limit.kind for limit in partition.effective_limits("app")] == ["user"]
+    assert [limit.kind for limit in partition.limits("app")] == ["user"]
     partition.verify()
 
 

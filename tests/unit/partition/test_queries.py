@@ -7,9 +7,9 @@ import json
 import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, changing_nothing, memory, partition_of, refused, started
-from ugm import Manager, Partition, QueueTracker, RequestError, Resource, TrackingType, UserGroup
-from ugm.partition import PartitionView
+from ugm import Manager, Partition, RequestError, Resource, TrackingType, UserGroup, UserInQueue
 from ugm.quotatree import QuotaManager
+from ugm.tracking import QueueTracker
 
 LIMITS = "{users: [sue], maxresources: {memory: 6, gpu: 3}}, {groups: [dev, '*'], maxresources: {memory: 20}}"
 
@@ -167,8 +167,9 @@ def test_explain_names_nobody_for_what_never_fits(partition: Partition) -> None:
     assert [told.can_wait for told in explanation.decision.violations] == [False, True]
     assert explanation.holders == ((), ())
     assert "held by" not in str(explanation)
-    assert [told["holders"] for told in explanation.to_dict()["violations"]] == [[], []]
-    assert partition.explain_for(SUE, "root.a", memory(7)).holders == ((), ())
+    violations = explanation.to_dict()["violations"]
+    assert [told["holders"] for told in violations] == [[], []]  # type: ignore[attr-defined] # a list
+    assert partition.explain(UserInQueue(SUE, "root.a"), memory(7)).holders == ((), ())
 
 
 def test_repr(partition: Partition) -> None:
@@ -265,10 +266,10 @@ def test_application_for_json(partition: Partition) -> None:
     }
 
 
-def test_effective_limits_of_a_newcomer(partition: Partition) -> None:
+def test_limits_of_a_newcomer(partition: Partition) -> None:
     """The limits that would hold for a user in a queue are told before anything is submitted."""
     with changing_nothing(partition):
-        limits = partition.effective_limits_of(BOB, "root.A")
+        limits = partition.limits(UserInQueue(BOB, "root.A"))
 
     assert [(limit.kind, limit.name, limit.queue_path, limit.max_resources) for limit in limits] == [
         ("group", "dev", "root", memory(20)),
@@ -276,20 +277,13 @@ def test_effective_limits_of_a_newcomer(partition: Partition) -> None:
     ]
 
 
-def test_effective_limits_limit_something() -> None:
+def test_limits_limit_something() -> None:
     """What is only guaranteed, and a root of unknown size, is no limit."""
     partition = partition_of("{name: a, resources: {guaranteed: {memory: 5}}}")
-    assert partition.effective_limits_of(SUE, "root.a") == ()
+    assert partition.limits(UserInQueue(SUE, "root.a")) == ()
 
     partition.add_node("n", Resource())
-    assert [limit.queue_path for limit in partition.effective_limits_of(SUE, "root.a")] == ["root"]
-
-
-def test_view_reads_only() -> None:
-    """The read-only face of a partition has no operation that changes anything."""
-    changing = {"submit", "allocate", "release", "configure", "apply", "add_node", "reconcile", "fail", "adopt"}
-    assert changing.isdisjoint(dir(PartitionView))
-    assert changing.issubset(dir(Partition))
+    assert [limit.queue_path for limit in partition.limits(UserInQueue(SUE, "root.a"))] == ["root"]
 
 
 def test_nodes_are_a_copy(partition: Partition) -> None:

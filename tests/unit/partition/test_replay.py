@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.random_changes import CONFIGS, Actor, state_of
-from ugm import Event, Partition
+from ugm import Partition
+from ugm.events import Event
 from ugm.partition.checkpoint import checkpoint_of, restore
 from ugm.partition.replay import replay_events
 
@@ -40,9 +41,9 @@ def test_restore(seed: int, steps: int) -> None:
     for _ in range(steps):
         actor.step(twin.partition)
     other = Partition()
-    other._state.swap(twin.partition._state.compiled)
+    other._state.replace_config(twin.partition._state.compiled)
     restore(other._state, checkpoint_of(twin.partition._state))
-    other._lock.settle()
+    other._lock.mark_settled()
     assert state_of(other) == state_of(twin.partition)
     one, same = Actor("more"), Actor("more")
     for _ in range(30):

@@ -7,7 +7,8 @@ from fractions import Fraction
 import pytest
 
 from support.partition_fixtures import SUE, Licences, changing_nothing, config, memory, partition_of, started
-from ugm import EffectiveLimit, Partition, RequestError, Resource, UserGroup
+from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue
+from ugm.tracking import EffectiveLimit
 
 LIMITS = '{groups: [dev], maxresources: {memory: 8}}, {users: ["*"], maxresources: {memory: 10}, maxapplications: 4}'
 QUEUES = "{name: a, resources: {max: {memory: 9}}}, {name: b}"
@@ -33,12 +34,11 @@ def test_who_uses_nothing() -> None:
     assert partition.user("sue") is None
     assert partition.group("dev") is None
     assert partition.user_utilization("sue") is partition.group_utilization("dev") is None
-    assert partition.user_share("sue") is partition.group_share("dev") is None
     assert partition.queue_alone("root.none") is None
     assert partition.pending("root.none") == (0, Resource())
 
 
-def test_standing_of_a_user() -> None:
+def test_utilization_of_a_user() -> None:
     """The nearest limit is the one of which the largest part is used."""
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "app", 3)
@@ -46,13 +46,15 @@ def test_standing_of_a_user() -> None:
 
     assert standing is not None
     assert (standing.share, standing.resource, standing.running_applications) == (Fraction(3, 10), "memory", 1)
-    assert (standing.usage, partition.user_share("sue"), partition.group_share("dev")) == (memory(3), 3 / 10, 3 / 8)
+    group = partition.group_utilization("dev")
+    assert group is not None
+    assert (standing.usage, group.share) == (memory(3), Fraction(3, 8))
     assert standing.limit is not None
     assert (standing.limit.limit_name, standing.limit.queue_path) == ("*", "root")
 
 
-def test_standing_by_applications() -> None:
-    """The number of applications is a limit like others."""
+def test_utilization_by_applications() -> None:
+    """The number of applications is a limit like models."""
     partition = partition_of(QUEUES, limits=LIMITS)
     for number in range(3):
         started(partition, f"app-{number}", 1)
@@ -63,7 +65,7 @@ def test_standing_by_applications() -> None:
     assert standing.to_dict()["share"] == 0.75
 
 
-def test_standing_without_limit() -> None:
+def test_utilization_without_limit() -> None:
     """Who has no limit is at no part of it."""
     partition = partition_of(QUEUES)
     started(partition, "app", 3)
@@ -73,7 +75,7 @@ def test_standing_without_limit() -> None:
     assert (float(standing.share), standing.limit, standing.to_dict()["limit"]) == (0, None, None)
 
 
-def test_standing_at_a_limit_of_nothing() -> None:
+def test_utilization_at_a_limit_of_nothing() -> None:
     """A limit of 0 counts as used up, and with usage above it as exceeded."""
     partition = partition_of(QUEUES, limits="{users: [sue], maxresources: {memory: 10, gpu: 0}}")
     started(partition, "app", 3)
@@ -108,72 +110,76 @@ def test_pending() -> None:
 
 
 @pytest.mark.parametrize("amount", range(1, 12))
-def test_check_for_somebody_without_application(amount: int) -> None:
+def test_check_of_a_user_in_a_queue(amount: int) -> None:
     """The answer is that which the first allocation of a new application gets, and asking changes nothing."""
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "app", 3)
     with changing_nothing(partition):
-        told = partition.check_for(SUE, "root.a", memory(amount))
+        told = partition.check(UserInQueue(SUE, "root.a"), memory(amount))
     partition.submit("new", SUE, "root.a")
 
     assert told == partition.allocate("new", "new", memory(amount))
 
 
-def test_check_for_counts_the_application() -> None:
+def test_check_of_a_user_counts_the_application() -> None:
     """A new application needs room for an application, too."""
     partition = partition_of(QUEUES, limits='{users: ["*"], maxapplications: 1}')
     started(partition, "app", 1)
 
-    assert [told.resource for told in partition.check_for(SUE, "root.a", memory(1)).violations] == [None]
+    assert [told.resource for told in partition.check(UserInQueue(SUE, "root.a"), memory(1)).violations] == [None]
 
 
-def test_check_for_asks_other_models() -> None:
+def test_check_of_a_user_asks_other_models() -> None:
     """Other quota models are asked, too, and none is charged."""
     licences = Licences(2)
     partition = partition_of(QUEUES, models=[licences])
 
-    assert [told.kind for told in partition.check_for(SUE, "root.a", Resource(licence=3)).violations] == ["licence"]
+    assert [told.kind for told in partition.check(UserInQueue(SUE, "root.a"), Resource(licence=3)).violations] == [
+        "licence"
+    ]
     assert licences.used == 0
 
 
-def test_check_for_a_queue_that_would_be_created() -> None:
+def test_check_of_a_user_in_a_queue_that_would_be_created() -> None:
     """A queue that is not there counts as created from the template above it."""
     rules, root = "{name: provided, create: true}", ", childtemplate: {resources: {max: {memory: 5}}}"
     partition = Partition(config(QUEUES, rules, root=root))
-    assert partition.placement_for(SUE, "root.new").queue_path == "root.new"
+    assert partition.place(SUE, "root.new").queue_path == "root.new"
     with changing_nothing(partition):
-        told = partition.check_for(SUE, "root.new", memory(6))
+        told = partition.check(UserInQueue(SUE, "root.new"), memory(6))
     partition.submit("new", SUE, "root.new")
 
     assert not told
     assert told == partition.allocate("new", "new", memory(6))
 
 
-def test_explain_for() -> None:
+def test_explain_of_a_user() -> None:
     """The largest holders of what is missing are named, as for an application."""
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "small", 2)
     started(partition, "large", 5)
-    explanation = partition.explain_for(SUE, "root.a", memory(2), most=1)
+    explanation = partition.explain(UserInQueue(SUE, "root.a"), memory(2), most=1)
 
-    assert explanation.decision == partition.check_for(SUE, "root.a", memory(2))
+    assert explanation.decision == partition.check(UserInQueue(SUE, "root.a"), memory(2))
     assert [holder.application_id for (holder,) in explanation.holders] == ["large"]
 
 
-def test_limits_for() -> None:
+def test_limits_of_a_user() -> None:
     """The limits and the headroom are those of a new application."""
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "app", 3)
-    limits, room = partition.limits_for(SUE, "root.a")
+    subject = UserInQueue(SUE, "root.a")
+    limits, headroom = partition.limits(subject), partition.headroom(subject)
     partition.submit("new", SUE, "root.a")
 
-    assert limits == partition.effective_limits("new") == partition.effective_limits_of(SUE, "root.a")
-    assert room == partition.headroom("new") == memory(5)
+    assert limits == partition.limits("new") == partition.limits(subject)
+    assert headroom == partition.headroom("new") == memory(5)
 
 
-def test_limits_for_nobody() -> None:
+def test_no_limits_of_a_user() -> None:
     """Where nothing is limited there is no headroom to tell."""
-    assert partition_of("{name: a}").limits_for(SUE, "root.a") == ((), None)
+    partition, subject = partition_of("{name: a}"), UserInQueue(SUE, "root.a")
+    assert (partition.limits(subject), partition.headroom(subject)) == ((), None)
 
 
 def test_limit_as_json() -> None:
@@ -206,4 +212,4 @@ def test_config() -> None:
 def test_a_path_that_is_none() -> None:
     """What is no path is refused."""
     with pytest.raises(RequestError):
-        partition_of().check_for(SUE, "a..b", memory(1))
+        partition_of().check(UserInQueue(SUE, "a..b"), memory(1))

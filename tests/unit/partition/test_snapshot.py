@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.partition_fixtures import SUE, memory, partition_of, started
-from ugm import Partition, RequestError, Resource, UserGroup
+from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue
 from ugm.partition import LimitUtilization, PartitionSnapshot
 from ugm.queues import QueueState
 
@@ -74,7 +74,10 @@ def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
     snapshot = partition.snapshot()
 
     def same(one: LimitUtilization | None, other: LimitUtilization) -> bool:
-        return one is not None and one._replace(limit=None, resource=None) == other._replace(limit=None, resource=None)
+        return one is not None and (
+            (one.name, one.usage, one.running_applications, one.share)
+            == (other.name, other.usage, other.running_applications, other.share)
+        )
 
     assert all(
         same(partition.user_utilization(name), snapshot.user_utilization(name)) for name in partition.user_names()
@@ -167,28 +170,29 @@ def _used(snapshot: PartitionSnapshot) -> tuple[int, int]:
     return top.usage.get("memory", 0), sum(child.usage.get("memory", 0) for child in top.children)
 
 
-def test_request_report() -> None:
-    """A report has the decision, the holders, the limits and the headroom of one moment."""
+def test_explanation() -> None:
+    """An explanation has the decision, the holders, the limits and the headroom of one moment."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
     started(partition, "app", 6)
-    report = partition.request_report("app", memory(3), most=1)
+    report = partition.explain("app", memory(3), most=1)
 
-    assert (report.allowed, report.queue_path, report.placement) == (False, "root.a", None)
-    assert report.explanation == partition.explain("app", memory(3), most=1)
-    assert report.limits == partition.effective_limits("app")
+    assert (report.decision, report.queue_path) == (partition.check("app", memory(3)), "root.a")
+    assert [[holder.amount for holder in holders] for holders in report.holders] == [[6]]
+    assert report.limits == partition.limits("app")
     assert report.headroom == partition.headroom("app") == memory(2)
     with pytest.raises(RequestError):
-        partition.request_report("nothing", memory(1))
+        partition.explain("nothing", memory(1))
 
 
-def test_request_report_for_somebody() -> None:
+def test_explanation_of_a_submission() -> None:
     """A report for somebody without an application starts with the placement."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
-    report, nowhere = (partition.request_report_for(SUE, queue, memory(9)) for queue in ("root.A", ""))
+    report, nowhere = (partition.explain_submission(SUE, queue, memory(9)) for queue in ("root.A", ""))
 
-    assert report.explanation == partition.explain_for(SUE, "root.a", memory(9))
-    assert (report.limits, report.headroom) == partition.limits_for(SUE, "root.a")
-    assert (nowhere.allowed, nowhere.queue_path, nowhere.limits, nowhere.headroom) == (False, None, (), None)
+    assert report.explanation == partition.explain(UserInQueue(SUE, "root.a"), memory(9))
+    assert report.explanation.limits == partition.limits(UserInQueue(SUE, "root.a"))
+    assert (nowhere.allowed, nowhere.queue_path, nowhere.explanation.limits) == (False, None, ())
+    assert nowhere.explanation.headroom is None
 
 
 def test_application_report() -> None:

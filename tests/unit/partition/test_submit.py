@@ -32,7 +32,11 @@ def _partition() -> Partition:
 )
 def test_submitted_otherwise(partition: Partition, other: dict[str, Any]) -> None:
     """An id that stands for an application is refused for another submission."""
-    with refused(partition, "application_id 'app': the id stands for an application submitted otherwise", RequestError):
+    with refused(
+        partition,
+        "application_id 'app': the id belongs to an application that was submitted with other arguments",
+        RequestError,
+    ):
         partition.submit("app", **{"user": SUE, "queue": "root.a", **other})
 
 
@@ -51,7 +55,11 @@ def test_submitted_again_by_its_queue() -> None:
         for queue in ["root.B", "root.a", "ROOT.A"]:
             assert partition.submit("new", SUE, queue).queue_path == "root.a"
         partition.adopt_application("new", SUE, "root.a")
-    with refused(partition, "application_id 'new': the id stands for an application submitted otherwise", RequestError):
+    with refused(
+        partition,
+        "application_id 'new': the id belongs to an application that was submitted with other arguments",
+        RequestError,
+    ):
         partition.adopt_application("new", SUE, "root.c")
 
 
@@ -82,7 +90,11 @@ def test_tags_are_copied() -> None:
     told = partition.application("new")
     assert told is not None
     assert told.tags == {"namespace": "n"}
-    with refused(partition, "application_id 'new': the id stands for an application submitted otherwise", RequestError):
+    with refused(
+        partition,
+        "application_id 'new': the id belongs to an application that was submitted with other arguments",
+        RequestError,
+    ):
         partition.submit("new", SUE, "root.a", tags=tags)
 
 
@@ -134,7 +146,11 @@ def test_adopted_again(partition: Partition) -> None:
     partition.adopt_application("old", SUE, "root.a")
     with changing_nothing(partition):
         partition.adopt_application("old", SUE, "ROOT.A")
-    with refused(partition, "application_id 'old': the id stands for an application submitted otherwise", RequestError):
+    with refused(
+        partition,
+        "application_id 'old': the id belongs to an application that was submitted with other arguments",
+        RequestError,
+    ):
         partition.adopt_application("old", BOB, "root.a")
 
 
@@ -203,8 +219,8 @@ def test_submission_that_is_undone(partition: Partition, monkeypatch: pytest.Mon
         found["new"] = application
         raise TimeoutError
 
-    listed = partition._life._enter
-    monkeypatch.setattr(type(partition._life), "_enter", lambda _, application: enter(application))
+    listed = partition._lifecycle._add
+    monkeypatch.setattr(type(partition._lifecycle), "_add", lambda _, application: enter(application))
     with pytest.raises(TimeoutError):
         partition.submit("new", SUE, "root.a")
     monkeypatch.undo()

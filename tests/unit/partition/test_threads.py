@@ -47,7 +47,7 @@ CONFIGS: Final = (
 class Race:
     """Rounds without a barrier: every thread asks in every round, and the last to have asked makes room for the next.
 
-    Whoever is early lets others run, which takes a fraction of the time that waiting at a barrier does.
+    Whoever is early lets models run, which takes a fraction of the time that waiting at a barrier does.
     """
 
     def __init__(self, partition: Partition, rounds: int) -> None:

@@ -10,7 +10,8 @@ from fractions import Fraction
 import pytest
 
 from support.partition_fixtures import BOB, memory, partition_of, started
-from ugm import Partition, QueueState, Resource
+from ugm import Partition, Resource
+from ugm.queues import QueueState
 
 QUEUES = (
     "{name: p, resources: {guaranteed: {memory: 9, vcore: 2}, max: {memory: 10}}, queues:"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from support.quotatree_fixtures import PAIR, document
 from support.quotatree_strategies import documents
-from ugm import Claim, EvictingModel, Partition, RequestError, Resource, UserGroup
-from ugm.model import SetupViolation
+from ugm import Claim, Partition, RequestError, Resource, UserGroup
+from ugm.model import EvictingModel, SetupViolation
 from ugm.quotatree import ConsumerInfo, ForestModel, Mode, QuotaManager, TreeModel, TreeRequest
 
 SUE = UserGroup("sue")

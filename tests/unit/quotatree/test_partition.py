@@ -15,7 +15,7 @@ import pytest
 from support.partition_fixtures import SUE, config, partition_of, shown
 from support.quotatree_fixtures import document
 from ugm import AllocationRequest, Claim, Decision, Partition, QuotaModel, RequestError, Resource
-from ugm.partition.ledger_entry import AllocationState
+from ugm.partition.allocation import AllocationState
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
 
 #: A soft tree, and one in which a team cannot borrow.
@@ -134,7 +134,7 @@ REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
             AllocationRequest("n3", "b", cpu(5)),
         ]
     ),
-    "evict": lambda p: p.allocate("n", "a", cpu(5), priority=3, evict=True),
+    "evict": lambda p: p.allocate_evicting("n", "a", cpu(5), priority=3),
 }
 
 
@@ -215,7 +215,7 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
 
     return {
         "allocate": lambda t: t.partition.allocate(name, queue, usage, priority=rank, preemptible=is_safe),
-        "evict": lambda t: t.partition.allocate(name, queue, usage, priority=rank, evict=True),
+        "evict": lambda t: t.partition.allocate_evicting(name, queue, usage, priority=rank),
         "placeholder": lambda t: t.partition.allocate(name, queue, usage, placeholder=True),
         "gang": lambda t: t.partition.allocate_all(gang),
         "replace": lambda t: t.partition.replace(name, other, usage),

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, served
-from ugm import Partition, RequestError, parse_config
+from ugm import Partition, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.server import create_app, serving
 from ugm.server.configurations import Configurations
@@ -24,7 +24,7 @@ TIGHTER = CONFIG.replace("memory: 8", "memory: 5")
 
 def team_limit(partition: Partition) -> int:
     """Return what the team may use."""
-    limits, _ = partition.limits_for(SUE, "root.b")
+    limits = partition.limits(UserInQueue(SUE, "root.b"))
     return next(limit.max_resources["memory"] for limit in limits if limit.max_resources and limit.kind == "group")
 
 

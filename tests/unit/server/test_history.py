@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 import pytest
 
-from ugm import ApplicationSubmitted, Denied, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.partition import Event, event_name
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.events import ApplicationSubmitted, Denied, Event, event_name
 from ugm.server import History
 from ugm.server.routes import ROUTES
 

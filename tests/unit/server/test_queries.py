@@ -9,7 +9,7 @@ import pytest
 
 from support.partition_fixtures import changing_nothing, partition_of, started
 from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client
-from ugm import Resource
+from ugm import Resource, UserInQueue
 
 #: Runs a test with partitions in memory and with journaled ones.
 WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
@@ -45,8 +45,8 @@ def test_check_of_somebody() -> None:
     """Somebody without an application is placed first, and then told what a new application would be told."""
     told = asked("/check", {**ME, "usage": {"memory": "3"}})
 
-    assert told["text"] == str(busy().check_for(SUE, "root.a", Resource(memory=3)))
-    assert told["placement"] == busy().placement_for(SUE, "root.a").to_dict()
+    assert told["text"] == str(busy().check(UserInQueue(SUE, "root.a"), Resource(memory=3)))
+    assert told["placement"] == busy().place(SUE, "root.a").to_dict()
 
 
 @WITH_EACH_STORAGE
@@ -55,7 +55,7 @@ def test_somebody_without_a_place() -> None:
     told = asked("/explain", {"user": "sue", "usage": {"memory": 1}})
 
     assert (told["allowed"], told["can_wait"], told["queue_path"], told["limits"]) == (False, False, None, [])
-    assert told["text"] == str(busy().placement_for(SUE, ""))
+    assert told["text"] == str(busy().place(SUE, ""))
 
 
 @WITH_EACH_STORAGE

@@ -8,20 +8,16 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
 from ugm import (
-    GroupUsage,
     InvariantError,
     Manager,
     NotTrackedError,
     Partition,
-    QueueUsage,
     ReleaseError,
     Request,
     RequestError,
     Resource,
-    Tracker,
     TrackingType,
     UserGroup,
-    UserUsage,
     parse_config,
 )
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
@@ -37,6 +33,7 @@ from ugm.testing import (
     verify_all,
 )
 from ugm.testing.strategies import config_paths
+from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
 
 
 def test_verify_all_of_a_partition() -> None:

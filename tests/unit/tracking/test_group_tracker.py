@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE
-from ugm import GroupTracker, LimitsInForce, RequestError, Resource, UserTracker
+from ugm import RequestError, Resource
+from ugm.tracking import GroupTracker, LimitsInForce, UserTracker
 
 
 @pytest.fixture(name="in_force")

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
-from ugm import LimitsInForce, Manager, RequestError, Resource, UserGroup, UserTracker, parse_config
+from ugm import Manager, RequestError, Resource, UserGroup, parse_config
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import TrackerModel, exposed, partitions, queue_paths, users
+from ugm.tracking import LimitsInForce, UserTracker
 from ugm.tracking.limits import Limits
 
 TEXT = """

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import (
-    Manager,
-    NotTrackedError,
-    RequestError,
-    Resource,
-    Tracker,
-    UserGroup,
-)
+from ugm import Manager, NotTrackedError, RequestError, Resource, UserGroup
 from ugm.testing import exposed, verify_all
+from ugm.tracking import Tracker
 
 ANA = UserGroup("ana")
 

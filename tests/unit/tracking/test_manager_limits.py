@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import (
-    EffectiveLimit,
-    Manager,
-    RequestError,
-    Resource,
-    UserGroup,
-    UserTracker,
-)
+from ugm import Manager, RequestError, Resource, UserGroup
 from ugm.testing import exposed, verify_all
+from ugm.tracking import EffectiveLimit, UserTracker
 
 # Changes of limits
 

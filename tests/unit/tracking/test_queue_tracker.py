@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from support.tracking_fixtures import NOTHING, ONE, Wrong
-from ugm import NotTrackedError, QueueTracker, ReleaseError, RequestError, Resource, TrackingType
+from ugm import NotTrackedError, ReleaseError, RequestError, Resource, TrackingType
+from ugm.tracking import QueueTracker
 
 
 @pytest.fixture(name="tracker")

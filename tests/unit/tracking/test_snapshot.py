@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from support.tracking_fixtures import BOB, NOTHING, ONE, SUE, group, partition, user
-from ugm import Manager, QueueUsage, Resource, UserGroup
+from ugm import Manager, Resource, UserGroup
+from ugm.tracking import QueueUsage
 
 SIX = Resource(memory=6 * 10**9, vcore=6000)
 #: What `json` reads and writes.

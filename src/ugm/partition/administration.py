@@ -1,0 +1,101 @@
+"""The administration of a partition: nodes, queue quotas and the configuration.
+
+Source: Apache YuniKorn, resource quota management.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar, final
+
+from ugm.arguments import require_amounts, require_name, require_resource
+from ugm.errors import RequestError
+from ugm.partition.admission import Admission
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.plan import Plan
+from ugm.partition.state import PartitionState
+from ugm.resources import Resource
+
+__all__ = ["Administration", "require_node"]
+
+T = TypeVar("T")
+
+
+@final
+class Administration:
+    """The changes that no application requests. The caller runs them as transactions."""
+
+    __slots__ = ("_admission", "_state")
+
+    def __init__(self, state: PartitionState, admission: Admission) -> None:
+        self._state: Final = state
+        self._admission: Final = admission
+
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name.
+
+        Raises:
+            RequestError: the queue does not exist, or the configuration names it.
+        """
+        queue = self._admission.queue(queue_path)
+        if queue.managed:
+            raise RequestError("queue_path", queue_path, "the configuration sets the quota of this queue")
+        self._state.set_queue_quota(queue, quota)
+
+    # Nodes
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node."""
+        self._change_node(self._state.cluster.add, name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node."""
+        self._change_node(self._state.cluster.update, name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        """Remove a node and return whether it existed."""
+        if type(name) is not str or name not in self._state.cluster.nodes:
+            require_name("node", name)
+            return False
+        return self._change_node(self._state.cluster.remove, name)
+
+    def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
+        before = self._state.cluster.nodes.get(name)
+        self._state.prepare_node_change(name)
+        changed = change(name, *offers)
+        self._state.finish_node_change(name, before)
+        return changed
+
+    # The configuration
+
+    def configure(self, known: CompiledConfig, same_version: CompiledConfig, config: CompiledConfig) -> None:
+        """Put another configuration in force.
+
+        Args:
+            known: the configuration that was in force when the other was compiled.
+            same_version: the other configuration, with the version of *known* if both are equal.
+            config: the other configuration, with a version of its own.
+        """
+        self._state.replace_config(same_version if self._state.compiled is known else config)
+
+    def apply(self, plan: Plan) -> None:
+        """Put the configuration of a plan in force.
+
+        Raises:
+            RequestError: the plan was made for another configuration than the one in force.
+        """
+        if plan.compiled is self._state.compiled:
+            return
+        if plan.base.version is not self._state.compiled.version:
+            raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
+        self._state.replace_config(plan.compiled)
+
+
+def require_node(name: str, offers: Resource) -> None:
+    """Check the arguments that register a node.
+
+    Raises:
+        RequestError: an argument is invalid.
+    """
+    require_name("node", name)
+    require_amounts("offers", require_resource("offers", offers))

@@ -1,0 +1,705 @@
+"""The partition interface: every operation of a partition, described once.
+
+A program that uses a partition should depend on `AbstractPartition` alone. Then it works with every implementation:
+
+- `ugm.Partition` keeps everything in memory;
+- `ugm.journal.JournaledPartition` also writes every change to a journal before the call returns.
+
+All arguments and results are values, so that an implementation can be the client of an engine in another process.
+Implementations inherit the docstrings of this module and repeat none of them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ugm.configuration import PartitionConfig
+from ugm.decision import Decision, Violation
+from ugm.identity import UserGroup
+from ugm.partition.allocation import Allocation, AllocationRequest
+from ugm.partition.application import ApplicationInfo
+from ugm.partition.audit import AuditReport, RunningAllocation
+from ugm.partition.explanation import Explanation
+from ugm.partition.plan import Plan, PlanInput
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
+from ugm.partition.subject import Subject
+from ugm.partition.utilization import LimitUtilization
+from ugm.queues import Placement, QueueState
+from ugm.resources import Resource
+from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+
+__all__ = ["AbstractPartition", "documented_by"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def documented_by(declaration: Callable[..., object]) -> Callable[[_Function], _Function]:
+    """Give a function that is assigned as a method the docstring of the declared operation."""
+
+    def document(function: _Function) -> _Function:
+        function.__doc__ = declaration.__doc__
+        return function
+
+    return document
+
+
+class AbstractPartition(ABC):
+    """The operations of a partition: queues, users, groups, applications and their allocations.
+
+    Any number of threads may call any operation at any time. Each operation takes effect as a whole or not at all.
+    Every operation that changes the partition can be repeated without harm: a caller that did not receive the answer
+    repeats the call.
+
+    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held. A signal
+    handler, finalizer or quota model that calls an operation in the middle of another operation of the same thread
+    gets a `ugm.ReentrantCallError`.
+    """
+
+    __slots__ = ()
+
+    # Allocations
+
+    @abstractmethod
+    def request(
+        self,
+        allocation_id: str,
+        application_id: str,
+        usage: Resource,
+        *,
+        placeholder: bool = False,
+        priority: int = 0,
+        preemptible: bool = True,
+    ) -> None:
+        """Record a pending allocation, which `allocate` grants later or `release` withdraws.
+
+        A pending allocation counts against no limit. While an application has pending allocations, it continues to run
+        even without any other allocation.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+
+    @abstractmethod
+    def allocate(
+        self,
+        allocation_id: str,
+        application_id: str,
+        usage: Resource,
+        *,
+        placeholder: bool = False,
+        priority: int = 0,
+        preemptible: bool = True,
+    ) -> Decision:
+        """Grant an allocation if no limit of the user, the group, the queues and the other quota models forbids it.
+
+        The first allocation of an application starts the application and chooses its group. The time depends on the
+        number of limits between the queue and the root, and not on the number of allocations, applications, users,
+        queues and limits of the partition.
+
+        Args:
+            allocation_id: the id of a pending allocation or of a new one.
+            application_id: an application that was submitted.
+            usage: the resources of the allocation. Pass the same object again for the same size.
+            placeholder: whether the allocation only reserves resources for another one, see `replace`.
+            priority: the priority that other quota models see.
+            preemptible: whether other quota models may evict the allocation.
+
+        Returns:
+            The decision. A denial contains every limit that the allocation would exceed, and changes nothing. A
+            repeated call gets the same answer as the first.
+
+        Raises:
+            RequestError: an argument is invalid, the application does not exist or is failing, or the id belongs to
+                an allocation with other properties.
+        """
+
+    @abstractmethod
+    def allocate_evicting(
+        self,
+        allocation_id: str,
+        application_id: str,
+        usage: Resource,
+        *,
+        placeholder: bool = False,
+        priority: int = 0,
+        preemptible: bool = True,
+    ) -> Decision:
+        """Grant an allocation, and release the allocations that other quota models evict for it.
+
+        This is `allocate` for programs that can stop allocations at once. Where stopping takes time, call `allocate`,
+        `preempt` the evictions of the denial, and call `allocate` again when they are released.
+
+        Args:
+            allocation_id: as for `allocate`.
+            application_id: as for `allocate`.
+            usage: as for `allocate`.
+            placeholder: as for `allocate`.
+            priority: as for `allocate`.
+            preemptible: as for `allocate`.
+
+        Returns:
+            The decision, with the allocations that were released.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
+
+    @abstractmethod
+    def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
+        """Grant several allocations (a gang), or none of them.
+
+        The allocations may belong to different applications. Each is checked as if those before it had been granted. A
+        denial contains every limit that would be exceeded, with the sum that all the allocations request of it.
+
+        Args:
+            requests: the allocations, each as an `AllocationRequest` or as a tuple of its first fields.
+
+        Raises:
+            RequestError: as for `allocate`, for any of them; nothing has changed.
+        """
+
+    @abstractmethod
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
+        """Replace a placeholder by a real allocation of the same application in one step.
+
+        Only the resources that grow are checked, so an allocation that is not larger than the placeholder in any
+        resource is always granted. Other quota models check the allocation again if its priority differs from that of
+        the placeholder, or if it is preemptible and the placeholder is not.
+
+        Raises:
+            RequestError: the placeholder does not exist, or an argument is invalid. A repeated call gets the same
+                answer as the first; it succeeds if there is an allocation of that id and size.
+        """
+
+    @abstractmethod
+    def resize(self, allocation_id: str, usage: Resource) -> Decision:
+        """Change the resources of an allocation. Only growth is checked, so a reduction is never denied.
+
+        Raises:
+            RequestError: the allocation does not exist, the usage is invalid, or the allocation grows and its
+                application is failing.
+        """
+
+    @abstractmethod
+    def preempt(self, allocation_id: str) -> bool:
+        """Mark an allocation as terminating and return whether it exists.
+
+        It counts against the limits until `release` confirms its end.
+        """
+
+    @abstractmethod
+    def release(self, allocation_id: str) -> bool:
+        """Release an allocation, or withdraw a pending one, and return whether it existed.
+
+        A release is never denied and can be repeated. An application stops running when its last allocation is
+        released and nothing is pending. It can start again.
+
+        Raises:
+            RequestError: the id is invalid.
+        """
+
+    @abstractmethod
+    def adopt(
+        self,
+        allocation_id: str,
+        application_id: str,
+        usage: Resource,
+        *,
+        placeholder: bool = False,
+        priority: int = 0,
+        preemptible: bool = True,
+    ) -> tuple[Violation, ...]:
+        """Charge an existing allocation without a check: for recovery after a restart.
+
+        Returns:
+            Every limit of users, groups and queues of the application that is exceeded now.
+
+        Raises:
+            RequestError: as for `allocate`, but the application may be failing.
+        """
+
+    # Applications
+
+    @abstractmethod
+    def submit(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue: str = "",
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+        gang_style: str = "soft",
+    ) -> Placement:
+        """Place an application in a queue for its whole lifetime.
+
+        The placement rules of the configuration choose the queue. A rule that may create queues creates it.
+
+        Args:
+            application_id: the id of the new application.
+            user: the owner, with the groups at this moment.
+            queue: the requested queue; empty for none.
+            tags: properties that placement rules and other quota models read, for example the namespace.
+            quota: the maximum of a queue that the configuration does not name, for example the quota of a namespace. It
+                replaces the previous maximum, also when a submission is repeated. Other queues ignore it.
+            gang_style: the consequence of an incomplete gang, see `time_out_gang`: ``soft`` lets the application
+                continue, ``hard`` lets it fail.
+
+        Returns:
+            The placement. It is false if no rule found a queue; then it has the result of every rule, and nothing has
+            changed.
+
+        Raises:
+            RequestError: an argument is invalid, or the id belongs to an application that was submitted with other
+                arguments. A repeated submission returns the same queue, whatever the rules are now.
+        """
+
+    @abstractmethod
+    def adopt_application(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue_path: str,
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+        gang_style: str = "soft",
+        group: str | None = "",
+    ) -> None:
+        """Add an application to the queue in which it was placed before: for recovery after a restart.
+
+        Placement rules and access lists are not applied, and a missing queue is created. If the configuration now has a
+        leaf or a draining queue in that place, the created queue takes no further applications. A later submission of
+        the application, with any arguments, returns this queue.
+
+        Args:
+            application_id: the id of the application.
+            user: the owner.
+            queue_path: the queue.
+            tags: as for `submit`.
+            quota: as for `submit`.
+            gang_style: as for `submit`.
+            group: the group that the application was charged to, or None for no group. By default the first allocation
+                chooses it.
+
+        Raises:
+            RequestError: as for `submit`, or the queue is the root or has more than 100 names.
+        """
+
+    @abstractmethod
+    def complete(self, application_id: str) -> ApplicationInfo:
+        """Remove an application that has finished, and return its last state.
+
+        Raises:
+            RequestError: the application does not exist, or has allocations or pending allocations.
+        """
+
+    @abstractmethod
+    def fail(self, application_id: str) -> tuple[str, ...]:
+        """Let an application fail: it gets nothing more, and is removed with its last allocation.
+
+        Returns:
+            The allocations to stop and then release. They count against the limits until then.
+
+        Raises:
+            RequestError: the application does not exist.
+        """
+
+    @abstractmethod
+    def remove(self, application_id: str) -> tuple[str, ...]:
+        """Remove an application with all of its allocations, and return the allocations that were released.
+
+        Raises:
+            RequestError: the application does not exist.
+        """
+
+    @abstractmethod
+    def time_out_gang(self, application_id: str) -> tuple[str, ...]:
+        """Stop waiting for the gang of an application, because a timeout of the program has expired.
+
+        All placeholders that were not replaced terminate. An application of the style ``hard`` fails if it holds only
+        placeholders and none was ever replaced. Any other application continues without them.
+
+        Returns:
+            The allocations to stop and then release. They count against the limits until then.
+
+        Raises:
+            RequestError: the application does not exist.
+        """
+
+    @abstractmethod
+    def close(self) -> tuple[str, ...]:
+        """Begin to remove the partition: it accepts nothing more, and all its applications fail.
+
+        Returns:
+            The allocations to stop and then release.
+        """
+
+    # Administration
+
+    @abstractmethod
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name, for example the quota of a namespace.
+
+        Raises:
+            RequestError: the queue does not exist, the configuration names it, or the quota is invalid.
+        """
+
+    @abstractmethod
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node, which increases the maximum of the root.
+
+        The first node closes the cluster: from then on a resource that no node offers is denied. A resource with a new
+        name makes every counter be rebuilt at its next use.
+
+        Raises:
+            RequestError: a node of that name is registered with other resources, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node. If usage exceeds the new total, nothing is evicted and growth is denied.
+
+        Raises:
+            RequestError: the node does not exist, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def remove_node(self, name: str) -> bool:
+        """Remove a node and return whether it existed. Without any node, the root allows nothing."""
+
+    @abstractmethod
+    def plan(self, config: PartitionConfig | None) -> Plan:
+        """Return the effects that another configuration would have, without any change.
+
+        The time depends on the size of the partition. The lock is held only to copy the usage.
+
+        Raises:
+            RequestError: the configuration is invalid.
+        """
+
+    @abstractmethod
+    def plan_input(self) -> PlanInput:
+        """Return a copy of everything that a plan depends on, so that another process can make the plan.
+
+        The lock is held for a time in the number of queues and applications.
+        """
+
+    @abstractmethod
+    def apply(self, plan: Plan) -> None:
+        """Put the configuration of a plan in force.
+
+        Usage may have changed since the plan was made. The configuration may have been replaced by an equal one; the
+        changes are the planned ones. A plan that is in force already changes nothing.
+
+        Raises:
+            RequestError: another configuration was put in force since the plan was made, or the plan belongs to
+                another partition.
+        """
+
+    @abstractmethod
+    def configure(self, config: PartitionConfig | None) -> None:
+        """Put another configuration in force at once.
+
+        All later answers follow it. Applications keep their queue and their group, nothing is evicted, and removed
+        queues with applications are drained. The time depends on the number of queues.
+
+        Raises:
+            RequestError: the configuration is invalid; the old one is still in force.
+        """
+
+    @abstractmethod
+    def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
+        """Compare the ledger with the allocations that really run, without any change.
+
+        Args:
+            running: the allocations that run, each as a `RunningAllocation` or as a tuple of its fields.
+
+        Raises:
+            RequestError: an item is not an allocation, or an id occurs twice.
+        """
+
+    @abstractmethod
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        """Repair the differences of an audit: adopt, release or correct allocations.
+
+        A difference is skipped if the ledger has changed there since the audit, or if its application is unknown.
+
+        Returns:
+            The differences that were repaired.
+
+        Raises:
+            RequestError: the report is invalid; nothing has changed.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Recompute every counter from the ledger, and compare it.
+
+        Raises:
+            InvariantError: a counter differs. This is a bug in ugm, please report it.
+        """
+
+    # Queries about a subject: an application, or a user in a queue
+
+    @abstractmethod
+    def check(self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
+        """Return the answer that `allocate` would give to one more allocation now.
+
+        For a user in a queue it is the answer to the first allocation after a `submit`. Another thread may use the
+        resources in between; only the answer of `allocate` is binding.
+
+        Raises:
+            RequestError: the application does not exist or is failing, the partition is being removed, or an argument
+                is invalid.
+        """
+
+    @abstractmethod
+    def explain(
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+    ) -> Explanation:
+        """Return the answer of `check` with the largest holders of each short resource, the limits and the headroom.
+
+        All parts show the same moment. The time depends on the number of applications that are charged to the limits.
+        Under the lock, their amounts are only copied.
+
+        Args:
+            subject: as for `check`.
+            usage: as for `check`.
+            priority: as for `check`.
+            preemptible: as for `check`.
+            most: the number of holders for each exceeded limit.
+
+        Raises:
+            RequestError: as for `check`, or *most* is not a number.
+        """
+
+    @abstractmethod
+    def headroom(self, subject: Subject) -> Resource | None:
+        """Return the amounts that the subject may still use: for each limited resource the minimum over its limits.
+
+        Limits of users, groups and queues and the size of the cluster count. Those of other quota models do not.
+
+        Returns:
+            None if no resource is limited. An amount is negative if a limit was reduced below the usage. In a partition
+            with nodes, a resource that is missing from the result and that no node offers is unavailable.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
+        """Return every limit of users, groups and queues for the subject, and the place where it is set.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def place(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
+        """Return the queue in which `submit` would place an application now, with the result of every rule.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+
+    @abstractmethod
+    def explain_submission(
+        self,
+        user: UserGroup,
+        queue: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        most: int = 3,
+    ) -> SubmissionReport:
+        """Return the placement of a new application, and the answer to its first allocation, at one moment.
+
+        Args:
+            user: the owner of the application.
+            queue: the requested queue; empty for none.
+            usage: the resources of the allocation.
+            tags: as for `submit`.
+            quota: as for `submit`.
+            most: as for `explain`.
+
+        Raises:
+            RequestError: an argument is invalid, or the partition is being removed.
+        """
+
+    # Applications and allocations
+
+    @abstractmethod
+    def application(self, application_id: str) -> ApplicationInfo | None:
+        """Return the current state of an application, or None if it does not exist."""
+
+    @abstractmethod
+    def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
+        """Return all applications, or those in and below a queue, sorted by id.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+
+    @abstractmethod
+    def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
+        """Return those of the given applications that exist, in the given order, at one moment."""
+
+    @abstractmethod
+    def application_ids(self) -> tuple[str, ...]:
+        """Return the ids of all applications, sorted."""
+
+    @abstractmethod
+    def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
+        """Return an application with its limits, and explanations for its first pending allocations.
+
+        Args:
+            application_id: the application.
+            waiting: the number of pending allocations to explain.
+            most: as for `explain`.
+
+        Returns:
+            None if the application does not exist.
+        """
+
+    @abstractmethod
+    def allocation(self, allocation_id: str) -> Allocation | None:
+        """Return the current state of an allocation, which may be pending, or None if it does not exist."""
+
+    @abstractmethod
+    def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
+        """Return all allocations, or those of one application, including pending ones, sorted by id.
+
+        Raises:
+            RequestError: the application does not exist.
+        """
+
+    @abstractmethod
+    def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+        """Return those of the given allocations that exist with their owners, in the given order, at one moment."""
+
+    @abstractmethod
+    def allocation_ids(self) -> tuple[str, ...]:
+        """Return the ids of all allocations, including pending ones, sorted."""
+
+    # Queues and nodes
+
+    @property
+    @abstractmethod
+    def config(self) -> PartitionConfig | None:
+        """The configuration in force, as it was passed; None if there is none."""
+
+    @abstractmethod
+    def queue(self, queue_path: str = "root") -> QueueState | None:
+        """Return the current state of a queue with all queues below it, or None if it does not exist.
+
+        The time depends on the number of applications in and below it.
+        """
+
+    @abstractmethod
+    def queue_alone(self, queue_path: str) -> QueueState | None:
+        """Return the current state of one queue, without the queues below it and without its usage.
+
+        The time depends on the number of applications in the queue itself.
+
+        Returns:
+            None if the queue does not exist.
+        """
+
+    @abstractmethod
+    def queue_paths(self) -> tuple[str, ...]:
+        """Return the paths of all queues, sorted: parents before children."""
+
+    @abstractmethod
+    def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
+        """Return for each limited resource the minimum that is free in the queue and its parents.
+
+        Args:
+            queue_path: the queue.
+            cluster: whether the size of the cluster counts.
+
+        Returns:
+            None if no resource is limited. An amount is negative if usage exceeds a limit.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+
+    @abstractmethod
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        """Return for each limited resource the minimum of the maxima of the queue and its parents.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+
+    @abstractmethod
+    def pending(self, queue_path: str) -> tuple[int, Resource]:
+        """Return the number and the sum of the pending allocations in a queue itself; zero if it does not exist."""
+
+    @abstractmethod
+    def nodes(self) -> dict[str, Resource]:
+        """Return the resources of every registered node, by name."""
+
+    # Users and groups
+
+    @abstractmethod
+    def users(self) -> tuple[UserUsage, ...]:
+        """Return the usage of every user in each queue, with the limits there, sorted by name."""
+
+    @abstractmethod
+    def user(self, name: str) -> UserUsage | None:
+        """Return the usage of a user in each queue, with the limits there; None if the user runs nothing."""
+
+    @abstractmethod
+    def user_usage(self, name: str) -> UserUsage | None:
+        """Return the usage of a user in each queue, including the queues with only pending allocations.
+
+        Returns:
+            None if the user has no allocations, pending ones included.
+        """
+
+    @abstractmethod
+    def user_names(self) -> tuple[str, ...]:
+        """Return the names of all users with running applications, sorted."""
+
+    @abstractmethod
+    def user_utilization(self, name: str) -> LimitUtilization | None:
+        """Return the utilization of the most used limit of a user; None if the user runs nothing."""
+
+    @abstractmethod
+    def groups(self) -> tuple[GroupUsage, ...]:
+        """Return the usage of every group in each queue, with the limits there, sorted by name."""
+
+    @abstractmethod
+    def group(self, name: str) -> GroupUsage | None:
+        """Return the usage of a group in each queue, with the limits there; None if nothing is charged to it."""
+
+    @abstractmethod
+    def group_names(self) -> tuple[str, ...]:
+        """Return the names of all groups with charged applications, sorted."""
+
+    @abstractmethod
+    def group_utilization(self, name: str) -> LimitUtilization | None:
+        """Return the utilization of the most used limit of a group; None if nothing is charged to it."""
+
+    @abstractmethod
+    def over_limit(self) -> tuple[Violation, ...]:
+        """Return every limit of users, groups and queues that is exceeded, each by name, leaf to root."""
+
+    # The whole partition
+
+    @abstractmethod
+    def snapshot(self, iterate: CooperativeIteration | None = None) -> PartitionSnapshot:
+        """Return a copy of the partition at this moment, from which all other values can be computed.
+
+        The lock is held for about half a microsecond for each queue and application.
+
+        Args:
+            iterate: wraps every long loop over the copy, for a caller that pauses now and then; None for no pause.
+        """

@@ -1,0 +1,245 @@
+"""Transactions: the steps of every change of a partition, in one place.
+
+A change of a partition takes six steps. `Transactions.grow` and `Transactions.shrink` run them in this order:
+
+1. *Decide.* A function of another module reads the state and decides. It applies its decision to the state at once, and
+   lists in the undo list how to undo each step.
+2. *Record.* With every step it records an event: the change as a value.
+3. *Write.* The events go to the transaction log, if the partition has one. If that fails, the undo list undoes the
+   change.
+4. *Apply.* Clearing the undo list makes the change final, and the lock is released.
+5. *Answer.* If there is a log, the caller waits until the log is durable. Then the answer is known to hold.
+6. *Notify.* Subscribers get the events.
+
+The state changes before the log is written, because later decisions of the same operation depend on it. No other
+thread sees the difference, because the lock is held until the change is final.
+
+A partition without subscribers and without a log records no events, and only steps 1, 4 and 5 remain. The fast path of
+`ugm.partition.fast_path` performs them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, final
+
+from ugm.errors import RequestError
+from ugm.operation_lock import CHANGING, OperationLock
+from ugm.partition.event_outbox import EventOutbox
+from ugm.partition.events import Event
+
+__all__ = ["Receipt", "TransactionLog", "Transactions"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Receipt(NamedTuple):
+    """The position in the log and in the sequence of events behind a change."""
+
+    #: The number of the last change in the log.
+    change: int
+    #: The number of the last event.
+    event: int
+
+
+class TransactionLog(Protocol):
+    """The durable log of a partition, for example a journal."""
+
+    @property
+    def number(self) -> int:
+        """The number of the last change."""
+        ...
+
+    def require_ready(self) -> None:
+        """Check, without the lock, that this process and this thread may change the partition.
+
+        Raises:
+            ReentrantCallError: a signal handler or finalizer has interrupted this thread in the middle of a call.
+        """
+        ...
+
+    def prepare(self, *, needs_space: bool) -> None:
+        """Check, under the lock, that a change can be written; *needs_space* if a later release needs space as well."""
+        ...
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Write the events of a change, under the lock."""
+        ...
+
+    def is_written(self) -> bool:
+        """Return whether `write` has written the current change, although it may not have returned."""
+        ...
+
+    def mark_committed(self) -> None:
+        """Note, under the lock, that the current change is final."""
+        ...
+
+    def wait(self, receipt: Receipt) -> bool:
+        """Wait, without the lock, until everything up to a receipt is durable.
+
+        Returns:
+            False if the thread does not wait, because it gets its result later.
+        """
+        ...
+
+    def release_locks(self) -> None:
+        """Release every lock that this thread still holds after an exception."""
+        ...
+
+
+@final
+class _NoLog:
+    """The log of a partition that only has subscribers."""
+
+    __slots__ = ()
+
+    number = 0
+
+    def require_ready(self) -> None:
+        pass
+
+    def prepare(self, *, needs_space: bool) -> None:
+        pass
+
+    def write(self, events: Sequence[Event]) -> None:
+        pass
+
+    def is_written(self) -> bool:
+        return False
+
+    def mark_committed(self) -> None:
+        pass
+
+    def wait(self, receipt: Receipt) -> bool:  # noqa: ARG002
+        return True
+
+    def release_locks(self) -> None:
+        pass
+
+
+_NO_LOG: Final = _NoLog()
+
+
+@final
+class Transactions:
+    """Runs the changes of one partition, one at a time.
+
+    Args:
+        lock: the lock of the partition.
+        outbox: receives the events for the subscribers; None if the partition has neither subscribers nor a log.
+        log: the durable log, if there is one.
+    """
+
+    __slots__ = ("_events", "_lock", "_log", "_outbox")
+
+    #: The number of the first event of the current change, and its events. Replaced by one assignment.
+    _events: tuple[int, list[Event]]
+
+    def __init__(self, lock: OperationLock, outbox: EventOutbox | None, log: TransactionLog | None = None) -> None:
+        self._lock: Final = lock
+        self._outbox: Final = outbox
+        self._log: Final[TransactionLog] = log or _NO_LOG
+        self._events = (1, [])
+        if self.are_recorded:
+            lock.commit_log = self
+
+    @property
+    def are_recorded(self) -> bool:
+        """Whether changes are recorded as events."""
+        return self._outbox is not None
+
+    # Running a change
+
+    def grow(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a change that may need space in the log: a grant, a submission, a configuration."""
+        if self._outbox is None:
+            return self._lock.run(decide, *args, **kwargs)
+        return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=True)
+
+    def shrink(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a change that only releases or ends something, which must succeed even without space."""
+        if self._outbox is None:
+            return self._lock.run(decide, *args, **kwargs)
+        return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=False)
+
+    def _run(self, decide: Callable[[], T], outbox: EventOutbox, *, needs_space: bool) -> T:
+        log = self._log
+        # Before the lock: in a forked process, a thread that does not exist there may hold it.
+        # Before the block: its handler must not release the locks of a call that this call has interrupted.
+        log.require_ready()
+        try:
+            try:
+                answer, receipt = self._run_locked(decide, needs_space=needs_space)
+            except RequestError:
+                # The caller may rely on the state that the error describes, so that state must be durable, too.
+                self._wait_and_notify(self._position(), outbox)
+                raise
+            self._wait_and_notify(receipt, outbox)
+        except BaseException:
+            log.release_locks()
+            raise
+        return answer
+
+    def _run_locked(self, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, Receipt]:
+        lock = self._lock
+        try:
+            with lock:
+                settled, lock.settled = lock.settled, CHANGING
+                return self._commit(settled, decide, needs_space=needs_space)
+        except BaseException as error:
+            lock.let_go_after(error)
+            raise
+
+    def _commit(self, settled: object, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, Receipt]:
+        lock, log = self._lock, self._log
+        if settled is not lock.token:
+            lock.recover()
+        try:
+            log.prepare(needs_space=needs_space)
+            answer = decide()
+            log.write(self._events[1])
+        except BaseException as error:
+            lock.abort(error)
+            raise
+        lock.undo.clear()
+        self.publish()
+        if not lock.unsettled:
+            lock.settled = lock.token
+        return answer, self._position()
+
+    def _wait_and_notify(self, receipt: Receipt, outbox: EventOutbox) -> None:
+        if self._log.wait(receipt) and outbox.has_subscribers:
+            outbox.deliver(receipt.event)
+
+    # Recording
+
+    def record(self, event: Event) -> None:
+        """Record an event of the current change."""
+        events = self._events[1]
+        if not events:
+            self._lock.undo.append((self._forget_events, ()))
+        events.append(event)
+
+    def _forget_events(self) -> None:
+        self._events = (self._events[0], [])
+
+    # After the commit, also that of an interrupted change
+
+    def is_written(self) -> bool:
+        """Return whether the log has the current change."""
+        return self._log.is_written()
+
+    def publish(self) -> None:
+        """Pass the events of the current change on to the outbox, once the change is committed; under the lock."""
+        self._log.mark_committed()
+        first, events = self._events
+        if not events:
+            return
+        if self._outbox is not None and self._outbox.has_subscribers:
+            # If an interruption arrives after this line, the same batch is added again.
+            self._outbox.add(first, tuple(events))
+        self._events = (first + len(events), [])
+
+    def _position(self) -> Receipt:
+        return Receipt(self._log.number, self._events[0] - 1)
