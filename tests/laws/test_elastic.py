@@ -34,7 +34,7 @@ totals = amounts(st.integers(0, 120))
 
 
 def requests(groups: list[ElasticGroup]) -> st.SearchStrategy[Wanted]:
-    """Return what is asked for in some of the groups."""
+    """Return the requests of some groups."""
     return st.dictionaries(st.sampled_from([group.name for group in groups]), amounts(st.integers(0, 60)))
 
 
@@ -43,7 +43,7 @@ valid_scenes = valid_trees().flatmap(lambda groups: st.tuples(st.just(groups), t
 
 
 def fill(tree: ElasticTree, wanted: Wanted) -> ElasticTree:
-    """Ask for what is wanted."""
+    """Set the requests."""
     for name, request in wanted.items():
         tree.change_request(name, request)
     return tree
@@ -55,7 +55,7 @@ def runtimes(tree: ElasticTree) -> dict[str, Resource]:
 
 
 def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Fraction]:
-    """Return what exact weighted max-min fairness gives, to everybody by its weight and what it needs."""
+    """Return the exact weighted max-min fair shares, from weights and needs."""
     gives, rest, whole = {}, Fraction(left), sum(weight for weight, _ in needs.values())
     for name, (weight, need) in sorted(needs.items(), key=lambda one: Fraction(one[1][1], one[1][0])):
         gives[name] = min(Fraction(need), rest * weight / whole)
@@ -64,13 +64,13 @@ def exactly_fair(left: int, needs: dict[str, tuple[int, int]]) -> dict[str, Frac
 
 
 def hungry_of(shared: SharingResult, given: list[Sharer]) -> list[Sharer]:
-    """Return who asks for more than it has before anything is dealt, and has a weight."""
+    """Return the groups with a weight that request more than their share before the rounds."""
     return [one for one in given if one.request > shared.floor[one.name] and one.weight > 0]
 
 
 @given(counts, sharers())
 def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
-    """Where the minimums fit into what there is, everybody gets what it asks for up to its minimum."""
+    """If the sum of the minimums is available, every group gets its request up to its minimum."""
     shared = share(available, given)
 
     if available >= sum(one.min for one in given):
@@ -79,7 +79,7 @@ def test_minimum_is_granted(available: int, given: list[Sharer]) -> None:
 
 @given(valid_scenes)
 def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource, Wanted]) -> None:
-    """In a tree that obeys the rules, in a cluster that the uppermost minimums fit, everybody has its minimum."""
+    """In a valid tree, if the cluster fits the minimums at the top, every group has its minimum."""
     groups, total, wanted = scene
     first = [group for group in groups if group.parent == ROOT_GROUP]
     enough = Resource({name: total.get(name, 0) + sum(group.min.get(name, 0) for group in first) for name in RESOURCES})
@@ -92,7 +92,7 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
 
 @given(counts, sharers())
 def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) -> None:
-    """A runtime is at most the request, at least nothing; who does not lend asks for at least its minimum."""
+    """A runtime is between 0 and the request; a group that does not lend requests at least its minimum."""
     shared = share(available, given)
 
     assert all(0 <= shared.runtime[one.name] <= one.request for one in given)
@@ -100,7 +100,7 @@ def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) 
 
 @given(counts, sharers())
 def test_nothing_is_left_while_somebody_is_hungry(available: int, given: list[Sharer]) -> None:
-    """If something is left over, everybody with a weight has all that it asks for."""
+    """If something is left over, every group with a weight has its request."""
     shared = share(available, given)
 
     if shared.unused > 0:
@@ -109,13 +109,13 @@ def test_nothing_is_left_while_somebody_is_hungry(available: int, given: list[Sh
 
 @given(counts, sharers())
 def test_no_more_than_there_is(available: int, given: list[Sharer]) -> None:
-    """With scaling, what everybody gets never adds up to more than there is."""
+    """With scaling, the sum of the shares never exceeds the available amount."""
     assert share(available, given).unused >= 0
 
 
 @given(counts, sharers())
 def test_only_minimums_exceed_what_there_is(available: int, given: list[Sharer]) -> None:
-    """Without scaling, runtimes exceed what there is only if granted minimums alone do, and nobody borrows."""
+    """Without scaling, runtimes exceed the available amount only if the minimums do, and nothing is borrowed."""
     shared = share(available, given, scale=False)
 
     if shared.unused < 0:
@@ -125,7 +125,7 @@ def test_only_minimums_exceed_what_there_is(available: int, given: list[Sharer])
 
 @given(counts, sharers())
 def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -> None:
-    """Everybody hungry gets what exact weighted max-min fairness gives it, up to one unit for each round."""
+    """Every hungry group gets its exact weighted max-min fair share, up to one unit for each round."""
     shared = share(available, given)
     needs = {one.name: (one.weight, one.request - shared.floor[one.name]) for one in hungry_of(shared, given)}
     left = max(available - sum(shared.floor.values()), 0)
@@ -136,7 +136,7 @@ def test_fair_up_to_a_unit_for_each_round(available: int, given: list[Sharer]) -
 
 @given(st.randoms(use_true_random=False))
 def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
-    """A group that requests more gets no less, whatever its weight, and whether minimums begin to be scaled or not."""
+    """A group that requests more never gets less, for any weight, and even if minimums begin to be scaled."""
     for _ in range(60):
         given = [
             Sharer(name, draw.randint(0, 9), draw.randint(0, 9), draw.choice([0, 0, 1, 3]), lends=draw.random() < 0.8)
@@ -151,7 +151,7 @@ def test_larger_request_is_never_less_granted(draw: random.Random) -> None:
 
 @given(counts, st.integers(0, 50), sharers())
 def test_more_to_share_is_more_for_everybody(available: int, more: int, given: list[Sharer]) -> None:
-    """With more to share nobody gets less, up to a unit for each round of either."""
+    """With more to share no group gets less, up to a unit for each round of either."""
     one, other = share(available, given), share(available + more, given)
     slack = len(one.rounds) + len(other.rounds)
 
@@ -161,7 +161,7 @@ def test_more_to_share_is_more_for_everybody(available: int, more: int, given: l
 
 @given(counts, sharers(), st.randoms(use_true_random=False))
 def test_order_does_not_matter(available: int, given: list[Sharer], draw: random.Random) -> None:
-    """Who is named first makes no difference."""
+    """The order of the groups makes no difference."""
     shuffled = list(given)
     draw.shuffle(shuffled)
 
@@ -170,7 +170,7 @@ def test_order_does_not_matter(available: int, given: list[Sharer], draw: random
 
 @given(counts, sharers())
 def test_names_matter_in_ties_only(available: int, given: list[Sharer]) -> None:
-    """With all names changed everybody gets the same, up to the units that equal remainders leave to the names."""
+    """Renaming all groups changes no share, except for units of equal remainders."""
     renamed = [one._replace(name=chr(ord("z") - ord(one.name) + ord("a"))) for one in given]
     one, other = share(available, given), share(available, renamed)
     gets, gets_renamed = list(one.runtime.values()), list(reversed(other.runtime.values()))
@@ -187,7 +187,7 @@ def _remainders(left: int, whole: int, given: list[Sharer]) -> list[int]:
 
 @given(counts, sharers())
 def test_deal_is_share_without_the_account(available: int, given: list[Sharer]) -> None:
-    """What the hungry miss after the fast rounds is what they miss after those that are told."""
+    """The fast rounds leave the same unsatisfied needs as the documented rounds."""
     shared = share(available, given)
     hungry = sorted(hungry_of(shared, given))
     left = available - sum(shared.floor.values())
@@ -202,7 +202,7 @@ def test_deal_is_share_without_the_account(available: int, given: list[Sharer]) 
 
 @given(scenes)
 def test_tree_follows_from_scratch(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
-    """A tree gives every group what the naive model does, whatever rules its groups break."""
+    """A tree agrees with the naive model, even if its groups violate rules."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     model = Naive(groups, total, scale, ())
@@ -219,7 +219,7 @@ def test_tree_follows_from_scratch(scene: tuple[list[ElasticGroup], Resource, Wa
 def test_order_of_events_does_not_matter(
     scene: tuple[list[ElasticGroup], Resource, Wanted, bool], draw: random.Random
 ) -> None:
-    """Requests, groups and the total lead to the same runtimes in any order in which they can come."""
+    """Requests, groups and the total lead to the same runtimes in every possible order."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     other = ElasticTree(scale_min=scale)
@@ -240,7 +240,7 @@ def test_order_of_events_does_not_matter(
 def test_changes_can_be_undone(
     scene: tuple[list[ElasticGroup], Resource, Wanted, bool], after: tuple[list[ElasticGroup], Resource, Wanted, bool]
 ) -> None:
-    """Changed and changed back, a tree gives what it gave."""
+    """After a change is undone, all runtimes are as before."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     before = runtimes(tree)
@@ -261,7 +261,7 @@ def test_changes_can_be_undone(
 def test_total_up_and_down(
     scene: tuple[list[ElasticGroup], Resource, Wanted, bool], others: list[Resource], data: st.DataObject
 ) -> None:
-    """After other totals, and a few reads in between, a tree gives what it gave."""
+    """After other totals and reads in between, all runtimes are as before."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     before = runtimes(tree)
@@ -278,7 +278,7 @@ def test_total_up_and_down(
 def test_more_requested_is_never_less_granted(
     scene: tuple[list[ElasticGroup], Resource, Wanted, bool], data: st.DataObject
 ) -> None:
-    """A group that requests more gets no less of any resource, whatever its weight, and whatever is scaled."""
+    """A group that requests more never gets less of any resource, with any weight and scaling."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     for name in data.draw(st.lists(st.sampled_from([group.name for group in groups]), min_size=1, max_size=6)):
@@ -296,7 +296,7 @@ def test_never_means_never(
     by_runtime: bool,  # noqa: FBT001 - drawn
     data: st.DataObject,
 ) -> None:
-    """A request that can never be granted is denied whatever is released, and so is every larger one."""
+    """A request that is reported as impossible is denied after any release, and so is every larger one."""
     groups, total, _, scale = scene
     names = st.sampled_from([group.name for group in groups])
     held = data.draw(st.lists(st.builds(Pod, st.uuids().map(str), amounts(st.integers(0, 30)), names), max_size=4))
@@ -328,7 +328,7 @@ pods = st.builds(
 
 @given(valid_scenes, st.lists(pods, max_size=12, unique_by=lambda pod: pod.name))
 def test_revoking_ends_overuse(scene: tuple[list[ElasticGroup], Resource, Wanted], running: list[Pod]) -> None:
-    """Carried out, a plan leaves nothing above the runtime, unless only what must not be taken back is left."""
+    """A plan that is carried out leaves no overuse, except of non-preemptible pods."""
     groups, total, _ = scene
     quota = ElasticQuota(ElasticTree(total, groups))
     for pod in running:

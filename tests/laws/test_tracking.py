@@ -43,7 +43,7 @@ def started(granted: list[Request], request: Request) -> bool:
 
 
 def end_everything(manager: Manager, granted: list[Request]) -> None:
-    """Give back, application by application and queue by queue, what was granted."""
+    """Release the granted amounts by application and queue."""
     held: dict[tuple[str, str, str], Resource] = {}
     for path, application, usage, user in granted:
         key = (path.lower(), application, user.name)
@@ -54,7 +54,7 @@ def end_everything(manager: Manager, granted: list[Request]) -> None:
 
 @given(scenes)
 def test_decrease_undoes_increase(scene: Scene) -> None:
-    """Giving back what was granted leaves everything shown as it was before."""
+    """Releasing the granted amounts restores the visible state."""
     config, stream, request = scene
     manager, granted = after(config, stream)
     before = exposed(manager)
@@ -94,7 +94,7 @@ def test_order_of_applications_does_not_matter(scene: tuple[PartitionConfig, lis
 
 @given(streams)
 def test_order_of_users_does_not_matter(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """Users without groups do not compete: each is granted the same, whatever the others ask in between."""
+    """Users without groups do not compete: requests of others do not affect their grants."""
     config, stream = scene
     alone = [request._replace(user=UserGroup(request.user.name)) for request in stream]
     by_user = sorted(alone, key=lambda request: request.user.name)
@@ -107,7 +107,7 @@ def test_order_of_users_does_not_matter(scene: tuple[PartitionConfig, list[Reque
 
 @given(streams)
 def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """What a user uses in and below a queue is the sum of what was granted there."""
+    """The usage of a user in and below a queue is the sum of the grants there."""
     manager, granted = after(*scene)
     sums: dict[tuple[str, str], Counter[str]] = {}
     for path, _, usage, user in granted:
@@ -125,7 +125,7 @@ def test_usage_is_the_sum_of_the_applications(scene: tuple[PartitionConfig, list
 
 @given(scenes)
 def test_check_agrees_with_increase(scene: Scene) -> None:
-    """A check tells what the increase then answers, word for word."""
+    """A check returns exactly the decision of the increase that follows."""
     config, stream, request = scene
     manager, _ = after(config, stream)
     expected = manager.check(*request)
@@ -135,7 +135,7 @@ def test_check_agrees_with_increase(scene: Scene) -> None:
 
 @given(scenes)
 def test_headroom_fits_and_no_more(scene: Scene) -> None:
-    """A running application may take all of its headroom, and of no resource more."""
+    """A running application may use all of its headroom, and no more of any resource."""
     config, stream, request = scene
     manager, granted = after(config, stream)
     path, application, _, user = request
@@ -151,7 +151,7 @@ def test_headroom_fits_and_no_more(scene: Scene) -> None:
 
 @given(scenes)
 def test_denial_changes_nothing(scene: Scene) -> None:
-    """After a denial everything shown is as it was before."""
+    """A denial does not change the visible state."""
     config, stream, request = scene
     manager, _ = after(config, stream)
     before = exposed(manager)
@@ -163,7 +163,7 @@ def test_denial_changes_nothing(scene: Scene) -> None:
 
 @given(scenes, st.sampled_from(["queue_path", "application_id", "usage", "user"]))
 def test_error_changes_nothing(scene: Scene, argument: str) -> None:
-    """After a call that raises everything shown is as it was before."""
+    """A call that raises an error does not change the visible state."""
     config, stream, request = scene
     manager, _ = after(config, stream)
     before = exposed(manager)
@@ -179,7 +179,7 @@ def test_error_changes_nothing(scene: Scene, argument: str) -> None:
 
 @given(streams)
 def test_never_above_a_limit(scene: tuple[PartitionConfig, list[Request]]) -> None:
-    """What is granted keeps within every limit."""
+    """The granted usage stays within every limit."""
     manager, _ = after(*scene)
 
     check_never_above(manager)
@@ -188,7 +188,7 @@ def test_never_above_a_limit(scene: tuple[PartitionConfig, list[Request]]) -> No
 
 @st.composite
 def tightened(draw: st.DrawFn, queue: QueueConfig) -> QueueConfig:
-    """Draw the same queue with limits that are as low or lower; none is added for a name that has none."""
+    """Draw the same queue with equal or lower limits for the same names."""
     return replace(
         queue,
         limits=tuple(draw(lower(limit)) for limit in queue.limits),
@@ -198,7 +198,7 @@ def tightened(draw: st.DrawFn, queue: QueueConfig) -> QueueConfig:
 
 @st.composite
 def lower(draw: st.DrawFn, limit: LimitConfig) -> LimitConfig:
-    """Draw a limit on the same resources and more, that is as low or lower."""
+    """Draw an equal or lower limit on the same resources and more."""
     given = limit.max_resources or Resource()
     amounts = {**draw(resources(smallest=1)), **{name: draw(st.integers(0, amount)) for name, amount in given.items()}}
     if amounts and not any(amounts.values()):
@@ -209,7 +209,7 @@ def lower(draw: st.DrawFn, limit: LimitConfig) -> LimitConfig:
 
 @given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), tightened(scene[0].root))))
 def test_tightening_never_admits_more(pair: tuple[Scene, QueueConfig]) -> None:
-    """What is granted under lower limits is granted under higher ones, whatever is running."""
+    """A request that is granted under lower limits is granted under higher ones."""
     (config, stream, request), root = pair
     loose, tight = Manager(config), Manager(PartitionConfig(queues=(root,)))
     for before in stream:
@@ -221,7 +221,7 @@ def test_tightening_never_admits_more(pair: tuple[Scene, QueueConfig]) -> None:
 
 @given(scenes, st.lists(st.tuples(st.integers(0, 20), partitions()), max_size=4))
 def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple[int, PartitionConfig]]) -> None:
-    """Whatever limits come and go in mid-stream, usage is what was granted, and all of it can be given back."""
+    """If limits change between requests, the usage is the sum of the grants, and all of it can be released."""
     config, stream, _ = scene
     manager, granted, coming = Manager(config), [], sorted(changes, key=lambda change: change[0])
     for number, request in enumerate(stream):
@@ -240,7 +240,7 @@ def test_changes_of_configuration_lose_nothing(scene: Scene, changes: list[tuple
 
 @given(scenes.flatmap(lambda scene: st.tuples(st.just(scene), request_streams(scene[0], longest=5))))
 def test_increase_all_is_all_or_nothing_of_the_single_ones(pair: tuple[Scene, list[Request]]) -> None:
-    """A gang is granted exactly if its requests are when they come one after the other, in either mode."""
+    """A gang is granted exactly if its requests are granted one after the other, in either mode."""
     (config, stream, _), gang = pair
     for mode in ("always", "unless-user-limited"):
         together, _ = after(config, stream, group_limits=mode)
@@ -259,7 +259,7 @@ def test_increase_all_is_all_or_nothing_of_the_single_ones(pair: tuple[Scene, li
     )
 )
 def test_order_within_a_gang_does_not_matter(pair: tuple[Scene, list[Request], list[int]]) -> None:
-    """Requests of different applications, all held to all of their limits, ask the same together in any order."""
+    """Decisions about requests of different applications do not depend on their order if all limits are enforced."""
     (config, stream, _), drawn, order = pair
     gang = list({request.application_id: request for request in drawn}.values())
     shuffled = [gang[place] for place in order if place < len(gang)]
@@ -272,7 +272,7 @@ def test_order_within_a_gang_does_not_matter(pair: tuple[Scene, list[Request], l
 
 @given(scenes, resources())
 def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
-    """Whatever can be had by giving back and asking again can be had by replacing, with the same result."""
+    """A replacement is granted if a release and a new request are, with the same result."""
     config, stream, request = scene
     manager, granted = after(config, [*stream, request])
     twin, _ = after(config, [*stream, request])
@@ -288,7 +288,7 @@ def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
 
 @given(scenes)
 def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
-    """Where users with limits of their own are held to those alone, every answer is that of the model."""
+    """If users with named limits are exempt from group limits, every answer agrees with the model."""
     config, stream, request = scene
     manager, model = Manager(config, group_limits="unless-user-limited"), TrackerModel(config, "unless-user-limited")
     for before in stream:
@@ -302,7 +302,7 @@ def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
 
 @given(scenes, queue_paths())
 def test_unless_user_limited_grants_no_less(scene: Scene, path: str) -> None:
-    """Leaving the group's limits out never denies what they would have allowed."""
+    """The exemption from group limits never denies a request that they would allow."""
     config, stream, request = scene
     asked = request._replace(queue_path=path)
     strict, lenient = Manager(config), Manager(config, group_limits="unless-user-limited")

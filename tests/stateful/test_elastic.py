@@ -26,7 +26,7 @@ groups = st.tuples(
 
 
 class ElasticMachine(RuleBasedStateMachine):
-    """Groups come, change, move and go; requests, usage and the total rise and fall; all is read at any time."""
+    """Groups are added, changed, moved and removed; requests, usage and the total change; reads at any time."""
 
     @initialize(total=amounts(st.integers(0, 150)), scale=st.booleans())
     def start(self, total: Resource, scale: bool) -> None:  # noqa: FBT001 - hypothesis passes it by name
@@ -36,7 +36,7 @@ class ElasticMachine(RuleBasedStateMachine):
 
     @rule(group=groups)
     def put(self, group: ElasticGroup) -> None:
-        """Add, change or move a group; what could not be a tree is refused."""
+        """Add, change or move a group; a change that is not a tree is refused."""
         # No rule is asked: a minimum above the maximum makes no difference to a tree.
         try:
             self.tree.put(group)
@@ -58,7 +58,7 @@ class ElasticMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), delta=amounts(st.integers(-30, 60)), uses=st.booleans())
     def change(self, data: st.DataObject, delta: Resource, uses: bool) -> None:  # noqa: FBT001 - as above
-        """Ask for more or less, or use it; giving back too much is refused."""
+        """Change requests or usage; a negative result is refused."""
         name = data.draw(st.sampled_from([*BUILT_IN, *sorted(self.model.groups)]))
         counts = self.model.used if uses else self.model.asked
         own = counts.get(name, {})
@@ -87,7 +87,7 @@ class ElasticMachine(RuleBasedStateMachine):
 
     @rule()
     def read_all(self) -> None:
-        """A tree made anew from the same groups and requests shows the same, and no sum has gone astray."""
+        """A new tree of the same groups and requests has the same state, and all sums are right."""
         # Not an invariant: reading everything after each step would hide what single reads leave behind.
         twin = self.tree.copy()
         for name in self.tree.nodes:
@@ -97,13 +97,13 @@ class ElasticMachine(RuleBasedStateMachine):
         verify(self.tree)
 
     def teardown(self) -> None:
-        """Read everything at last."""
+        """Read everything at the end."""
         if hasattr(self, "tree"):
             self.read_all()
 
 
 class DeepElasticMachine(ElasticMachine):
-    """The same for much longer."""
+    """The same with many more steps."""
 
 
 TestElastic = ElasticMachine.TestCase

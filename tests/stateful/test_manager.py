@@ -17,7 +17,7 @@ DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
 class LenientMachine(TrackerMachine):
-    """Users with limits of their own are held to those alone; misuse is logged."""
+    """Users with named limits are exempt from group limits; misuse is logged."""
 
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
     strict = False
@@ -30,7 +30,7 @@ class OnlyTracker:
         self._manager = Manager(config)
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
-        """Do what the manager does."""
+        """Call the manager."""
         return self._manager.increase_tracked_resource(queue_path, application_id, usage, user)
 
     def decrease_tracked_resource(
@@ -41,23 +41,23 @@ class OnlyTracker:
         user: UserGroup,
         remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
-        """Do what the manager does."""
+        """Call the manager."""
         self._manager.decrease_tracked_resource(queue_path, application_id, usage, user, remove_app)
 
     def get_user_resources(self, user: UserGroup) -> Resource | None:
-        """Do what the manager does."""
+        """Call the manager."""
         return self._manager.get_user_resources(user)
 
     def get_group_resources(self, group: str) -> Resource | None:
-        """Do what the manager does."""
+        """Call the manager."""
         return self._manager.get_group_resources(group)
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
-        """Do what the manager does."""
+        """Call the manager."""
         return self._manager.get_users_resources()
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
-        """Do what the manager does."""
+        """Call the manager."""
         return self._manager.get_groups_resources()
 
 
@@ -65,16 +65,16 @@ class TrackerOnlyMachine(TrackerMachine):
     """Anything with the interface can be driven."""
 
     def make_tracker(self, config: PartitionConfig) -> Tracker:
-        """Return a tracker that is no manager."""
+        """Return a tracker that is not a manager."""
         return OnlyTracker(config)
 
 
 class DeepMachine(TrackerMachine):
-    """The same for much longer."""
+    """The same with many more steps."""
 
 
 class DeepLenientMachine(LenientMachine):
-    """The same for much longer."""
+    """The same with many more steps."""
 
 
 TestManager = TrackerMachine.TestCase

@@ -1,7 +1,7 @@
-"""What elastic groups get, worked out anew and slowly from nothing but the configuration and the requests.
+"""A naive model of elastic groups: runtimes computed slowly from the configuration and the requests.
 
-It shares no code with `ugm.elastic`. With `defects` it does what the original does where ours differs on purpose, so
-that recordings of that can be told from mistakes of ours.
+It shares no code with `ugm.elastic`. With `defects` it reproduces the intended differences from the original, so
+that recordings of these can be distinguished from mistakes of `ugm`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SERVED: Final = (SYSTEM_GROUP, DEFAULT_GROUP)
 
 
 class Naive:
-    """Groups, what their pods ask for and use, and what follows from it."""
+    """Groups with requests and usage, and everything that follows from them."""
 
     def __init__(self, groups: Iterable[ElasticGroup], total: Resource, scale: bool, defects: Iterable[str]) -> None:  # noqa: FBT001 - a helper of few callers
         self.groups = {group.name: group for group in groups}
@@ -42,19 +42,19 @@ class Naive:
         self.used: dict[str, dict[str, int]] = {}
 
     def change(self, counts: dict[str, dict[str, int]], name: str, delta: Mapping[str, int]) -> None:
-        """Count a change of what is asked for or used in a group."""
+        """Count a change of the request or usage of a group."""
         own = counts.setdefault(name, {})
         for resource, amount in delta.items():
             if STALE_NAMES not in self.defects or self.names(name, resource):
                 own[resource] = own.get(resource, 0) + amount
 
     def set_total(self, total: Resource) -> None:
-        """Say what the cluster has."""
+        """Set the total of the cluster."""
         self.total = total
         self.ever |= set(total)
 
     def drop(self, name: str) -> None:
-        """Remove a group with what is counted in it."""
+        """Remove a group with its counts."""
         for known in (self.groups, self.asked, self.used):
             known.pop(name, None)
 
@@ -71,7 +71,7 @@ class Naive:
         return sorted(below, key=lambda group: group.name)
 
     def child_request(self, name: str, resource: str) -> int:
-        """Return what is asked for in a group and by the groups below it."""
+        """Return the requests of the pods in a group and of its child groups."""
         below = sum(self.limited(group.name, resource) for group in self._children(name))
         served = sum(self.limited(each, resource) for each in _SERVED) if name == ROOT_GROUP else 0
         return self._own(self.asked, name, resource) + below + served
@@ -88,13 +88,13 @@ class Naive:
         return request if group is None else min(request, group.max.get(resource, request))
 
     def all_used(self, name: str, resource: str) -> int:
-        """Return what is used in and below a group."""
+        """Return the usage in and below a group."""
         below = sum(self.all_used(group.name, resource) for group in self._children(name))
         served = sum(self.all_used(each, resource) for each in _SERVED) if name == ROOT_GROUP else 0
         return self._own(self.used, name, resource) + below + served
 
     def runtime(self, name: str, resource: str) -> int | None:
-        """Return what a group gets; None if nothing limits it."""
+        """Return the runtime of a group; None if nothing limits it."""
         if name == ROOT_GROUP:
             return self.total.get(resource, 0) - sum(self.all_used(each, resource) for each in _SERVED)
         group = self.groups.get(name)

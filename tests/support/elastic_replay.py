@@ -1,4 +1,4 @@
-"""Elastic groups taken through recorded scenarios of Koordinator, answering in the words of the recording."""
+"""A replay of recorded scenarios of Koordinator, with answers in the format of the recording."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ __all__ = [
 BUILT_IN = (ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP)
 
 
-def read_group(told: dict[str, Any]) -> ElasticGroup:
+def read_group(recorded: dict[str, Any]) -> ElasticGroup:
     """Return a group of a recording."""
-    weight = told.get("shared_weight")
+    weight = recorded.get("shared_weight")
     return ElasticGroup(
-        told["name"],
-        told.get("parent") or ROOT_GROUP,
-        min=Resource(told["min"]),
-        max=Resource(told["max"]),
+        recorded["name"],
+        recorded.get("parent") or ROOT_GROUP,
+        min=Resource(recorded["min"]),
+        max=Resource(recorded["max"]),
         shared_weight=None if weight is None else Resource(weight),
-        allow_lent=told.get("allow_lent", True),
-        is_parent=told.get("is_parent", False),
-        namespaces=tuple(told.get("namespaces", ())),
-        namespace=told.get("namespace", ""),
-        tree_id=told.get("tree_id"),
-        is_root=told.get("is_root", False),
-        force_update=told.get("allow_force_update", False),
-        strict_max=tuple(told.get("max_strict_check_resource_keys", ())),
-        reported_used=Resource(told.get("used", {})),
-        unread_weight=told.get("raw_shared_weight", ""),
+        allow_lent=recorded.get("allow_lent", True),
+        is_parent=recorded.get("is_parent", False),
+        namespaces=tuple(recorded.get("namespaces", ())),
+        namespace=recorded.get("namespace", ""),
+        tree_id=recorded.get("tree_id"),
+        is_root=recorded.get("is_root", False),
+        force_update=recorded.get("allow_force_update", False),
+        strict_max=tuple(recorded.get("max_strict_check_resource_keys", ())),
+        reported_used=Resource(recorded.get("used", {})),
+        unread_weight=recorded.get("raw_shared_weight", ""),
     )
 
 
@@ -69,7 +69,7 @@ def built_in_groups(scenario: dict[str, Any]) -> list[ElasticGroup]:
 
 
 def tree_of(scenario: dict[str, Any]) -> ElasticTree:
-    """Return the tree that a scenario starts with."""
+    """Return the initial tree of a scenario."""
     groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
     return ElasticTree(Resource(scenario["total"]), groups, scale_min=scenario["scale_min"])
 
@@ -144,21 +144,21 @@ def nonzero(values: dict[str, int]) -> dict[str, int]:
     return {name: amount for name, amount in values.items() if amount}
 
 
-def read_pod(told: dict[str, Any]) -> Pod:
+def read_pod(recorded: dict[str, Any]) -> Pod:
     """Return a pod of a recording."""
     return Pod(
-        told["name"],
-        Resource(told["request"]),
-        told.get("quota", ""),
-        told["namespace"],
-        told.get("priority", 0),
-        preemptible=not told.get("non_preemptible", False),
-        started=told.get("start"),
+        recorded["name"],
+        Resource(recorded["request"]),
+        recorded.get("quota", ""),
+        recorded["namespace"],
+        recorded.get("priority", 0),
+        preemptible=not recorded.get("non_preemptible", False),
+        started=recorded.get("start"),
     )
 
 
 def quota_of(scenario: dict[str, Any]) -> ElasticQuota:
-    """Return the quota that a scenario of ``admission`` or ``revoke`` starts with."""
+    """Return the initial quota of a scenario of ``admission`` or ``revoke``."""
     rules = AdmissionRules(
         by_runtime=scenario.get("enable_runtime", True), check_parents=scenario.get("check_parents", False)
     )
@@ -185,7 +185,7 @@ def take(quota: ElasticQuota, step: dict[str, Any]) -> None:
 
 
 def admitted(quota: ElasticQuota, pod: Pod) -> dict[str, Any]:
-    """Return the answer to a pod in the words of the recordings: the first reason only."""
+    """Return the decision about a pod in the format of the recordings: the first reason only."""
     decision = quota.check(pod)
     if decision:
         return {"admitted": True}

@@ -1,4 +1,4 @@
-"""Small trees of elastic groups, drawn so that minimums, maximums and weights bite."""
+"""Strategies for small trees of elastic groups in which minimums, maximums and weights take effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def amounts(numbers: st.SearchStrategy[int] = few) -> st.SearchStrategy[Resource
 
 
 def sharers(names: str = "abcdefgh") -> st.SearchStrategy[list[Sharer]]:
-    """Return who shares one resource; a group that does not lend asks for its minimum at least."""
+    """Return sharers of one resource; a group that does not lend requests at least its minimum."""
 
     def made(name: str) -> st.SearchStrategy[Sharer]:
         drawn = st.builds(Sharer, st.just(name), counts, counts, weights, st.booleans())
@@ -38,7 +38,7 @@ def sharers(names: str = "abcdefgh") -> st.SearchStrategy[list[Sharer]]:
 
 @st.composite
 def trees(draw: st.DrawFn, size: int = 6) -> list[ElasticGroup]:
-    """Return groups, every parent before its children, that need obey no rule but to be a tree."""
+    """Return groups that form a tree but may violate rules, every parent before its children."""
     groups: list[ElasticGroup] = []
     for number in range(draw(st.integers(1, size))):
         parent = draw(st.sampled_from([ROOT_GROUP, *(group.name for group in groups)]))
@@ -51,7 +51,7 @@ def trees(draw: st.DrawFn, size: int = 6) -> list[ElasticGroup]:
 
 @st.composite
 def valid_trees(draw: st.DrawFn, size: int = 6) -> list[ElasticGroup]:
-    """Return groups whose minimums fit into the minimum above, and that all name the same resources."""
+    """Return groups with the same resources whose minimums fit the minimum of their parent."""
     groups: list[ElasticGroup] = []
     room: dict[str, Resource] = {}
     for number in range(draw(st.integers(1, size))):

@@ -1,4 +1,4 @@
-"""A manager that is taken through a recorded trace of Apache YuniKorn and answers in the words of the trace."""
+"""A manager that replays a recorded trace of Apache YuniKorn, with answers in its format."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _same_usage(amounts: tuple[tuple[str, int], ...]) -> Resource:
 
 
 def queues_of(queue: QueueUsage) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield what is used in a queue and in all queues below it, by path."""
+    """Yield the usage of a queue and of all queues below it, by path."""
     yield (
         queue.queue_path,
         {

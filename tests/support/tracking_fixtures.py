@@ -31,7 +31,7 @@ def group(*names: str, applications: int = 0, **resources: int) -> LimitConfig:
 
 
 def partition(limits: Mapping[str, Iterable[LimitConfig]]) -> PartitionConfig:
-    """Return a partition from queue path to limits; queues on the way need not be named."""
+    """Return a partition from a mapping of queue paths to limits; queues above them are added."""
     below: dict[str, list[str]] = {}
     for path in sorted({above for named in ["root", *limits] for above in ancestors(named)}):
         below.setdefault(path.rpartition(".")[0], []).append(path)

@@ -26,12 +26,12 @@ class Team:
 
 
 def node(limit: Resource, layout: Layout, applications: int = 0) -> Node:
-    """Return a node of which nothing is used."""
+    """Return a node without usage."""
     return Node(Team(), "root", Limit(limit, applications), layout)
 
 
 def used(subject: Node) -> dict[str, int]:
-    """Return what is used of each resource that is counted, without zeros."""
+    """Return the usage of each counted resource, without zeros."""
     return {name: amount for name, amount in subject.used().items() if amount}
 
 
@@ -41,7 +41,7 @@ chains = st.lists(resources(NAMES, largest=20), min_size=1, max_size=4)
 
 @given(chains, vectors)
 def test_fits_if_every_limit_leaves_it(limits: list[Resource], usage: Resource) -> None:
-    """A request fits a chain exactly if no node limits any resource that it asks for to less."""
+    """A request fits a chain exactly if no node limits a requested resource to less."""
     layout = Layout(NAMES)
     chain = [node(limit, layout) for limit in limits]
     expected = all(amount <= limit.get(name, amount) for limit in limits for name, amount in usage.items() if amount)
@@ -63,7 +63,7 @@ def test_admit_charges_all_or_none(limits: list[Resource], usage: Resource) -> N
 
 @given(chains, vectors, vectors)
 def test_refund_undoes_charge(limits: list[Resource], usage: Resource, other: Resource) -> None:
-    """Giving back leaves every node as it was, whether or not the charge fitted."""
+    """A refund restores every node exactly, whether or not the charge fitted."""
     layout = Layout(NAMES)
     chain = [node(limit, layout) for limit in limits]
     charge(chain, layout.vector(other))
@@ -76,7 +76,7 @@ def test_refund_undoes_charge(limits: list[Resource], usage: Resource, other: Re
 
 @given(chains, vectors, resources(NAMES, largest=20))
 def test_another_limit_keeps_the_usage(limits: list[Resource], usage: Resource, limit: Resource) -> None:
-    """A limit that is replaced changes what is free, not what is used."""
+    """Replacing a limit changes the free amount, not the used amount."""
     layout = Layout(NAMES)
     for first in limits:
         subject = node(first, layout)
@@ -108,7 +108,7 @@ def test_what_is_not_named_is_never_denied() -> None:
 
 
 def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:
-    """Of a resource over its limit, asking 0 takes the long way: whether that denies depends on whose limit it is."""
+    """A request of 0 of a resource over its limit is compared limit by limit: only a queue denies it."""
     layout = Layout(NAMES)
     subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
     charge([subject], layout.vector(Resource(memory=5, gpu=5)))
@@ -118,7 +118,7 @@ def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None
 
 
 def test_what_no_limit_names_is_not_counted() -> None:
-    """Other resources than those of the layout do not take part."""
+    """Resources that are not in the layout are not counted."""
     layout = Layout(["gpu"])
     subject = node(Resource(gpu=1), layout)
 
@@ -127,7 +127,7 @@ def test_what_no_limit_names_is_not_counted() -> None:
 
 
 def test_not_limited_is_counted_exactly() -> None:
-    """Where a node does not limit a resource, its usage is exact all the same, whatever its size."""
+    """The usage of a resource that a node does not limit is exact, at any size."""
     layout = Layout()
     subject = node(Resource(memory=1), layout)
     charge([subject], layout.vector(Resource(vcore=UNLIMITED + 7)))
@@ -138,26 +138,26 @@ def test_not_limited_is_counted_exactly() -> None:
 @pytest.mark.parametrize("amount", [2**128, 2**256, 2**256 + 1, 2**256 + 2, 2**300])
 @pytest.mark.parametrize("name", ["memory", "vcore", "gpu"])
 def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
-    """A limit denies any amount above it, however large, and the figures are exact."""
+    """A limit denies any larger amount, and the reported amounts are exact."""
     layout = Layout(["gpu"])
     subject = node(Resource({name: 1}), layout)
 
     assert not fits([subject], layout.vector(Resource({name: amount})))
-    assert [told.requested for told in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
+    assert [each.requested for each in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
 
 
 def test_not_named_at_all() -> None:
-    """Beside any usage, what is not named does not deny; a queue denies what is named and over its limit."""
+    """A resource that is not named never denies; a queue denies one that is named and over its limit."""
     layout = Layout()
     queue = [Node(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
     charge(queue, layout.vector(Resource(vcore=2**300)))
 
     assert exceeded(queue, layout.vector(Resource(memory=1))) == ()
-    assert [told.resource for told in exceeded(queue, layout.vector(Resource(memory=1, vcore=0)))] == ["vcore"]
+    assert [each.resource for each in exceeded(queue, layout.vector(Resource(memory=1, vcore=0)))] == ["vcore"]
 
 
 def test_one_more_application() -> None:
-    """An application fits until as many run as may; 0 is no limit."""
+    """An application fits until the maximum number runs; 0 is no limit."""
     layout = Layout()
     subject = node(Resource(), layout, applications=1)
 
@@ -170,7 +170,7 @@ def test_one_more_application() -> None:
 
 @pytest.mark.parametrize("name", ["memory", "vcore", "gpu", "pods"])
 def test_negative_requests_are_refused(name: str) -> None:
-    """Nothing negative can be asked, of any resource."""
+    """A negative request is refused, for every resource."""
     with pytest.raises(RequestError) as caught:
         Layout(["gpu"]).vector(Resource({name: -1}))
 
@@ -178,7 +178,7 @@ def test_negative_requests_are_refused(name: str) -> None:
 
 
 def test_layouts_are_separate() -> None:
-    """A vector that was asked of one layout can be asked of another."""
+    """A resource that was compiled for one layout can be compiled for another."""
     usage, one, other = Resource(gpu=2), Layout(["gpu"]), Layout(["fpga", "gpu"])
     first, second = node(Resource(gpu=2), one), node(Resource(gpu=1), other)
 

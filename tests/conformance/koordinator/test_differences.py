@@ -1,4 +1,4 @@
-"""Where elastic groups differ from the original on purpose: one test for each row of the table in the documentation."""
+"""Intended differences from the original: one test for each row of the table in the documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def gets(tree: ElasticTree, *names: str) -> list[int]:
 
 
 def test_minimum_of_a_new_group_counts_at_once() -> None:
-    """A group that does not lend asks for its minimum from its creation on, also where that is scaled down."""
+    """A group that does not lend requests its minimum from its creation on, even if it is scaled down."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), allow_lent=False)]
     )
@@ -35,7 +35,7 @@ def test_minimum_of_a_new_group_counts_at_once() -> None:
 
 
 def test_lowered_minimum_counts_at_once() -> None:
-    """A group that does not lend gives up a lowered minimum without being asked anything."""
+    """A group that does not lend returns the difference of a lowered minimum immediately."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), allow_lent=False)]
     )
@@ -59,7 +59,7 @@ def test_minimum_below_an_idle_parent() -> None:
 
 @pytest.mark.parametrize("requested", [39, 40, 50, 100])
 def test_what_is_left_goes_to_minimums_without_weight(requested: int) -> None:
-    """Where minimums are scaled, a group that cannot borrow has what others leave of its minimum, and loses nothing."""
+    """If minimums are scaled, a group that cannot borrow gets the part of its minimum that others leave."""
     groups = [
         ElasticGroup("a", min=Resource(cpu=40), max=Resource(cpu=100), shared_weight=Resource(cpu=0, memory=1)),
         ElasticGroup("b", min=Resource(cpu=50), max=Resource(cpu=100)),
@@ -73,7 +73,7 @@ def test_what_is_left_goes_to_minimums_without_weight(requested: int) -> None:
 
 
 def test_a_group_takes_away_what_it_brought() -> None:
-    """With a group goes what its maximum let through of its request; its siblings keep theirs."""
+    """Deleting a group subtracts its limited request; its siblings keep theirs."""
     groups = [
         ElasticGroup("p", max=Resource(cpu=100)),
         ElasticGroup("a", "p", max=Resource(cpu=30)),
@@ -89,7 +89,7 @@ def test_a_group_takes_away_what_it_brought() -> None:
 
 @pytest.mark.parametrize("name", [DEFAULT_GROUP, SYSTEM_GROUP])
 def test_built_in_groups_count_once(name: str) -> None:
-    """What a built-in group uses is taken off the total, and it competes for nothing besides."""
+    """The usage of a built-in group is subtracted from the total, and the group does not compete."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup(name, max=Resource(cpu=10**18)), ElasticGroup("a", max=Resource(cpu=100))]
     )
@@ -101,7 +101,7 @@ def test_built_in_groups_count_once(name: str) -> None:
 
 
 def test_a_resource_is_not_lost_in_revoking() -> None:
-    """A candidate that asks for no memory does not hide that too much memory is used."""
+    """A candidate without a request for memory does not hide the overuse of memory."""
     both = Resource(cpu=100, memory=100)
     quota = ElasticQuota(ElasticTree(both, [ElasticGroup("a", max=both)]))
     quota.adopt(Pod("cpu", Resource(cpu=60), "a", priority=1))
@@ -112,7 +112,7 @@ def test_a_resource_is_not_lost_in_revoking() -> None:
 
 
 def test_no_group_below_itself() -> None:
-    """A group is not put below itself, neither by the rules nor by the tree."""
+    """Both the rules and the tree refuse a group below itself."""
     quota = ElasticQuota(ElasticTree())
     quota.create(ElasticGroup("p", is_parent=True))
     with pytest.raises(GroupError):
@@ -122,7 +122,7 @@ def test_no_group_below_itself() -> None:
 
 
 def test_children_before_their_parent() -> None:
-    """Groups may be given in any order, but none is fed before there is a group above it."""
+    """Groups may be given in any order, but a single group needs its parent."""
     tree = ElasticTree(
         Resource(cpu=9), [ElasticGroup("a", "p", max=Resource(cpu=9)), ElasticGroup("p", max=Resource(cpu=9))]
     )
@@ -134,7 +134,7 @@ def test_children_before_their_parent() -> None:
 
 
 def test_weights_of_any_size() -> None:
-    """Weights beyond 64 bits in sum share like others."""
+    """Weights with a sum beyond 64 bits work like others."""
     weight = Resource(cpu=2**62 + 2**61)
     tree = ElasticTree(
         Resource(cpu=9), [ElasticGroup(name, shared_weight=weight, max=Resource(cpu=9)) for name in "abc"]
@@ -146,7 +146,7 @@ def test_weights_of_any_size() -> None:
 
 
 def test_a_resource_the_parent_does_not_name() -> None:
-    """What a parent does not name is not shared below it: each group there is held to its own maximum."""
+    """A resource that a parent does not name is not shared below it: each child has its own maximum."""
     parent = ElasticGroup("p", max=Resource(cpu=9), is_parent=True)
     quota = ElasticQuota(
         ElasticTree(Resource(cpu=9, memory=9), [parent, ElasticGroup("a", "p", max=Resource(cpu=9, memory=4))])
@@ -158,7 +158,7 @@ def test_a_resource_the_parent_does_not_name() -> None:
 
 
 def test_resources_do_not_come_and_go() -> None:
-    """What is shared does not depend on which group named a resource first."""
+    """The shares do not depend on which group named a resource first."""
     both = Resource(cpu=10, memory=10)
     one = ElasticTree(both, [ElasticGroup("a", max=Resource(cpu=10)), ElasticGroup("b", max=both)])
     one.put(ElasticGroup("a", max=both))
@@ -190,7 +190,7 @@ def test_a_resource_the_cluster_does_not_have() -> None:
 
 
 def test_a_dropped_resource_leaves_no_trace() -> None:
-    """A resource that the maximum no longer names has no runtime, limits nobody, and is not counted."""
+    """A resource that the maximum no longer names has no runtime, is not limited, and is not counted."""
     both = Resource(cpu=9, memory=9)
     quota = ElasticQuota(ElasticTree(both, [ElasticGroup("a", max=both)]))
     quota.adopt(Pod("x", both, "a"))
@@ -204,7 +204,7 @@ def test_a_dropped_resource_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("check_parents", [True, False])
 def test_what_is_not_asked_for_does_not_deny(check_parents: bool) -> None:  # noqa: FBT001 - parametrized
-    """A group that is over in one resource takes pods that do not ask for it."""
+    """A group that is over in one resource accepts pods that do not request it."""
     both = Resource(cpu=9, memory=9)
     tree = ElasticTree(both, [ElasticGroup("p", max=both), ElasticGroup("a", "p", max=both)])
     quota = ElasticQuota(tree, rules=AdmissionRules(check_parents=check_parents))
@@ -217,7 +217,7 @@ def test_what_is_not_asked_for_does_not_deny(check_parents: bool) -> None:  # no
 
 
 def test_first_reads_are_settled() -> None:
-    """After the cluster has shrunk the first read gives what every later read gives."""
+    """After the cluster has shrunk, the first read returns the same as every later read."""
     tree = ElasticTree(
         Resource(cpu=100), [ElasticGroup(name, min=Resource(cpu=50), max=Resource(cpu=100)) for name in "ab"]
     )
@@ -230,7 +230,7 @@ def test_first_reads_are_settled() -> None:
 
 
 def test_default_group_is_held_to_its_maximum() -> None:
-    """Nothing is without limit because nobody has worked out its runtime: the default group has a maximum."""
+    """No group is unlimited because its runtime was not computed: the default group has a maximum."""
     quota = ElasticQuota(ElasticTree(Resource(cpu=100), [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=10))]))
     quota.adopt(Pod("x", Resource(cpu=8)))
 
@@ -240,7 +240,7 @@ def test_default_group_is_held_to_its_maximum() -> None:
 
 
 def test_order_does_not_matter_in_revoking() -> None:
-    """Pods equal in priority and start go in the order of their arrival, and not by chance."""
+    """Pods of equal priority and start are evicted in the order of arrival."""
     plans = set()
     for names in ("xyz", "xyz"):
         quota = ElasticQuota(ElasticTree(Resource(cpu=10), [ElasticGroup("a", max=Resource(cpu=30))]))

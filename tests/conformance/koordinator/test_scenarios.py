@@ -73,7 +73,7 @@ def scenarios(name: str, *classes: str) -> list[Any]:
 
 @pytest.mark.parametrize("scenario", scenarios("runtime", "regular"))
 def test_runtime(scenario: dict[str, Any]) -> None:
-    """Requests, scaled minimums, usage and runtime of all groups are what they are in the original."""
+    """Requests, scaled minimums, usage and runtimes of all groups agree with the original."""
     replay = TreeReplay(scenario)
     differing = []
     for step in _steps(scenario):
@@ -99,7 +99,7 @@ def _steps(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id == CLAMPED])
 def test_giving_back_too_much(scenario: dict[str, Any]) -> None:
-    """What the original cuts at nothing is an error, and changes nothing; the rest of the scenario is the same."""
+    """A change that the original truncates at 0 is an error; the rest of the scenario is the same."""
     replay = TreeReplay(scenario)
     replay.do(scenario["steps"][0])
     with pytest.raises(RequestError):
@@ -109,7 +109,7 @@ def test_giving_back_too_much(scenario: dict[str, Any]) -> None:
 
 
 def naive(scenario: dict[str, Any], *defects: str) -> Naive:
-    """Return the naive model as a scenario starts."""
+    """Return the naive model at the start of a scenario."""
     groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
     return Naive(groups, Resource(scenario["total"]), scenario["scale_min"], defects)
 
@@ -128,7 +128,7 @@ def follow(model: Naive, step: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id in DEFECTS | BOTH_DEFECTS])
 def test_only_the_defect_differs(scenario: dict[str, Any]) -> None:
-    """The naive model with the defects named gives what is recorded."""
+    """The naive model with the named defects agrees with the recording."""
     name = scenario["name"]
     model = naive(scenario, *BOTH_DEFECTS.get(name, [DEFECTS.get(name, "")]))
     for step in scenario["steps"]:
@@ -142,7 +142,7 @@ def test_only_the_defect_differs(scenario: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scenario", scenarios("runtime"))
 def test_naive_model_agrees(scenario: dict[str, Any]) -> None:
-    """Whatever the class, what is shown is what follows from the configuration and the requests as they are."""
+    """In every class of scenarios, the state follows from the present configuration and requests."""
     replay, model = TreeReplay(scenario), naive(scenario)
     for step in _steps(scenario):
         if step["op"] != "runtime":
@@ -159,7 +159,7 @@ def test_naive_model_agrees(scenario: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scenario", scenarios("admission", "regular"))
 def test_admission(scenario: dict[str, Any]) -> None:
-    """Pods get in where they do in the original, and are denied for the same first reason."""
+    """Pods are admitted as in the original, and denied with the same first reason."""
     quota, name = quota_of(scenario), scenario["name"]
     differing = set()
     for step in scenario["steps"]:
@@ -178,7 +178,7 @@ def test_admission(scenario: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("scenario", scenarios("revoke", "regular"))
 def test_revoke(scenario: dict[str, Any]) -> None:
-    """Where a group is over its runtime, the same pods have to go, in the same order."""
+    """For a group above its runtime, the victims are the same, in the same order."""
     quota, result = quota_of(scenario), scenario["result"]
     shown = {
         "runtime": {name: amounts(quota.tree.runtime(name)) for name in result["runtime"]},

@@ -1,4 +1,4 @@
-"""Taking back from a group that uses more than its runtime, and making room inside one."""
+"""Eviction: revoking from a group above its runtime, and preemption within a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HUNDRED = Resource(cpu=100, memory=100)
 
 
 def quota(*pods: Pod, most: Resource = HUNDRED, total: Resource = HUNDRED) -> ElasticQuota:
-    """Return a quota of two groups that are guaranteed nothing, with running pods."""
+    """Return a quota with two groups without minimums, and running pods."""
     groups = [ElasticGroup(name, max=most) for name in ("a", "b")]
     made = ElasticQuota(ElasticTree(total, groups))
     for pod in pods:
@@ -25,23 +25,23 @@ def pod(name: str, cpu: int = 10, memory: int = 0, priority: int = 0, started: i
 
 
 def firm(name: str, cpu: int) -> Pod:
-    """Return a pod that must not be taken back."""
+    """Return a non-preemptible pod."""
     return pod(name, cpu)._replace(preemptible=False)
 
 
 def shrink(one: ElasticQuota, cpu: int = 100, memory: int = 100) -> tuple[str, ...]:
-    """Return the victims in ``a`` when there is so much left."""
+    """Return the victims in ``a`` for a given total."""
     one.tree.set_total(Resource(cpu=cpu, memory=memory))
     return one.plan_revoke("a").victims
 
 
 def test_nobody_goes_within_the_runtime() -> None:
-    """A group that uses no more than its runtime gives up nothing, exactly so much included."""
+    """A group that uses at most its runtime has no victims."""
     assert shrink(quota(pod("x"), pod("y")), cpu=20) == ()
 
 
 def test_lowest_priority_goes_first() -> None:
-    """Pods go by priority, and no more of them than it takes."""
+    """Victims are chosen by priority, and as few as necessary."""
     one = quota(pod("high", priority=9), pod("low", priority=1), pod("middle", priority=5))
 
     assert shrink(one, cpu=20) == ("low",)
@@ -49,7 +49,7 @@ def test_lowest_priority_goes_first() -> None:
 
 
 def test_youngest_goes_first() -> None:
-    """Of equal priority the youngest goes first, one whose start is not known before all; then the earlier arrival."""
+    """Of equal priority the youngest pod is evicted first, an unknown start counts as youngest; then by arrival."""
     one = quota(pod("old", started=1), pod("young", started=2), pod("new", started=None), pod("newer", started=None))
 
     assert shrink(one, cpu=30) == ("new",)
@@ -57,7 +57,7 @@ def test_youngest_goes_first() -> None:
 
 
 def test_firm_pods_stay() -> None:
-    """What must not be taken back is not taken back; the plan says what remains above the runtime."""
+    """Non-preemptible pods are not evicted; the plan has the usage that remains above the runtime."""
     one = quota(firm("firm", 50), pod("x"))
     one.tree.set_total(Resource(cpu=20, memory=100))
     plan = one.plan_revoke("a")
@@ -67,7 +67,7 @@ def test_firm_pods_stay() -> None:
 
 
 def test_pods_that_wait_are_passed_over() -> None:
-    """A pod that does not run gives nothing back."""
+    """A pod that does not run is not evicted."""
     one = quota(pod("x", 30))
     one.expect(pod("waiting", 30))
 
@@ -75,19 +75,19 @@ def test_pods_that_wait_are_passed_over() -> None:
 
 
 def test_important_pods_that_fit_stay() -> None:
-    """Whoever fits in after all stays: a small pod of low priority need not go where a large one has to."""
+    """A pod that fits after all is kept: a small pod of low priority stays if a large one must go."""
     assert shrink(quota(pod("small", 5, priority=1), pod("large", 30, priority=2)), cpu=10) == ("large",)
 
 
 def test_every_resource_is_looked_at() -> None:
-    """That a pod does not ask for a resource hides nobody else's use of it."""
+    """A candidate without a request of a resource does not hide the overuse of that resource."""
     one = quota(pod("no-memory", 10, priority=1), pod("memory", 10, memory=60, priority=2))
 
     assert shrink(one, cpu=100, memory=50) == ("memory",)
 
 
 def test_memory_hidden_behind_cpu() -> None:
-    """Too much of both resources is given back in both."""
+    """Overuse of two resources is revoked in both."""
     one = quota(pod("x", 50, priority=1), pod("y", 10, memory=80, priority=2), pod("z", 10, priority=3))
 
     assert set(shrink(one, cpu=40, memory=50)) == {"x", "y"}
@@ -108,7 +108,7 @@ def test_carried_out() -> None:
 
 
 def test_default_group_is_watched_by_its_maximum() -> None:
-    """The default group is over when it uses more than its maximum, and gives back like others."""
+    """The default group is over when it uses more than its maximum, and is revoked like others."""
     one = ElasticQuota(ElasticTree(HUNDRED, [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15))]))
     one.adopt(Pod("x", Resource(cpu=10)))
     one.adopt(Pod("y", Resource(cpu=10)))
@@ -125,7 +125,7 @@ def test_clock_waits_longer_than_the_delay() -> None:
 
 
 def test_clock_starts_anew() -> None:
-    """A group that has been within its runtime in between has a full delay before it."""
+    """After a group was within its runtime, the full delay starts again."""
     clock = OveruseClock(delay=10)
     clock.due(["a"], now=0)
     clock.due([], now=5)
@@ -136,7 +136,7 @@ def test_clock_starts_anew() -> None:
 
 @pytest.mark.parametrize("delay", [-1, 1.5, True])
 def test_clock_refuses_a_negative_delay(delay: int) -> None:
-    """A delay is a whole number, and not less than nothing."""
+    """A delay is an int >= 0."""
     with pytest.raises(RequestError) as caught:
         OveruseClock(delay)
 
@@ -145,7 +145,7 @@ def test_clock_refuses_a_negative_delay(delay: int) -> None:
 
 @pytest.mark.parametrize("now", [49, 50.5])
 def test_clock_does_not_go_back(now: int) -> None:
-    """Time is told in whole numbers, and only goes on; a time that is refused changes nothing."""
+    """Times are ints and never decrease; a refused time changes nothing."""
     clock = OveruseClock(10)
     clock.due({"a"}, now=50)
     with pytest.raises(RequestError) as caught:
@@ -161,7 +161,7 @@ def full(*pods: Pod) -> ElasticQuota:
 
 
 def test_preemption_takes_the_least_important() -> None:
-    """As few as it takes give way, the least important of those that may."""
+    """Preemption evicts as few candidates as possible, the least important ones."""
     one = full(pod("low", 20, priority=1), pod("middle", 20, priority=2))
 
     assert one.plan_preemption(pod("urgent", 10, priority=9)) == PreemptionPlan("urgent", "a", ("low",), ())
@@ -170,7 +170,7 @@ def test_preemption_takes_the_least_important() -> None:
 
 
 def test_nobody_of_equal_priority_gives_way() -> None:
-    """Only lower priorities give way, and only pods that may be taken back."""
+    """Only preemptible pods of lower priority are evicted."""
     one = full(pod("equal", 20, priority=9), firm("firm", 20))
     plan = one.plan_preemption(pod("urgent", 10, priority=9))
 
@@ -181,14 +181,14 @@ def test_nobody_of_equal_priority_gives_way() -> None:
 
 
 def test_nobody_goes_in_vain() -> None:
-    """If all who may give way are not enough, nobody does."""
+    """If evicting all candidates is not sufficient, none is evicted."""
     one = full(pod("low", 10), firm("firm", 30))
 
     assert one.plan_preemption(pod("urgent", 20, priority=9)).victims == ()
 
 
 def test_nobody_gives_way_to_a_pod_that_fits() -> None:
-    """A pod that fits needs no room made."""
+    """A pod that fits needs no eviction."""
     one, urgent = full(pod("low", 10)), pod("urgent", 10, priority=9)
     one.expect(urgent)
 
@@ -196,14 +196,14 @@ def test_nobody_gives_way_to_a_pod_that_fits() -> None:
 
 
 def test_each_victim_once() -> None:
-    """A pod that fits nowhere is named as a victim once."""
+    """A victim is listed once, even if it fits nowhere."""
     one = quota(pod("x", 10, memory=10), pod("y", 10, memory=10), most=Resource(cpu=20, memory=20))
 
     assert one.plan_preemption(pod("urgent", 20, memory=20, priority=1)).victims == ("x", "y")
 
 
 def test_default_group_on_request() -> None:
-    """Pods of the default group do not give way to one another unless that is asked for."""
+    """Pods of the default group are not evicted for each other unless this is enabled."""
     for allowed, victims in ((False, ()), (True, ("x",))):
         tree = ElasticTree(HUNDRED, [ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=10))])
         one = ElasticQuota(tree, preempt_in_default=allowed)

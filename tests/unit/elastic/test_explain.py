@@ -1,4 +1,4 @@
-"""How a runtime came about, who holds what is missing, what would be, and the self-check."""
+"""Explanations, shortages, what-if analysis and the self-check."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_nothing_to_explain(tree: ElasticTree, group: str) -> None:
 
 
 def test_shortage_names_borrowers() -> None:
-    """For a denied pod: the group, the resource, what is missing, and who uses more than its minimum, most first."""
+    """A shortage has the group, the resource, the missing amount, and the borrowers, largest first."""
     names = ("p", "q", "r")
     groups = [ElasticGroup(name, "", Resource(cpu=20), Resource(cpu=100)) for name in names]
     quota = ElasticQuota(ElasticTree(Resource(cpu=60), [*groups, ElasticGroup("p1", "p", max=Resource(cpu=100))]))
@@ -105,14 +105,14 @@ def test_shortage_names_borrowers() -> None:
     quota.adopt(Pod("r-1", Resource(cpu=35), "r"))
     quota.expect(Pod("p-1", Resource(cpu=30), "p1"))
     (violation,) = quota.admit("p-1").violations
-    told = shortage(quota.tree, violation)
+    lack = shortage(quota.tree, violation)
 
-    assert told.borrowers == (("r", 15), ("q", 5))
-    assert str(told) == "elastic group 'p1': 10 cpu missing; 'r' borrows 15; 'q' borrows 5"
+    assert lack.borrowers == (("r", 15), ("q", 5))
+    assert str(lack) == "elastic group 'p1': 10 cpu missing; 'r' borrows 15; 'q' borrows 5"
 
 
 def test_shortage_of_firm_pods() -> None:
-    """Nobody borrows what a pod misses that must not be taken back: its group's minimum is too small."""
+    """A shortage of a non-preemptible pod has no borrowers: the minimum of its group is too small."""
     quota = ElasticQuota(ElasticTree(Resource(cpu=60), [ElasticGroup("a", "", Resource(cpu=5), Resource(cpu=60))]))
     quota.expect(Pod("p", Resource(cpu=6), "a", preemptible=False))
 
@@ -123,7 +123,7 @@ def test_shortage_of_firm_pods() -> None:
 
 
 def test_shortage_of_something_else(tree: ElasticTree) -> None:
-    """A limit on applications is none of elastic groups."""
+    """A limit on applications is not one of elastic groups."""
     with pytest.raises(RequestError, match="expected a violation of an elastic group"):
         shortage(tree, Violation("user", "sue", "root", "sue", None, 1, 1, 1))
     with pytest.raises(RequestError, match="expected a violation of an elastic group"):
@@ -131,7 +131,7 @@ def test_shortage_of_something_else(tree: ElasticTree) -> None:
 
 
 def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
-    """What would be with another total, other requests or other groups is told, and nothing has changed."""
+    """A what-if analysis with another total, other requests or other groups changes nothing."""
     before = {group.name: tree.runtime(group.name) for group in tree.groups}
     smaller = {change.group: change.after for change in what_if(tree, total=Resource(cpu=91))}
     assert smaller == {"C": Resource(cpu=32), "D": Resource(cpu=34)}
@@ -146,7 +146,7 @@ def test_what_if_leaves_the_tree_alone(tree: ElasticTree) -> None:
 
 
 def test_what_if_firm_pods_ask_for_less(tree: ElasticTree) -> None:
-    """Firm pods would ask for less with the others, and the live ones go on asking."""
+    """A what-if request also reduces that of non-preemptible pods; the live tree does not change."""
     tree.put(ElasticGroup("E", min=Resource(cpu=9), max=Resource(cpu=9)))
     tree.change_request("E", Resource(cpu=5), non_preemptible=Resource(cpu=4))
 
@@ -157,7 +157,7 @@ def test_what_if_firm_pods_ask_for_less(tree: ElasticTree) -> None:
 
 
 def test_verify_finds_damage(tree: ElasticTree) -> None:
-    """The self-check names every count that does not follow from the groups."""
+    """The self-check reports every sum that does not agree with the groups."""
     verify(tree)
     tree.nodes["C"].resources["cpu"].used = 3
     tree.root.child_mins["cpu"] = 7
@@ -174,7 +174,7 @@ def test_verify_finds_damage(tree: ElasticTree) -> None:
 
 
 def test_verify_finds_a_lost_group(tree: ElasticTree) -> None:
-    """The self-check misses a group that is not listed below the one above it, and one that no longer shares."""
+    """The self-check reports a group that its parent does not list, and one that no longer shares."""
     tree.root.resources["cpu"].shares.remove(tree.nodes["D"].resources["cpu"])
     del tree.root.children["A"]
     with pytest.raises(InvariantError) as caught:
@@ -185,7 +185,7 @@ def test_verify_finds_a_lost_group(tree: ElasticTree) -> None:
 
 
 def test_verify_finds_a_wrong_runtime(tree: ElasticTree) -> None:
-    """The self-check notices sums from which a wrong runtime would be read."""
+    """The self-check reports sums that lead to a wrong runtime."""
     tree.root.resources["cpu"].shares.floors -= 1
     with pytest.raises(InvariantError, match="runtime"):
         verify(tree)

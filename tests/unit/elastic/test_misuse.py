@@ -1,4 +1,4 @@
-"""Elastic quotas given what no correct caller passes: refused by name, and nothing has changed."""
+"""Misuse of elastic quotas: refused with the name of the argument, and nothing has changed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refused(call: Callable[..., object], *given: object) -> str:
     ],
 )
 def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> None:
-    """A pod that could not be counted, or compared with others, is not taken in, and not asked about."""
+    """A pod with invalid fields is not added, and not checked."""
     change: Any = {field: value}
     wrong = POD._replace(**change)
 
@@ -65,7 +65,7 @@ def test_pods(quota: ElasticQuota, field: str, value: object, message: str) -> N
     ],
 )
 def test_groups(quota: ElasticQuota, field: str, value: object, message: str) -> None:
-    """A group whose parts are of the wrong kind is refused before anything has changed."""
+    """A group with fields of the wrong type is refused before anything has changed."""
     change: Any = {field: value}
     wrong = GROUP._replace(**change)
 
@@ -75,7 +75,7 @@ def test_groups(quota: ElasticQuota, field: str, value: object, message: str) ->
 
 
 def test_other_arguments(quota: ElasticQuota) -> None:
-    """Whatever else is of the wrong kind is named as well."""
+    """Other arguments of the wrong type are named as well."""
     tree = quota.tree
 
     assert refused(quota.expect, WRONG) == "pod {'cpu': 1}: expected a Pod"

@@ -1,4 +1,4 @@
-"""Elastic quotas as one of several quota models."""
+"""Elastic quotas as a quota model."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _model() -> ElasticModel:
 
 
 def test_protocols(model: ElasticModel) -> None:
-    """The model answers all questions that a quota model can be asked."""
+    """The model implements all interfaces of quota models."""
     assert isinstance(model, QuotaModel)
     assert isinstance(model, DemandModel)
     assert isinstance(model, EvictingModel)
 
 
 def test_charge_and_refund(model: ElasticModel) -> None:
-    """A charged claim is used and asked for; a refunded one is neither."""
+    """A charged claim counts as usage and as request; a refunded one as neither."""
     model.charge(claim("x"))
     assert (model.quota.tree.request("a"), model.quota.tree.used("a")) == (Resource(cpu=10), Resource(cpu=10))
 
@@ -44,7 +44,7 @@ def test_charge_and_refund(model: ElasticModel) -> None:
 
 
 def test_expected_claims_ask(model: ElasticModel) -> None:
-    """What waits is asked for, takes its share from others, and is asked for no more when it is withdrawn."""
+    """A waiting claim counts as a request and reduces the share of others, until it is withdrawn."""
     model.charge(claim("b-1", 30, group="b"))
     assert model.quota.tree.runtime("b") == Resource(cpu=30)
 
@@ -55,7 +55,7 @@ def test_expected_claims_ask(model: ElasticModel) -> None:
 
 
 def test_expected_then_charged(model: ElasticModel) -> None:
-    """A claim may be forgotten just before it is charged, or be charged as it waits."""
+    """A claim may be forgotten just before it is charged, or be charged while it waits."""
     for forgotten in (True, False):
         model.expect(claim("x"))
         assert list(model.check(claim("x"))) == []
@@ -67,17 +67,17 @@ def test_expected_then_charged(model: ElasticModel) -> None:
 
 
 def test_check_as_if_expected(model: ElasticModel) -> None:
-    """A claim that is not expected has its part in the runtime all the same, and leaves no trace."""
+    """A claim that is not expected is part of the runtime during the check, and leaves no trace."""
     model.charge(claim("b-1", 40, group="b"))
 
     assert list(model.check(claim("x", 20))) == []
-    told = [str(violation) for violation in model.check(claim("x", 41))]
-    assert told == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
+    messages = [str(violation) for violation in model.check(claim("x", 41))]
+    assert messages == ["elastic group 'a': 41 cpu requested, 0 of 30 used, 11 too much"]
     assert model.quota.tree.request("a") == Resource()
 
 
 def test_a_check_leaves_no_names(model: ElasticModel) -> None:
-    """A resource that is only asked about is not known afterwards."""
+    """A resource that only a query names is not known afterwards."""
     known = {node.name: set(node.resources) for node in model.quota.tree.nodes.values()}
     one = claim("x")._replace(usage=Resource(cpu=1, gpu=1))
 
@@ -86,7 +86,7 @@ def test_a_check_leaves_no_names(model: ElasticModel) -> None:
 
 
 def test_asked_without_an_id(model: ElasticModel) -> None:
-    """Whoever only asks has no id for the claim: it is answered like any other, next to one that is named `?`."""
+    """A query without an allocation id gets the same answer, even if a pod is named `?`."""
     model.charge(claim("?", 60))
     asked = claim("", 10, priority=1)
 
@@ -97,7 +97,7 @@ def test_asked_without_an_id(model: ElasticModel) -> None:
 
 
 def test_in_a_partition(model: ElasticModel) -> None:
-    """Every question and every change of a partition finds its way into elastic groups and out of them."""
+    """Every query and change of a partition reaches the elastic groups."""
     partition = Partition(models=[model])
     partition.adopt_application("app", SUE, "root.q", tags={GROUP_TAG: "a"})
     assert partition.check("app", Resource(cpu=60))
@@ -111,15 +111,15 @@ def test_in_a_partition(model: ElasticModel) -> None:
 
 
 def test_parents_take_nothing(model: ElasticModel) -> None:
-    """A claim on a group that is there for groups below it is denied for good, by name or by namespace."""
+    """A claim on a parent group is denied for good, by name or by namespace."""
     by_namespace = claim("x")._replace(tags={NAMESPACE_TAG: "ns"})
     for one in (claim("x", group="p"), by_namespace):
-        told = [str(violation) for violation in model.check(one)]
-        assert told == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
+        messages = [str(violation) for violation in model.check(one)]
+        assert messages == ["elastic group 'p': 10 cpu requested, never more than 0 allowed"]
 
 
 def test_evictions(model: ElasticModel) -> None:
-    """Lower priorities of the same group would let a claim in, if refunding them does."""
+    """Claims of lower priority in the same group are evicted if their refund allows the claim."""
     model.charge(claim("low", 20, priority=1))
     model.charge(claim("high", 10, priority=9))
     model.charge(claim("b-1", 40, group="b"))
@@ -132,7 +132,7 @@ def test_evictions(model: ElasticModel) -> None:
 
 
 def test_the_youngest_is_evicted(model: ElasticModel) -> None:
-    """Of equals, the one that was charged last gives way, whoever has been refunded and put back meanwhile."""
+    """Of equal claims, the one that was charged last is evicted, even if others were refunded and restored."""
     for name in ("old", "young"):
         model.charge(claim(name, 10))
     model.charge(claim("b-1", 40, group="b"))
@@ -147,7 +147,7 @@ def test_the_youngest_is_evicted(model: ElasticModel) -> None:
 
 
 def test_who_comes_back_late_is_young(model: ElasticModel) -> None:
-    """Whoever is charged again after somebody new is younger than the newcomer."""
+    """A claim that is charged again after a new claim is younger than the new claim."""
     model.charge(claim("b-1", 40, group="b"))
     model.charge(claim("first", 10))
     model.refund(claim("first", 10))
@@ -175,7 +175,7 @@ def test_evictions_in_a_group_without_weight() -> None:
 
 
 def test_no_evictions_in_vain(model: ElasticModel) -> None:
-    """Nobody is named if it would not help, or if nobody is less important."""
+    """No eviction is proposed if it would not help, or if no claim is less important."""
     model.charge(claim("high", 30, priority=9))
     model.charge(claim("b-1", 40, group="b"))
 
@@ -184,7 +184,7 @@ def test_no_evictions_in_vain(model: ElasticModel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "options", "told"),
+    ("tags", "options", "messages"),
     [
         (
             {GROUP_TAG: "typo"},
@@ -217,12 +217,12 @@ def test_no_evictions_in_vain(model: ElasticModel) -> None:
         ),
     ],
 )
-def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: dict[str, Any], told: str) -> None:
-    """A claim without a group is denied for good, with the reason; a default group or an explicit option lets it in."""
+def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: dict[str, Any], messages: str) -> None:
+    """A claim without a group is denied for good, with the reason; a default group or an option accepts it."""
     one = claim("x")._replace(tags=tags)
     strict = ElasticModel(model.quota, **options)
     (violation,) = strict.check(one)
-    assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (told, False, True)
+    assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (messages, False, True)
     assert not list(strict.evictions(one._replace(priority=9)))
     assert pickle.loads(pickle.dumps(violation)) == violation  # noqa: S301 - made here
 
@@ -233,7 +233,7 @@ def test_no_group_is_denied(model: ElasticModel, tags: dict[str, str], options: 
 
 
 def test_no_group_is_counted_if_it_runs(model: ElasticModel) -> None:
-    """What is adopted without a group is counted in the default group, and taken off what there is."""
+    """A claim that is adopted without a group is counted in the default group, which reduces the total for others."""
     model.charge(claim("x", group="typo"))
     assert model.quota.tree.used(DEFAULT_GROUP) == Resource(cpu=10)
     assert model.quota.tree.runtime(ROOT_GROUP) == Resource(cpu=50)
@@ -242,7 +242,7 @@ def test_no_group_is_counted_if_it_runs(model: ElasticModel) -> None:
 
 
 def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> None:
-    """The mark says that the default group may have children, not that its own pods are refused."""
+    """A default group that is marked as a parent still accepts pods."""
     model.quota.create(ElasticGroup(DEFAULT_GROUP, max=Resource(cpu=15), is_parent=True))
 
     for one in (claim("x", group="typo"), claim("y", group=DEFAULT_GROUP)):
@@ -251,13 +251,13 @@ def test_a_default_group_marked_as_parent_takes_claims(model: ElasticModel) -> N
 
 
 def test_unknown_allocation(model: ElasticModel) -> None:
-    """What was not charged cannot be refunded."""
+    """A claim that was not charged cannot be refunded."""
     with pytest.raises(RequestError, match="there is no such pod"):
         model.refund(claim("x"))
 
 
 def test_reset_keeps_everything_else(model: ElasticModel) -> None:
-    """After a reset no claim is held or expected; groups, other pods and what was requested before stay."""
+    """After a reset no claim is charged or expected; groups, other pods and earlier requests stay."""
     model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
     model.charge(claim("x"))
     model.expect(claim("y", 20))
@@ -272,7 +272,7 @@ def test_reset_keeps_everything_else(model: ElasticModel) -> None:
 
 
 def test_a_failure_changes_nothing(model: ElasticModel) -> None:
-    """A claim that cannot be counted is refused, and what was held for its allocation is held still."""
+    """An invalid claim is refused, and an earlier charge of its allocation stays."""
     model.charge(claim("x"))
     wrong = claim("x")._replace(usage=Resource(cpu=-1))
     for call in (model.charge, model.expect, model.check, model.evictions):

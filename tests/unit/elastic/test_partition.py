@@ -1,4 +1,4 @@
-"""Elastic quotas in a partition: they hold together with users, groups and queues, or nothing is counted."""
+"""Elastic quotas in a partition: charged together with users, groups and queues, or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Scene:
         self.partition.submit("web", BOB, "root.a", tags={NAMESPACE_TAG: "site"}, gang_style="hard")
 
     def do(self, call: Callable[[Partition], object]) -> str:
-        """Return what a call answers, after checking that both count the same."""
+        """Return the result of a call, after checking that both count the same."""
         answer = str(call(self.partition))
         self.partition.verify()
         verify(self.quota.tree)
@@ -45,8 +45,8 @@ class Scene:
         assert len(pods) == len(self.partition.allocations())
         return answer
 
-    def told(self, group: str) -> tuple[int, int, int]:
-        """Return what a group asks for, uses and may use."""
+    def status(self, group: str) -> tuple[int, int, int]:
+        """Return the request, usage and runtime of a group."""
         tree = self.quota.tree
         request, used, runtime = (read(group).get("gpu", 0) for read in (tree.request, tree.used, tree.runtime))
         return request, used, runtime
@@ -58,7 +58,7 @@ def _scene() -> Scene:
 
 
 def test_all_limits_hold_together(scene: Scene) -> None:
-    """A denial names the limits of user, group, queue and elastic group, and nobody has counted anything."""
+    """A denial names the limits of user, group, queue and elastic group, and nothing is charged."""
     scene.do(lambda one: one.allocate("web-1", "web", gpu(6)))
 
     assert scene.do(lambda one: one.allocate("ml-1", "ml", gpu(11))).splitlines() == [
@@ -68,67 +68,67 @@ def test_all_limits_hold_together(scene: Scene) -> None:
         "  queue root.a: 11 gpu requested, 6 of 12 used, 5 too much",
         "  elastic group 'ml': 11 gpu requested, 0 of 10 used, 1 too much",
     ]
-    assert scene.told("ml") == (0, 0, 0)
+    assert scene.status("ml") == (0, 0, 0)
 
 
 def test_one_denial_keeps_all_from_counting(scene: Scene) -> None:
-    """What the queue denies uses nothing of the elastic group, and what the group denies nothing of the queue."""
+    """A denial by the queue does not charge the elastic group, and vice versa."""
     scene.do(lambda one: one.allocate("web-1", "web", gpu(8)))
     assert "queue root.a" in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(5)))
     scene.do(lambda one: one.request("web-2", "web", gpu(8)))
 
     assert "'web'" not in scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
-    assert scene.told("ml") == (4, 4, 4)
+    assert scene.status("ml") == (4, 4, 4)
 
 
 def test_pending_takes_back_what_was_lent(scene: Scene) -> None:
-    """What is asked for lowers the runtime of who borrows, until it is granted or withdrawn."""
+    """A pending request lowers the runtime of borrowers, until it is granted or withdrawn."""
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(9)))
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
-    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 6), (10, 0, 10))
+    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 6), (10, 0, 10))
 
     scene.do(lambda one: one.release("web-1"))
-    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (0, 0, 0))
+    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 9), (0, 0, 0))
     scene.do(lambda one: one.request("web-2", "web", gpu(3)))
     assert scene.do(lambda one: one.allocate("web-2", "web", gpu(3))) == "allowed"
-    assert (scene.told("ml"), scene.told("web")) == ((9, 9, 9), (3, 3, 3))
+    assert (scene.status("ml"), scene.status("web")) == ((9, 9, 9), (3, 3, 3))
 
 
 def test_gangs(scene: Scene) -> None:
-    """A gang is granted whole or not at all, also if only its last member is one too many for the elastic group."""
+    """A gang is granted as a whole or not at all, even if only its last member exceeds the elastic group."""
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     gang = [AllocationRequest(f"ml-{number}", "ml", gpu(3)) for number in range(3)]
     assert "elastic group 'ml': 3 gpu requested, 6 of 6 used, 3 too much" in scene.do(
         lambda one: one.allocate_all(gang)
     )
-    assert scene.told("ml") == (0, 0, 0)
+    assert scene.status("ml") == (0, 0, 0)
 
     assert scene.do(lambda one: one.allocate_all(gang[:2])) == "allowed"
-    assert scene.told("ml") == (6, 6, 6)
+    assert scene.status("ml") == (6, 6, 6)
 
 
 def test_placeholders(scene: Scene) -> None:
-    """A placeholder keeps its room for what replaces it, even if its group has borrowed the room meanwhile."""
+    """A placeholder can be replaced even if its group has borrowed the resources."""
     scene.do(lambda one: one.allocate("room", "ml", gpu(8), placeholder=True))
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
 
     assert scene.do(lambda one: one.replace("room", "ml-1", gpu(8))) == "allowed"
-    assert scene.told("ml") == (8, 8, 6)
+    assert scene.status("ml") == (8, 8, 6)
 
 
 def test_resize(scene: Scene) -> None:
-    """Growth has to fit into the runtime; what shrinks is never denied."""
+    """Growth must fit the runtime; shrinking is never denied."""
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(8)))
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
 
     assert "elastic group 'ml': 9 gpu requested" in scene.do(lambda one: one.resize("ml-1", gpu(9)))
-    assert scene.told("ml") == (8, 8, 6)
+    assert scene.status("ml") == (8, 8, 6)
     assert scene.do(lambda one: one.resize("ml-1", gpu(7))) == "allowed"
-    assert scene.told("ml") == (7, 7, 6)
+    assert scene.status("ml") == (7, 7, 6)
 
 
 def test_recovery(scene: Scene) -> None:
-    """What is adopted counts whether it fits or not; the group is over then, and gets nothing more."""
+    """An adopted claim counts whether or not it fits; the group may then be over its runtime and is denied more."""
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     scene.do(lambda one: one.adopt("ml-1", "ml", gpu(9)))
 
@@ -140,21 +140,21 @@ def test_recovery(scene: Scene) -> None:
 
 
 def test_endings(scene: Scene) -> None:
-    """An application that fails or is removed asks for nothing more; what it holds counts until it is released."""
+    """A failed or removed application has no requests; its allocations count until they are released."""
     scene.do(lambda one: one.allocate("web-1", "web", gpu(4)))
     scene.do(lambda one: one.request("web-2", "web", gpu(4)))
     scene.do(lambda one: one.fail("web"))
-    assert scene.told("web") == (4, 4, 4)
+    assert scene.status("web") == (4, 4, 4)
     scene.do(lambda one: one.release("web-1"))
 
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(4)))
     scene.do(lambda one: one.request("ml-2", "ml", gpu(4)))
     scene.do(lambda one: one.remove("ml"))
-    assert (scene.told("ml"), scene.told("web")) == ((0, 0, 0), (0, 0, 0))
+    assert (scene.status("ml"), scene.status("web")) == ((0, 0, 0), (0, 0, 0))
 
 
 def test_eviction(scene: Scene) -> None:
-    """A more important allocation takes the place of the youngest of the less important ones of its group."""
+    """A more important allocation evicts the youngest less important allocation of its group."""
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     for name in ("ml-1", "ml-2"):
         scene.do(lambda one, name=name: one.allocate(name, "ml", gpu(3)))  # type: ignore[misc]  # not inferred
@@ -163,14 +163,14 @@ def test_eviction(scene: Scene) -> None:
     assert (decision.allowed, decision.evictions) == (False, ("ml-2",))
     scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(2), priority=1))
     assert [one.allocation_id for one in scene.partition.allocations("ml")] == ["first", "ml-1"]
-    assert scene.told("ml") == (5, 5, 5)
+    assert scene.status("ml") == (5, 5, 5)
 
 
 def test_no_eviction_for_what_the_queue_denies(scene: Scene) -> None:
-    """Nobody is evicted if the user's limit denies all the same."""
+    """Nothing is evicted if the limit of the user denies the request anyway."""
     scene.do(lambda one: one.request("web-1", "web", gpu(10)))
     scene.do(lambda one: one.allocate("ml-1", "ml", gpu(6)))
 
     denied = scene.do(lambda one: one.allocate_evicting("first", "ml", gpu(10), priority=1))
     assert "user 'sue' in root: 10 gpu requested, never more than 9 allowed" in denied
-    assert scene.told("ml") == (6, 6, 6)
+    assert scene.status("ml") == (6, 6, 6)

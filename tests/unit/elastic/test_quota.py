@@ -1,4 +1,4 @@
-"""Pods: where they belong, what they count for, whether they fit."""
+"""Pods: their groups, their counts and their admission."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEN = Resource(cpu=10)
 
 
 def quota(*groups: ElasticGroup, total: int = 100, rules: AdmissionRules | None = None) -> ElasticQuota:
-    """Return a quota of some groups in a cluster of so much ``cpu``."""
+    """Return a quota of some groups in a cluster with ``cpu``."""
     return ElasticQuota(ElasticTree(Resource(cpu=total), groups), rules=rules or AdmissionRules())
 
 
@@ -50,7 +50,7 @@ def test_belonging(pod: Pod, belongs: str) -> None:
 
 
 def test_pods_follow_their_group() -> None:
-    """Pods wait in the default group until their group is there, and go back when it no longer lists them."""
+    """Pods are in the default group until their group exists, and return when it no longer lists them."""
     one = quota()
     one.expect(Pod("named", TEN, "a"))
     one.adopt(Pod("listed", TEN, namespace="ns"))
@@ -66,7 +66,7 @@ def test_pods_follow_their_group() -> None:
 
 
 def test_pods_by_namespace_do_not_keep_a_group() -> None:
-    """A group may go although pods are tied to it by their namespace; they are counted where they belong then."""
+    """A group with pods of its namespaces may be deleted; the pods move to their new group."""
     one = quota(group("a")._replace(namespaces=("ns",)))
     one.adopt(Pod("p", TEN, namespace="ns"))
     one.delete("a")
@@ -75,7 +75,7 @@ def test_pods_by_namespace_do_not_keep_a_group() -> None:
 
 
 def test_life_of_a_pod() -> None:
-    """A waiting pod asks, a running one asks and uses, and a forgotten one does neither."""
+    """A waiting pod counts as a request, a running one also as usage, and a forgotten one as neither."""
     one = quota(group("a"))
     one.expect(Pod("p", TEN, "a", preemptible=False))
     assert (one.tree.request("a"), one.tree.used("a"), one.is_running("p")) == (TEN, Resource(), False)
@@ -110,7 +110,7 @@ def test_life_of_a_pod() -> None:
     ],
 )
 def test_misuse(call: object, message: str) -> None:
-    """What no correct caller does is refused, and nothing has changed."""
+    """Misuse is refused, and nothing has changed."""
     assert callable(call)
     one = quota()
     one.adopt(Pod("p", TEN))
@@ -122,7 +122,7 @@ def test_misuse(call: object, message: str) -> None:
 
 
 def test_admission_up_to_the_runtime() -> None:
-    """A pod fits if what its group uses with it is within the runtime, exactly so included."""
+    """A pod fits if the usage of its group including the pod is at most the runtime."""
     one = quota(group("a", least=30), group("b", least=70))
     one.adopt(Pod("b-1", Resource(cpu=60), "b"))
     one.expect(Pod("a-1", Resource(cpu=40), "a"))
@@ -137,16 +137,16 @@ def test_admission_up_to_the_runtime() -> None:
 
 
 def test_a_request_beyond_every_runtime() -> None:
-    """Whatever is above a maximum on the way, or above what the cluster has, cannot be waited for."""
+    """Waiting does not help a request above a maximum on the path, or above the total of the cluster."""
     one = quota(group("p", most=50), group("a", "p", most=80), total=40)
 
-    told = [str(violation) for violation in one.check(Pod("x", Resource(cpu=45), "a")).violations]
-    assert told == ["elastic group 'a': 45 cpu requested, never more than 40 allowed"]
+    messages = [str(violation) for violation in one.check(Pod("x", Resource(cpu=45), "a")).violations]
+    assert messages == ["elastic group 'a': 45 cpu requested, never more than 40 allowed"]
     assert one.check(Pod("x", Resource(cpu=40), "a")).can_wait
 
 
 def test_runtime_violation_is_a_value() -> None:
-    """A violation that others may end survives pickle, with its answer."""
+    """A runtime violation can be pickled, and can still wait."""
     violation = RuntimeViolation("elastic group", "a", "", "", "cpu", 5, 0, 9)
 
     twin = pickle.loads(pickle.dumps(violation))  # noqa: S301 - our own pickle
@@ -154,18 +154,18 @@ def test_runtime_violation_is_a_value() -> None:
 
 
 def test_firm_pods_stay_within_the_minimum() -> None:
-    """Pods that must not be taken back use no more than the configured minimum, of what it names."""
+    """Non-preemptible pods use at most the configured minimum, of the resources that it names."""
     one = quota(ElasticGroup("a", min=TEN, max=Resource(cpu=100, gpu=4)), total=100)
     one.tree.set_total(Resource(cpu=100, gpu=4))
     one.expect(Pod("p", Resource(cpu=11, gpu=4), "a", preemptible=False))
 
-    told = [str(violation) for violation in one.admit("p").violations]
-    assert told == ["elastic group minimum 'a': 11 cpu requested, never more than 10 allowed"]
+    messages = [str(violation) for violation in one.admit("p").violations]
+    assert messages == ["elastic group minimum 'a': 11 cpu requested, never more than 10 allowed"]
     assert one.check(Pod("q", Resource(cpu=11), "a"))
 
 
 def test_parents_on_request() -> None:
-    """The groups above have to have room only if the rules say so."""
+    """The groups above are checked only if the rules say so."""
     groups = [group("p", most=50), group("a", "p"), group("b", "p")]
     pods = [Pod("p-1", Resource(cpu=45), "p"), Pod("a-1", Resource(cpu=10), "a")]
     for check_parents, fits in ((False, True), (True, False)):
@@ -181,7 +181,7 @@ def test_parents_on_request() -> None:
 
 
 def test_by_maximum() -> None:
-    """Without lending and borrowing a group is held to its maximum alone."""
+    """Without borrowing, the maximum is the only limit of a group."""
     one = quota(group("a", most=50), rules=AdmissionRules(by_runtime=False), total=0)
 
     assert one.check(Pod("p", Resource(cpu=50), "a"))
@@ -191,7 +191,7 @@ def test_by_maximum() -> None:
 
 
 def test_checking_changes_nothing() -> None:
-    """A question leaves requests as they are, also one that is asked as if a pod were expected."""
+    """Queries do not change requests, even if a pod is counted as expected during the query."""
     one = quota(group("a"))
     one.adopt(Pod("p", TEN, "a"))
     one.check(Pod("q", TEN, "a"))
@@ -201,7 +201,7 @@ def test_checking_changes_nothing() -> None:
 
 
 def test_the_nearest_group_comes_first() -> None:
-    """Of the groups above that have no room, the nearest is named first, whatever resource it denies."""
+    """Of the groups above that deny a pod, the nearest is named first, for every resource."""
     groups = [
         ElasticGroup("top", max=Resource(cpu=1, gpu=9), is_parent=True),
         ElasticGroup("mid", "top", max=Resource(cpu=9, gpu=1), is_parent=True),
@@ -215,7 +215,7 @@ def test_the_nearest_group_comes_first() -> None:
 
 
 def test_never_counts_minimums_beyond_the_cluster() -> None:
-    """A minimum that is not scaled is granted in a smaller cluster, so a request within it can wait."""
+    """Without scaling a minimum is granted in a smaller cluster, so a request within it can wait."""
     tree = ElasticTree(TEN, [ElasticGroup("a", min=Resource(cpu=20), max=Resource(cpu=30))], scale_min=False)
     one = ElasticQuota(tree)
     one.adopt(Pod("p", TEN, "a"))

@@ -1,4 +1,4 @@
-"""What a change of the configured groups must obey: every refusal with its words."""
+"""The rules for changes of groups: every refusal with its message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _quota() -> ElasticQuota:
 
 
 def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any method of the quota
-    """Return why a call is refused."""
+    """Return the refusals of a call."""
     with pytest.raises(GroupError) as caught:
         call(*arguments)
     return [str(refusal) for refusal in caught.value.refusals]
@@ -88,13 +88,13 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
     ],
 )  # fmt: skip
 def test_create_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
-    """A new group that breaks rules is refused with all of them, in their order."""
+    """A new group that violates rules is refused with all of them, in their order."""
     assert refused(quota.create, group) == reasons
     assert quota.tree.groups == (DEPARTMENT, quota.tree.node("team").group)
 
 
 def test_amounts_refused(quota: ElasticQuota) -> None:
-    """Amounts are checked one by one, those of a group that stands by itself, too."""
+    """All amounts are checked, also of a group directly below the root."""
     group = ElasticGroup(
         "x",
         min=Resource(vcore=2000, memory=-1, gpu=1),
@@ -154,7 +154,7 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
     ],
 )  # fmt: skip
 def test_update_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[str]) -> None:
-    """A change that breaks rules is refused with all of them, and nothing has changed."""
+    """A change that violates rules is refused with all of them, and nothing has changed."""
     before = quota.tree.groups
 
     assert refused(quota.update, group) == reasons
@@ -162,16 +162,16 @@ def test_update_refused(quota: ElasticQuota, group: ElasticGroup, reasons: list[
 
 
 def test_group_below_its_own_child(quota: ElasticQuota) -> None:
-    """A group cannot be moved below itself, on whatever level."""
+    """A group cannot be moved below itself, at any level."""
     quota.update(TEAM._replace(is_parent=True))
 
-    told = refused(quota.update, DEPARTMENT._replace(parent="team"))
-    assert told == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
+    messages = refused(quota.update, DEPARTMENT._replace(parent="team"))
+    assert messages == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
 
 
 @pytest.mark.parametrize("mark", ["force_update", "is_root"])
 def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
-    """A group marked so may be guaranteed more than the group above."""
+    """A group with this mark may have a larger minimum than its parent."""
     group = ElasticGroup("x", "dept", Resource(vcore=90_000), MOST)
     quota.create(group._replace(force_update=mark == "force_update", is_root=mark == "is_root"))
 
@@ -179,14 +179,14 @@ def test_sums_passed_over(quota: ElasticQuota, mark: str) -> None:
 
 
 def test_free_changes(quota: ElasticQuota) -> None:
-    """A change of weights, lending and marks alone is not looked at, and takes effect."""
+    """A change of only weights, lending and marks is not checked, and takes effect."""
     quota.update(TEAM._replace(shared_weight=Resource(vcore=-5), allow_lent=False))
 
     assert quota.tree.request("team") == Resource(vcore=20_000)
 
 
 def test_defaults() -> None:
-    """A new group gets the root as its parent, the tree of its parent, and weights of just what its maximum names."""
+    """The defaults of a new group: the root as parent, the tree id of its parent, and weights for its maximum."""
     quota = ElasticQuota(ElasticTree())
     quota.create(DEPARTMENT._replace(parent="", tree_id="t", shared_weight=Resource(vcore=1, gpu=2)))
     quota.create(ElasticGroup("team", "dept", max=MOST))
@@ -207,17 +207,17 @@ def test_defaults() -> None:
     ],
 )
 def test_delete_refused(quota: ElasticQuota, name: str, reason: str) -> None:
-    """What is built in, unknown, has groups below it or pods that name it, stays."""
+    """A group that is built in, unknown, has children or pods that name it cannot be deleted."""
     quota.expect(Pod("p", HALF, "team"))
 
     assert refused(quota.delete, name) == [reason]
 
 
 def test_group_with_pods_becomes_no_parent(quota: ElasticQuota) -> None:
-    """A group with pods, by name or by namespace, takes no groups; an idle one may change."""
+    """A group with pods, by name or by namespace, cannot become a parent; an idle one can."""
     quota.expect(Pod("p", HALF, namespace="research"))
-    told = refused(quota.update, TEAM._replace(is_parent=True))
-    assert told == ["elastic group 'team': there are pods in the group [is_parent_with_pods]"]
+    messages = refused(quota.update, TEAM._replace(is_parent=True))
+    assert messages == ["elastic group 'team': there are pods in the group [is_parent_with_pods]"]
 
     quota.forget("p")
     quota.update(TEAM._replace(is_parent=True))
@@ -239,7 +239,7 @@ def test_error_survives() -> None:
 
 @pytest.mark.parametrize("least", [Resource(vcore=1), Resource(vcore=1, memory=0), Resource()])
 def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resource) -> None:
-    """Minimums of siblings are compared with that of the parent in resources that the new group does not name, too."""
+    """Sums of minimums are also compared for resources that the new group does not name."""
     quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=10)))
     quota.create(ElasticGroup("wide", "dept", Resource(vcore=1, memory=9), MOST))
     quota.update(DEPARTMENT._replace(min=Resource(vcore=50_000, memory=4), force_update=True))
@@ -254,7 +254,7 @@ def test_all_resources_of_the_siblings_count(quota: ElasticQuota, least: Resourc
 
 
 def test_the_default_group_takes_pods_even_as_a_parent(quota: ElasticQuota) -> None:
-    """Pods that fall back to the default group, or name it, are accepted though it is marked as a parent."""
+    """The default group accepts pods even if it is marked as a parent."""
     quota.create(ElasticGroup(DEFAULT_GROUP, max=MOST, is_parent=True))
     quota.create(ElasticGroup("below", DEFAULT_GROUP, max=MOST))
     for name, group in (("p", "nowhere"), ("q", ""), ("r", DEFAULT_GROUP)):

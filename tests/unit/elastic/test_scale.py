@@ -1,4 +1,4 @@
-"""What an operation on elastic groups costs does not grow with their siblings, unless a share has to be dealt again."""
+"""The cost of an operation on elastic groups does not grow with their siblings, unless shares must be recomputed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READS: Final = {
 
 
 def grown(siblings: int, each: int) -> ElasticTree:
-    """Return a tree in which there are 20 for every one of so many siblings."""
+    """Return a tree with a number of siblings and a total of 20 for each."""
     tree = ElasticTree(Resource(cpu=20 * siblings))
     for number in range(siblings):
         tree.put(ElasticGroup(f"g{number:04}", min=Resource(cpu=10), max=Resource(cpu=100)))
@@ -47,7 +47,7 @@ def test_reads_that_sums_decide(read: str) -> None:
 
 
 def test_hungry_before_and_after() -> None:
-    """Who is not satisfied and asks for still more is answered from what was dealt last."""
+    """An unsatisfied group that requests more is answered from the last computation."""
     trees = [grown(siblings, 30) for siblings in (10, 500)]
     for tree in trees:
         tree.runtime("g0000")
@@ -56,7 +56,7 @@ def test_hungry_before_and_after() -> None:
 
 
 def test_dealing_costs_the_hungry() -> None:
-    """Where what is left has changed for somebody unsatisfied, the hungry siblings are gone through."""
+    """If the amount to divide has changed, a read of an unsatisfied group costs a pass over the hungry siblings."""
     small, large = (grown(siblings, 30) for siblings in (10, 500))
     for tree in (small, large):
         tree.change_request("g0001", Resource(cpu=-25))
@@ -75,7 +75,7 @@ OPERATIONS: Final[dict[str, Callable[[ElasticQuota], object]]] = {
 
 
 def test_groups_and_pods() -> None:
-    """Creating, changing and deleting a group, and the life of a pod, cost the same beside any number of groups."""
+    """Creating, changing and deleting a group, and all operations on a pod, cost the same for any number of groups."""
     costs = []
     for siblings in (10, 500):
         quota = ElasticQuota(ElasticTree(Resource(cpu=10**6)))

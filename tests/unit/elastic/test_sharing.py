@@ -9,7 +9,7 @@ from ugm.elastic.sharing import divide
 
 
 def gets(available: int, *given: Sharer, scale: bool = True) -> dict[str, int]:
-    """Return what everybody gets."""
+    """Return the share of every group."""
     return share(available, given, scale=scale).runtime
 
 
@@ -27,22 +27,22 @@ def test_worked_example() -> None:
 
 
 def test_request_within_minimum() -> None:
-    """Who asks for no more than its minimum gets what it asks for, and the others what is left."""
+    """A group that requests at most its minimum gets its request, and the others get the rest."""
     assert gets(10, Sharer("a", 2, 5, 1), Sharer("b", 20, 5, 1)) == {"a": 2, "b": 8}
 
 
 def test_not_lent() -> None:
-    """Who does not lend its minimum keeps all of it."""
+    """A group that does not lend its minimum keeps all of it."""
     assert gets(10, Sharer("a", 5, 5, 1, lends=False), Sharer("b", 20, 5, 1)) == {"a": 5, "b": 5}
 
 
 def test_remainder_goes_to_the_largest() -> None:
-    """A unit that cannot be divided goes whole to whom most of it is due."""
+    """A unit that cannot be divided goes to the largest remainder."""
     assert gets(10, Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 2)) == {"a": 3, "b": 7}
 
 
 def test_equal_remainders_go_by_name() -> None:
-    """Of equal claims to the last units the first names get them."""
+    """For equal remainders the last units go to the first names."""
     assert gets(5, Sharer("c", 9, 0, 1), Sharer("a", 9, 0, 1), Sharer("b", 9, 0, 1)) == {"a": 2, "b": 2, "c": 1}
 
 
@@ -52,7 +52,7 @@ def test_three_devices_for_two() -> None:
 
 
 def test_no_weight() -> None:
-    """Who has no weight gets nothing beyond its minimum, though something is left."""
+    """A group without weight gets nothing beyond its minimum, even if something is left."""
     shared = share(10, [Sharer("a", 9, 2, 0), Sharer("b", 3, 0, 1)])
 
     assert shared.runtime == {"a": 2, "b": 3}
@@ -60,12 +60,12 @@ def test_no_weight() -> None:
 
 
 def test_negative_weight_is_none() -> None:
-    """A weight below nothing counts as none, and takes nothing away from the sum."""
+    """A negative weight counts as none, and does not reduce the sum of weights."""
     assert gets(10, Sharer("a", 9, 0, -600), Sharer("b", 9, 0, 1)) == {"a": 0, "b": 9}
 
 
 def test_scaled() -> None:
-    """If minimums and requests are more than there is, minimums shrink in proportion, rounded down."""
+    """If both minimums and requests exceed the available amount, minimums shrink in proportion, rounded down."""
     shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)])
 
     assert shared.min == {"a": 33, "b": 66}
@@ -73,12 +73,12 @@ def test_scaled() -> None:
 
 
 def test_scaled_minimum_still_competes() -> None:
-    """What a scaled minimum leaves of a request is shared like anything else."""
+    """The part of a request above a scaled minimum is shared like any other."""
     assert gets(100, Sharer("a", 60, 60, 1), Sharer("b", 10, 60, 1)) == {"a": 60, "b": 10}
 
 
 def test_not_scaled_while_nothing_is_short() -> None:
-    """Minimums that are more than there is do not matter while less is asked for."""
+    """Minimums above the available amount do not matter while the requests are smaller."""
     shared = share(15, [Sharer("a", 15, 20, 0), Sharer("b", 0, 20, 1)])
 
     assert shared.min == {"a": 20, "b": 20}
@@ -86,7 +86,7 @@ def test_not_scaled_while_nothing_is_short() -> None:
 
 
 def test_without_scaling() -> None:
-    """Without scaling, minimums are granted beyond what there is, and the account says so."""
+    """Without scaling, minimums are granted beyond the available amount, and the result shows it."""
     shared = share(100, [Sharer("a", 90, 40, 1), Sharer("b", 90, 80, 1)], scale=False)
 
     assert shared.runtime == {"a": 40, "b": 80}
@@ -95,12 +95,12 @@ def test_without_scaling() -> None:
 
 @pytest.mark.parametrize("available", [0, -5])
 def test_nothing_there(available: int) -> None:
-    """With nothing to share, or less, minimums shrink to nothing."""
+    """With an available amount of 0 or less, minimums shrink to 0."""
     assert gets(available, Sharer("a", 9, 3, 1), Sharer("b", 0, 0, 1)) == {"a": 0, "b": 0}
 
 
 def test_less_than_nothing_without_minimums() -> None:
-    """A total below nothing, because the system uses more than there is, leaves nothing to groups without minimums."""
+    """A negative amount, because the system uses more than the total, leaves nothing to groups without minimums."""
     assert gets(-1, Sharer("a", 0, 0, 1, lends=False)) == {"a": 0}
 
 
@@ -117,14 +117,14 @@ def test_nobody() -> None:
 
 
 def test_deal_once_deals_every_unit() -> None:
-    """A round leaves nothing."""
+    """A round divides everything."""
     assert divide(7, [3, 3, 1]) == [3, 3, 1]
     assert sum(divide(10**20 + 1, [10**19, 7, 13])) == 10**20 + 1
 
 
 @pytest.mark.parametrize(("requested", "granted"), [(39, 39), (40, 39), (50, 39), (90, 39)])
 def test_a_larger_request_without_weight_gets_no_less(requested: int, granted: int) -> None:
-    """When minimums begin to be scaled, a group that cannot borrow keeps what the others leave."""
+    """When minimums begin to be scaled, a group that cannot borrow keeps the part that the others leave."""
     others = [Sharer("b", 61, 50, 1), Sharer("c", 0, 60, 1)]
 
     assert gets(100, Sharer("a", requested, 40, 0), *others) == {"a": granted, "b": 61, "c": 0}
@@ -132,14 +132,14 @@ def test_a_larger_request_without_weight_gets_no_less(requested: int, granted: i
 
 @pytest.mark.parametrize("requested", [40, 50, 51, 100])
 def test_what_cannot_be_borrowed_does_not_count(requested: int) -> None:
-    """A request beyond the minimum of a group without weight does not make anything short."""
+    """A request beyond the minimum of a group without weight does not cause a shortage."""
     others = [Sharer("b", 50, 50, 1), Sharer("c", 0, 60, 1)]
 
     assert gets(100, Sharer("a", requested, 40, 0), *others) == {"a": 40, "b": 50, "c": 0}
 
 
 def test_what_is_left_goes_back_to_minimums() -> None:
-    """Where minimums are scaled, groups without weight share what the rounds leave, in proportion to their minimums."""
+    """If minimums are scaled, groups without weight share the rest of the rounds in proportion to their minimums."""
     shared = share(100, [Sharer("a", 60, 60, 0), Sharer("b", 90, 30, 0), Sharer("c", 22, 60, 1), Sharer("d", 3, 3, 0)])
 
     assert shared.floor == {"a": 39, "b": 19, "c": 22, "d": 1}

@@ -25,7 +25,7 @@ def cpu(tree: ElasticTree, *names: str) -> list[int]:
 
 
 def test_runtime_follows_requests(tree: ElasticTree) -> None:
-    """What is not asked for is lent, and taken back when it is."""
+    """The unused part of a minimum is lent, and returned on request."""
     tree.change_request("c", Resource(cpu=100))
     assert cpu(tree, "p", "a", "b", "c") == [0, 0, 0, 100]
 
@@ -37,7 +37,7 @@ def test_runtime_follows_requests(tree: ElasticTree) -> None:
 
 
 def test_request_is_limited_by_every_maximum() -> None:
-    """A parent asks for what its children ask for, each up to its maximum, up to its own."""
+    """The request of a parent is the sum of those of its children, each up to its maximum, up to its own."""
     tree = ElasticTree(Resource(cpu=100), [group("p", most=30), group("a", "p", most=20), group("b", "p", most=20)])
     tree.change_request("a", Resource(cpu=50))
     tree.change_request("b", Resource(cpu=5))
@@ -53,7 +53,7 @@ def test_request_is_limited_by_every_maximum() -> None:
 
 
 def test_pods_on_a_parent() -> None:
-    """What pods on a group with children ask for adds to its request, and is not shared with the children."""
+    """Requests of pods in a parent group add to its request, and are not shared with the children."""
     tree = ElasticTree(Resource(cpu=100), [group("p"), group("a", "p")])
     tree.change_request("p", Resource(cpu=10))
     tree.change_request("a", Resource(cpu=5))
@@ -63,7 +63,7 @@ def test_pods_on_a_parent() -> None:
 
 
 def test_unnamed_resource_is_not_counted(tree: ElasticTree) -> None:
-    """A resource that the maximum does not name is counted only when it does."""
+    """A resource is counted only while the maximum names it."""
     tree.change_request("a", Resource(cpu=5, memory=7))
     assert tree.request("a") == Resource(cpu=5)
 
@@ -72,7 +72,7 @@ def test_unnamed_resource_is_not_counted(tree: ElasticTree) -> None:
 
 
 def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
-    """What the system and the default group use is no longer there for others; nothing else limits them."""
+    """The usage of the system and the default group is subtracted from the total; nothing else limits them."""
     tree.change_request("c", Resource(cpu=100))
     tree.change_used(SYSTEM_GROUP, Resource(cpu=30))
     tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
@@ -84,7 +84,7 @@ def test_built_in_groups_are_served_first(tree: ElasticTree) -> None:
 
 
 def test_built_in_groups_configured_late(tree: ElasticTree) -> None:
-    """What a built-in group uses is given back to others once its maximum names the resource no more."""
+    """The usage of a built-in group returns to the others when its maximum no longer names the resource."""
     tree.change_request("c", Resource(cpu=100))
     tree.change_used(DEFAULT_GROUP, Resource(cpu=20))
     tree.put(ElasticGroup(DEFAULT_GROUP, max=Resource(gpu=1)))
@@ -111,7 +111,7 @@ def test_total(tree: ElasticTree) -> None:
 
 @pytest.mark.parametrize("larger", [70, 95, 101, 1000])
 def test_total_up_and_back(larger: int) -> None:
-    """A cluster that has been larger for a while gives everybody what it gave before."""
+    """After a cluster was larger for a while, all runtimes are as before."""
     tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
     for name, asked in (("a", 30), ("b", 31), ("c", 40)):
         tree.change_request(name, Resource(cpu=asked))
@@ -124,7 +124,7 @@ def test_total_up_and_back(larger: int) -> None:
 
 
 def test_move(tree: ElasticTree) -> None:
-    """A group moves with what is below it and all that is asked for and used there."""
+    """A group moves with its child groups and all their requests and usage."""
     tree.change_request("a", Resource(cpu=30))
     tree.change_used("a", Resource(cpu=10))
     tree.put(group("p", "c", 40))
@@ -136,7 +136,7 @@ def test_move(tree: ElasticTree) -> None:
 
 
 def test_drop(tree: ElasticTree) -> None:
-    """A group takes along what was asked for in it, at most what its maximum let through."""
+    """A group that leaves takes its limited request with it."""
     tree.change_request("a", Resource(cpu=500))
     tree.change_request("b", Resource(cpu=7))
     tree.drop("a")
@@ -162,7 +162,7 @@ def test_drop(tree: ElasticTree) -> None:
     ],
 )
 def test_refused(tree: ElasticTree, change: object, message: str) -> None:
-    """What could not be a tree is refused, and nothing has changed."""
+    """Groups that cannot form a tree are refused, and nothing has changed."""
     assert callable(change)
     groups = tree.groups
     with pytest.raises(GroupError) as caught:
@@ -191,7 +191,7 @@ def test_refused(tree: ElasticTree, change: object, message: str) -> None:
     ],
 )
 def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
-    """Counts never fall below nothing; what would take them there is refused as a whole."""
+    """Counts never become negative; a change with this effect is refused as a whole."""
     assert callable(call)
     tree.change_request("a", Resource(cpu=5))
     with pytest.raises(RequestError) as caught:
@@ -203,7 +203,7 @@ def test_misuse(tree: ElasticTree, call: object, message: str) -> None:
 
 
 def test_firm_is_counted_apart(tree: ElasticTree) -> None:
-    """What must not be taken back is counted in the group and in all above it."""
+    """Non-preemptible amounts are counted in the group and in all groups above it."""
     tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
     tree.change_used("a", Resource(cpu=6), non_preemptible=Resource(cpu=3))
 
@@ -212,7 +212,7 @@ def test_firm_is_counted_apart(tree: ElasticTree) -> None:
 
 
 def test_copy_is_independent(tree: ElasticTree) -> None:
-    """A copy shows the same, and has a life of its own."""
+    """A copy has the same state and is independent."""
     tree.change_request("a", Resource(cpu=9), non_preemptible=Resource(cpu=4))
     tree.change_used("a", Resource(cpu=6))
     twin = tree.copy()
@@ -231,7 +231,7 @@ def test_groups_in_any_order() -> None:
 
 
 def test_groups_without_a_root() -> None:
-    """Groups that are each above the other have no place."""
+    """Groups that form a cycle are refused."""
     rounds = [group("a", "b"), group("b", "a")]
 
     assert sorted(parents_first(rounds)) == rounds
@@ -248,7 +248,7 @@ def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
 
 
 def test_any_height() -> None:
-    """A tree may be as high as one likes."""
+    """A tree may have any height."""
     chain = [group("g0")] + [group(f"g{number}", f"g{number - 1}") for number in range(1, 3000)]
     tree = ElasticTree(Resource(cpu=10), chain)
     tree.change_request("g2999", Resource(cpu=7, memory=7))
@@ -258,7 +258,7 @@ def test_any_height() -> None:
 
 
 def test_names_leave_no_trace(tree: ElasticTree) -> None:
-    """What somebody has asked for, and the cluster never had, is not shown once nobody asks for it any more."""
+    """A resource that the cluster never had is not shown after the last request for it is gone."""
     for amount in (3, -3):
         tree.change_request("a", Resource(gpu=amount))
 
@@ -266,7 +266,7 @@ def test_names_leave_no_trace(tree: ElasticTree) -> None:
 
 
 def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
-    """A copy has the built-in groups, and what is below them, where they were put."""
+    """A copy has the built-in groups and their children in the same place."""
     tree.put(group(DEFAULT_GROUP, "c"))
     tree.put(group("d", SYSTEM_GROUP))
 
@@ -274,7 +274,7 @@ def test_copy_with_a_built_in_group_below_another(tree: ElasticTree) -> None:
 
 
 def test_a_copy_of_a_tree_whose_built_in_group_names_another_as_its_parent() -> None:
-    """A tree can be copied whatever its built-in groups name as their parent."""
+    """A tree can be copied for any parent of its built-in groups."""
     tree = ElasticTree(
         groups=[
             ElasticGroup("g"),

@@ -27,7 +27,7 @@ def sue(manager: Manager) -> HoldingTree:
 
 
 def holding(manager: Manager) -> Holding:
-    """Return what sue's application holds in its first queue."""
+    """Return the first holding of sue's application."""
     return manager._holdings["app-1"]
 
 
@@ -38,7 +38,7 @@ def another_node(manager: Manager) -> None:
 
 
 def another_queue(manager: Manager) -> None:
-    """Move a holding to the queue of the other."""
+    """Move a holding to the queue of the other holding."""
     holding(manager).queue_path = "root.b"
 
 
@@ -85,7 +85,7 @@ DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
 
 @pytest.mark.parametrize(("damage", "finding"), DAMAGE.values(), ids=DAMAGE)
 def test_damage(manager: Manager, damage: Callable[[Manager], object], finding: str) -> None:
-    """What does not follow from what the applications hold is named."""
+    """The self-check reports every counter or index that does not agree with the holdings."""
     manager.verify()
     damage(manager)
 
@@ -95,7 +95,7 @@ def test_damage(manager: Manager, damage: Callable[[Manager], object], finding: 
 
 
 def test_idle_trackers_are_not_behind(manager: Manager) -> None:
-    """A tracker that nobody has used since the limits changed is in order, and stays idle."""
+    """A tracker that is idle since the limits changed passes the self-check, which does not update it."""
     manager.update_config(partition({"root": [user("sue", gpu=9)], "root.b": [user("*", memory=9)]}))
     manager.verify()
     manager.increase("root.b", "app-2", ONE, BOB)

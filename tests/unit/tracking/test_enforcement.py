@@ -1,4 +1,4 @@
-"""The manager: what it grants and denies, one by one, replaced, adopted, and together."""
+"""The manager: single requests, batches, replacements and adoptions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ugm.testing import exposed
 
 
 def denials(manager: Manager, path: str, application: str, usage: Resource, asking: UserGroup) -> list[tuple[str, ...]]:
-    """Return whose limits deny a request, and where."""
-    return [(told.name, told.queue_path) for told in manager.check(path, application, usage, asking).violations]
+    """Return the owner and the queue of every limit that denies a request."""
+    return [(each.name, each.queue_path) for each in manager.check(path, application, usage, asking).violations]
 
 
 # Enforcing
 
 
 def test_denied_by_the_group_charges_nobody() -> None:
-    """If either has no room, neither is charged."""
+    """If either limit denies the request, neither user nor group is charged."""
     manager = Manager(partition({"root": [user("sue", memory=9), group("dev", memory=2)]}))
     manager.increase("root", "app-1", ONE, SUE)
     before = exposed(manager)
@@ -33,7 +33,7 @@ def test_denied_by_the_group_charges_nobody() -> None:
 
 
 def test_denial_names_every_limit_in_order() -> None:
-    """A denial lists all limits in the way: the user's before the group's, each leaf to root."""
+    """A denial lists all exceeded limits: those of the user before those of the group, each leaf to root."""
     limits = {
         "root": [user("sue", applications=1), group("dev", memory=1)],
         "root.a": [user("sue", memory=1), group("dev", memory=2, applications=1)],
@@ -42,7 +42,7 @@ def test_denial_names_every_limit_in_order() -> None:
     manager.increase("root.a", "app-1", ONE, SUE)
     decision = manager.increase("root.a", "app-2", Resource(memory=2), SUE)
 
-    assert [(told.kind, told.queue_path, told.resource) for told in decision.violations] == [
+    assert [(each.kind, each.queue_path, each.resource) for each in decision.violations] == [
         ("user", "root.a", "memory"),
         ("user", "root", None),
         ("group", "root.a", "memory"),
@@ -52,16 +52,16 @@ def test_denial_names_every_limit_in_order() -> None:
 
 
 def test_violation_tells_the_numbers() -> None:
-    """A violation has the limit, what is used and what was asked, and the name in the configuration."""
+    """A violation has the limit, the used and requested amounts, and the name in the configuration."""
     manager = Manager(partition({"root.a": [user("*", memory=5)]}))
     manager.increase("root.a.x", "app-1", Resource(memory=4), SUE)
-    (told,) = manager.increase("root.a.y", "app-2", Resource(memory=3, vcore=1), SUE).violations
+    (violation,) = manager.increase("root.a.y", "app-2", Resource(memory=3, vcore=1), SUE).violations
 
-    assert told == Violation(TrackingType.USER, "sue", "root.a", "*", "memory", 5, 4, 3)
+    assert violation == Violation(TrackingType.USER, "sue", "root.a", "*", "memory", 5, 4, 3)
 
 
 def test_check_changes_nothing() -> None:
-    """A check answers what an increase would, and can be asked any number of times."""
+    """A check returns the decision of an increase, any number of times."""
     manager = Manager(partition({"root": [user("sue", memory=1)]}))
 
     assert manager.check("root", "app-1", ONE, SUE).allowed
@@ -71,7 +71,7 @@ def test_check_changes_nothing() -> None:
 
 
 def test_headroom_is_the_least() -> None:
-    """The headroom is the least that any limit of user and group leaves, resource by resource."""
+    """The headroom of a resource is the smallest free amount of all limits of user and group."""
     limits = {
         "root": [user("sue", memory=9, vcore=3), group("dev", memory=4)],
         "root.a": [user("*", memory=5, pods=7)],
@@ -84,7 +84,7 @@ def test_headroom_is_the_least() -> None:
 
 
 def test_headroom_may_be_negative_or_none() -> None:
-    """A limit below the usage leaves less than nothing; where nothing limits resources there is no headroom."""
+    """A limit below the usage has a negative headroom; without limits on resources there is no headroom."""
     manager = Manager(partition({"root.a": [user("sue", memory=1)], "root.b": [user("sue", applications=1)]}))
     manager.adopt("root.a", "app-1", Resource(memory=3), SUE)
 
@@ -93,7 +93,7 @@ def test_headroom_may_be_negative_or_none() -> None:
 
 
 def test_can_run_app() -> None:
-    """Counts of applications decide whether an application may run, resources do not."""
+    """Whether an application may run depends on counts of applications, not on resources."""
     manager = Manager(partition({"root": [user("sue", applications=1, memory=1), group("dev", applications=2)]}))
     manager.increase("root", "app-1", ONE, SUE)
 
@@ -103,7 +103,7 @@ def test_can_run_app() -> None:
 
 
 def test_asking_about_an_application_of_somebody_else() -> None:
-    """Who asks about an application of another user is told how one of that name would fare."""
+    """A query about an application of another user treats it as one that has not started."""
     manager = Manager(partition({"root": [user("bob", memory=5)]}))
     manager.increase("root", "app-1", ONE, SUE)
 
@@ -116,7 +116,7 @@ def test_asking_about_an_application_of_somebody_else() -> None:
 
 
 def test_unless_user_limited() -> None:
-    """In that mode a user with a named limit on the path is held to that alone, and still counts for the group."""
+    """In that mode a user with a named limit on the path is exempt from the group's limit, and still counts for it."""
     limits = {"root": [user("sue", memory=9), group("dev", memory=2)]}
     manager = Manager(partition(limits), group_limits="unless-user-limited")
 
@@ -128,7 +128,7 @@ def test_unless_user_limited() -> None:
 
 
 def test_unless_user_limited_needs_a_named_limit_on_the_path() -> None:
-    """A wildcard, or a limit in another branch, is no limit of the user's own."""
+    """A wildcard, or a limit in another branch, is not a named limit of the user."""
     limits = {"root": [user("*", memory=9), group("dev", memory=2)], "root.b": [user("sue", memory=5)]}
     manager = Manager(partition(limits), group_limits="unless-user-limited")
 
@@ -137,7 +137,7 @@ def test_unless_user_limited_needs_a_named_limit_on_the_path() -> None:
 
 
 def test_unless_user_limited_concerns_applications_too() -> None:
-    """The group's count of applications does not hold a user with a limit of its own."""
+    """A user with a named limit is exempt from the group's limit on applications."""
     limits = {"root": [user("sue", memory=9), group("dev", applications=1)]}
     manager = Manager(partition(limits), group_limits="unless-user-limited")
     manager.increase("root", "app-1", ONE, BOB)
@@ -150,21 +150,21 @@ def test_unless_user_limited_concerns_applications_too() -> None:
 
 
 def test_adopt_counts_above_the_limits() -> None:
-    """What runs already is counted, and what is over its limit now is told."""
+    """Adopted usage is charged, and the limits that it exceeds are returned."""
     manager = Manager(partition({"root": [user("sue", memory=2, applications=1), group("dev", memory=5)]}))
     assert manager.adopt("root.a", "app-1", Resource(memory=2), SUE) == ()
 
-    told = manager.adopt("root.a", "app-2", Resource(memory=4), SUE)
-    assert [str(violation) for violation in told] == [
+    over = manager.adopt("root.a", "app-2", Resource(memory=4), SUE)
+    assert [str(violation) for violation in over] == [
         "user 'sue' in root: 6 memory used of 2, 4 too much (limit for 'sue')",
         "user 'sue' in root: 2 of 1 applications running (limit for 'sue')",
         "group 'dev' in root: 6 memory used of 5, 1 too much (limit for 'dev')",
     ]
-    assert manager.over_limit() == told
+    assert manager.over_limit() == over
 
 
 def test_adopted_usage_is_given_back() -> None:
-    """Once enough is given back, growth is allowed again."""
+    """After enough has been released, growth is allowed again."""
     manager = Manager(partition({"root": [user("sue", memory=2)]}))
     manager.adopt("root", "app-1", Resource(memory=3), SUE)
     manager.decrease_tracked_resource("root", "app-1", Resource(memory=2), SUE)
@@ -174,7 +174,7 @@ def test_adopted_usage_is_given_back() -> None:
 
 
 def test_replace_checks_growth_only() -> None:
-    """A placeholder is swapped for what is real; only what grows must fit."""
+    """A placeholder is replaced by a real allocation; only resources that grow must fit."""
     manager = Manager(partition({"root": [user("sue", memory=2, vcore=2)]}))
     manager.adopt("root", "app-1", Resource(memory=5, vcore=1), SUE)
 
@@ -183,7 +183,7 @@ def test_replace_checks_growth_only() -> None:
 
 
 def test_replace_denied_changes_nothing() -> None:
-    """A replacement that grows too much is denied, as if the placeholder had made way, and the placeholder stays."""
+    """A replacement that grows too much is denied, the placeholder counts as free, and it stays."""
     manager = Manager(partition({"root": [user("sue", memory=3)]}))
     manager.increase("root", "app-1", Resource(memory=2), SUE)
     decision = manager.replace("root", "app-1", Resource(memory=2), Resource(memory=4), SUE)
@@ -193,7 +193,7 @@ def test_replace_denied_changes_nothing() -> None:
 
 
 def test_replace_smaller_keeps_the_application() -> None:
-    """A placeholder can be swapped for less, and for nothing; the application runs on."""
+    """A placeholder can be replaced by less, and by nothing; the application continues to run."""
     manager = Manager()
     manager.increase("root", "app-1", Resource(memory=2), SUE)
 
@@ -210,7 +210,7 @@ def test_increase_all_together() -> None:
 
 
 def test_increase_all_or_nothing() -> None:
-    """If all of them do not fit together, none is granted, and the denial tells what they ask together."""
+    """If they do not fit together, none is granted, and the denial reports their total."""
     manager = Manager(partition({"root": [group("dev", memory=3, applications=2)]}))
     gang = [Request("root.a", f"app-{number}", ONE, SUE) for number in range(4)]
     decision = manager.increase_all(gang)
@@ -230,7 +230,7 @@ def test_increase_all_counts_one_application_once() -> None:
 
 
 def test_increase_all_of_running_applications() -> None:
-    """Requests of applications that run already start none, and so fit where too many run."""
+    """Requests of running applications start none, so they fit even if too many applications run."""
     manager = Manager(partition({"root": [user("sue", applications=1, memory=9)]}))
     for application in ("app-1", "app-2"):
         manager.adopt("root", application, ONE, SUE)
@@ -247,7 +247,7 @@ def test_increase_all_of_nothing() -> None:
 
 
 def test_increase_all_takes_requests_before_it_locks() -> None:
-    """Requests may be made as they are asked for, by code that asks the manager itself."""
+    """The iterable of requests may call the manager itself."""
     manager = Manager()
     seen: list[Resource | None] = []
 

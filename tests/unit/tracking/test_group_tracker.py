@@ -1,4 +1,4 @@
-"""What the members of one group use together."""
+"""The tracker of a group."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_new_tracker_is_empty(dev: GroupTracker) -> None:
 
 
 def test_members_are_added_up(dev: GroupTracker, in_force: LimitsInForce) -> None:
-    """The usage of a group is that of all applications charged to it, whoever owns them."""
+    """The usage of a group is the sum over all applications charged to it, of any user."""
     for name in ("sue", "bob"):
         member = UserTracker(name, in_force)
         member.set_group_for_app(f"{name}-1", dev)
@@ -36,7 +36,7 @@ def test_members_are_added_up(dev: GroupTracker, in_force: LimitsInForce) -> Non
 
 
 def test_limit_is_shared(dev: GroupTracker, in_force: LimitsInForce) -> None:
-    """What one member uses is not left for another."""
+    """The usage of one member reduces the free amount for the others."""
     sue, bob = UserTracker("sue", in_force), UserTracker("bob", in_force)
     sue.set_group_for_app("sue-1", dev)
     bob.set_group_for_app("bob-1", dev)
@@ -50,7 +50,7 @@ def test_limit_is_shared(dev: GroupTracker, in_force: LimitsInForce) -> None:
 
 
 def test_by_itself(dev: GroupTracker) -> None:
-    """A group tracker can be charged without users, and gives back the same way."""
+    """A group tracker can be charged and refunded without users."""
     assert dev.increase_resource("root.a", "app-1", ONE)
     assert (dev.usage, dev.applications) == (ONE, ("app-1",))
     dev.decrease_resource("root.a", "app-1", ONE, remove_app=True)
@@ -58,7 +58,7 @@ def test_by_itself(dev: GroupTracker) -> None:
 
 
 def test_charged_through_the_user_alone(dev: GroupTracker, in_force: LimitsInForce) -> None:
-    """An application of a user cannot be charged to, or given back by, its group alone."""
+    """An application of a user cannot be charged or refunded through its group alone."""
     sue = UserTracker("sue", in_force)
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root.a", "app-1", ONE)

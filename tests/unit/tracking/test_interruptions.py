@@ -46,7 +46,7 @@ GPU: Final = Resource(memory=1, gpu=2)
 
 
 class Scene(Protocol):
-    """Something that is interrupted, made anew as often as it is wanted."""
+    """A scene to interrupt, which can be built any number of times."""
 
     @property
     def lock(self) -> OperationLock:
@@ -58,16 +58,16 @@ class Scene(Protocol):
         ...
 
     def state(self) -> object:
-        """Return everything that can be seen, after everything has been verified."""
+        """Verify everything and return the observable state."""
         ...
 
     def go_on(self) -> object:
-        """Do several things, and return their answers."""
+        """Do several operations and return their results."""
         ...
 
 
 class Managed:
-    """A manager in the middle of its work, and trackers that somebody has fetched from it."""
+    """A manager with usage of every kind, and trackers that a program has fetched from it."""
 
     def __init__(self, *, user_limits_win: bool) -> None:
         self.user_limits_win = user_limits_win
@@ -78,7 +78,7 @@ class Managed:
         return self.manager._lock
 
     def build(self) -> None:
-        """Let something of every kind run: in one queue, in several, of other resources, of huge amounts."""
+        """Start applications of every kind: in one queue, in several, with other resources, with huge amounts."""
         mode = "unless-user-limited" if self.user_limits_win else "always"
         self.manager = manager = Manager(CONFIG, group_limits=mode)  # type: ignore[arg-type] # one of the two
         for path, application_id, usage, user in [
@@ -103,7 +103,7 @@ class Managed:
         self.bob.set_max_resources(Resource(memory=30, licence=4), B)
 
     def state(self) -> object:
-        """Return what the manager and the trackers say."""
+        """Return the state of the manager and the trackers."""
         manager = self.manager
         manager.verify()
         trackers: list[UserTracker | GroupTracker] = [self.sue, self.bob, self.dev, self.guests]
@@ -125,7 +125,7 @@ class Managed:
         )
 
     def go_on(self) -> object:
-        """Grant, deny, give back and limit by hand."""
+        """Grant, deny, release and set limits by hand."""
         manager, sue = self.manager, self.sue
         return [
             _answer(call)
@@ -144,7 +144,7 @@ class Managed:
 
 
 def _answer(call: Callable[[], object]) -> object:
-    """Return what a call returns or refuses."""
+    """Return the result or the error of a call."""
     try:
         return call()
     except UgmError as error:
@@ -160,7 +160,7 @@ class Alone:
         return self.in_force.lock
 
     def build(self) -> None:
-        """Let something run in one queue, and in several."""
+        """Start applications in one queue, and in several."""
         self.in_force = LimitsInForce(Limits.compile(CONFIG))
         self.sue, self.dev = UserTracker("sue", self.in_force), GroupTracker("dev", self.in_force)
         self.queue = QueueTracker("bob", "user", self.in_force)  # type: ignore[arg-type] # its text will do
@@ -175,7 +175,7 @@ class Alone:
         self.queue.set_max_resources(Resource(memory=30), B)
 
     def state(self) -> object:
-        """Return what the trackers say, after their counters have been compared with what they hold."""
+        """Compare the counters of the trackers with their holdings, and return their state."""
         trees = [tracker._tree for tracker in (self.sue, self.dev, self.queue)]
         for tree in trees:
             nodes = self.lock.run(tree.counters)
@@ -201,7 +201,7 @@ class Alone:
         )
 
     def go_on(self) -> object:
-        """Grant, deny and give back."""
+        """Grant, deny and release."""
         sue = self.sue
         return [
             _answer(call)
@@ -339,7 +339,7 @@ def operation_of(kind: str, name: str) -> Callable[[Scene], object]:
 
 
 def witness(scene: Scene, *, looks_first: bool) -> object:
-    """Return all that can be found out about a scene: what it shows, and how it goes on."""
+    """Return everything observable of a scene: its state, and its answers to further operations."""
     seen = scene.state() if looks_first else None
     answers = scene.go_on()
     return seen, answers, scene.state()
@@ -356,7 +356,7 @@ def prepared(scene: Scene, operation: Operation) -> Iterator[Callable[[], object
 
 
 def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple[object, object]:
-    """Return all that can be found out about a scene without an operation, and after it."""
+    """Return everything observable of a scene, without an operation and after it."""
     scene.build()
     before = witness(scene, looks_first=looks_first)
     with prepared(scene, operation) as call:
@@ -371,7 +371,7 @@ def interrupted(scene: Scene, operation: Operation, point: Point) -> None:
 
 
 def interrupt(call: Callable[[], object], scene: Scene, point: Point) -> None:
-    """Interrupt a call at a point, and make sure that it was."""
+    """Interrupt a call at a point, and verify that it was interrupted."""
     interruption = Interruption(point)
     interruption.run(call)
     assert interruption.has_raised, point
@@ -395,7 +395,7 @@ def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) ->
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_interrupted_at_some_points(kind: str, name: str) -> None:
-    """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
+    """After an interruption at any instruction, the operation has happened or not, and the scene still works."""
     scene, operation = SCENES[kind](), operation_of(kind, name)
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
@@ -408,7 +408,7 @@ def test_interrupted_at_some_points(kind: str, name: str) -> None:
 @pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_interrupted_at_every_point(kind: str, name: str) -> None:
-    """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
+    """After an interruption at any line or instruction, the operation has happened or not, and the scene works."""
     scene, operation = SCENES[kind](), operation_of(kind, name)
     points = points_in(lambda: prepared(scene, operation))
     assert interrupt_at(scene, operation, points) == len(points) > 30
@@ -445,7 +445,7 @@ def _some(points: list[Point], count: int) -> list[Point]:
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_some_interrupted_recoveries(kind: str, name: str) -> None:
-    """A recovery that is interrupted is made good by the next one."""
+    """If a recovery is interrupted, the next one completes it."""
     assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (2, 3)) > 5
 
 
@@ -453,5 +453,5 @@ def test_some_interrupted_recoveries(kind: str, name: str) -> None:
 @pytest.mark.usefixtures("_frozen_heap")
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_many_interrupted_recoveries(kind: str, name: str) -> None:
-    """A recovery that is interrupted anywhere is made good by the next one."""
+    """If a recovery is interrupted at any point, the next one completes it."""
     assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (12, 60)) > 100

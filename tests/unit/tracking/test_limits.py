@@ -1,4 +1,4 @@
-"""The limits of a configuration, compiled, and which of them are in force."""
+"""Compiled limits, and limits in force."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ partitions:
 
 
 def test_configuration_from_a_file() -> None:
-    """A configuration that was read from YAML holds like one that a program made."""
+    """A configuration from YAML works like one that a program creates."""
     manager = Manager(parse_config(TEXT).partition())
 
     assert manager.headroom("root.sales", "app-1", SUE) == Resource(memory=3, vcore=2000)
@@ -48,14 +48,14 @@ def test_configuration_of_lists() -> None:
 
 
 def test_first_of_two_entries_holds() -> None:
-    """Of two entries for one name in a queue, the first holds."""
+    """The first of two entries for one name in a queue counts."""
     manager = Manager(partition({"root": [user("sue", memory=1), user("sue", memory=5)]}))
 
     assert manager.headroom("root", "app-1", SUE) == ONE
 
 
 def test_name_and_wildcard_in_one_entry() -> None:
-    """A wildcard may end a list of names, and is told apart from them."""
+    """A wildcard may end a list of names, and is distinguished from them."""
     manager = Manager(partition({"root": [user("sue", "*", memory=1)]}))
     names = [manager.effective_limits(asking, "root")[0].limit_name for asking in (SUE, BOB)]
 
@@ -63,7 +63,7 @@ def test_name_and_wildcard_in_one_entry() -> None:
 
 
 def test_one_entry_for_users_and_groups() -> None:
-    """An entry may limit users and groups at once, each by itself."""
+    """An entry may limit users and groups, each separately."""
     manager = Manager(partition({"root": [LimitConfig(("sue",), ("dev",), Resource(memory=2))]}))
     manager.increase("root", "app-1", ONE, BOB)
 
@@ -80,7 +80,7 @@ def test_empty_vector_is_no_limit() -> None:
 
 
 def test_largest_limit() -> None:
-    """A limit is exact up to the largest there is; beyond it is refused, as in a file."""
+    """A limit is exact up to the largest allowed amount; a larger one is refused, as in a file."""
     most = 2**63 - 1
     manager = Manager(partition({"root": [user("sue", memory=most)]}))
 
@@ -91,7 +91,7 @@ def test_largest_limit() -> None:
 
 
 def test_request_beyond_every_count() -> None:
-    """A request that no limit stands against is granted, however large, and given back exactly."""
+    """A request that is not limited is granted at any size, and refunded exactly."""
     manager = Manager(partition({"root": [user("sue", vcore=1)]}))
     huge = Resource(memory=2**300)
 
@@ -105,13 +105,13 @@ def test_request_beyond_every_count() -> None:
 
 @pytest.mark.parametrize("limit", [user("sue", memory=0, vcore=0), group("dev", memory=0)])
 def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
-    """A limit that allows nothing of everything it names is refused, wherever it comes from."""
+    """A limit of only zeros is refused, in a configuration and by hand."""
     with pytest.raises(RequestError, match="a limit must allow more than 0 of at least one resource that it names"):
         Limits.compile(partition({"root.a": [limit]}))
 
 
 def test_trackers_by_themselves_share_limits() -> None:
-    """Trackers made with one `LimitsInForce` are held to its limits."""
+    """Trackers with one `LimitsInForce` enforce its limits."""
     in_force = LimitsInForce(Limits.compile(partition({"root": [user("*", memory=1)]})))
     sue, bob = UserTracker("sue", in_force), UserTracker("bob", in_force)
 
@@ -121,7 +121,7 @@ def test_trackers_by_themselves_share_limits() -> None:
 
 
 def test_swap_reaches_every_tracker() -> None:
-    """Limits that are swapped hold for all trackers, without anybody visiting them."""
+    """Replaced limits apply to all trackers on their next use."""
     in_force = LimitsInForce()
     sue = UserTracker("sue", in_force)
     sue.increase_resource("root.a", "app-1", Resource(memory=3))
@@ -133,7 +133,7 @@ def test_swap_reaches_every_tracker() -> None:
 
 @given(partitions(), queue_paths(), users())
 def test_limits_are_those_of_the_book(config: PartitionConfig, path: str, asking: UserGroup) -> None:
-    """Which limits hold, and which group is chosen, follows the order of the documents."""
+    """The order of the configuration decides which limits apply, and which group is chosen."""
     manager, model = Manager(config), TrackerModel(config)
 
     assert manager.group_for(path, "app-1", asking) == model.group_for(path, "app-1", asking)

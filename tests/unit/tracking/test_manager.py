@@ -1,4 +1,4 @@
-"""The manager: what it tracks, for whom, in which queues, and against which group."""
+"""The manager: tracking by user, queue and group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_without_configuration_everything_is_tracked() -> None:
 
 
 def test_users_and_groups_not_tracked() -> None:
-    """Who uses nothing is not tracked, and asking does not change that."""
+    """A user without usage is not tracked, and queries do not change that."""
     manager = Manager(partition({"root": [group("dev", memory=5)]}))
 
     assert manager.get_user_resources(SUE) is None
@@ -62,7 +62,7 @@ def test_tracker_is_gone_with_its_last_application() -> None:
 
 
 def test_application_without_usage_runs_on() -> None:
-    """Giving everything back does not end an application: requests may be pending."""
+    """Releasing everything does not end an application, because requests may be pending."""
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
     manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE)
@@ -72,7 +72,7 @@ def test_application_without_usage_runs_on() -> None:
 
 
 def test_application_ends_in_one_queue_at_a_time() -> None:
-    """An application in two queues leaves the root only when it has left both."""
+    """An application in two queues stops running in the root only after it has ended in both."""
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
     manager.increase("root.b", "app-1", Resource(memory=2), SUE)
@@ -97,7 +97,7 @@ def test_three_queues_end_in_any_order() -> None:
 
 
 def test_queue_names_in_any_case() -> None:
-    """A queue is the same in any case: in limits, in requests, in questions."""
+    """Queue paths are not case-sensitive: in limits, in requests and in queries."""
     manager = Manager(partition({"root.Sales": [user("sue", memory=2)]}))
     manager.increase("root.SALES", "app-1", ONE, SUE)
 
@@ -111,7 +111,7 @@ def test_queue_names_in_any_case() -> None:
 
 
 def test_same_objects_under_other_limits() -> None:
-    """A request that is repeated meets the limits of the moment, whatever was granted to it before."""
+    """A repeated request is checked against the present limits."""
     manager = Manager(partition({"root": [user("sue", memory=9)]}))
     assert manager.increase("root", "app-1", ONE, SUE)
     assert manager.increase("root", "app-1", ONE, SUE)
@@ -124,7 +124,7 @@ def test_same_objects_under_other_limits() -> None:
 
 
 def test_same_objects_of_somebody_else() -> None:
-    """A usage that one user has had granted does not let another use the application, nor give back."""
+    """After a grant for one user, another user can neither use nor refund the application."""
     manager = Manager()
     for _ in range(2):
         manager.increase("root", "app-1", ONE, SUE)
@@ -136,7 +136,7 @@ def test_same_objects_of_somebody_else() -> None:
 
 
 def test_same_objects_in_another_queue() -> None:
-    """Nor is what is repeated in another queue taken for the first."""
+    """A repeated request in another queue is not mistaken for the first."""
     manager = Manager(partition({"root.b": [user("sue", memory=1)]}))
     for _ in range(2):
         manager.increase("root.a", "app-1", ONE, SUE)
@@ -153,7 +153,7 @@ def test_same_objects_in_another_queue() -> None:
 
 
 def test_named_limit_comes_before_the_wildcard() -> None:
-    """A user named in a queue is held to that limit there, and not to the wildcard, whichever is lower."""
+    """A named limit of a user replaces the wildcard, even if the wildcard is lower."""
     manager = Manager(partition({"root": [user("sue", memory=9), user("*", memory=2, vcore=2)]}))
 
     assert manager.increase("root", "app-1", Resource(memory=9, vcore=9), SUE)
@@ -161,7 +161,7 @@ def test_named_limit_comes_before_the_wildcard() -> None:
 
 
 def test_user_wildcard_is_for_each_user() -> None:
-    """The wildcard limits every user alone."""
+    """The wildcard limits every user separately."""
     manager = Manager(partition({"root": [user("*", memory=2)]}))
 
     assert manager.increase("root", "app-1", Resource(memory=2), SUE)
@@ -179,7 +179,7 @@ def test_group_wildcard_is_for_all_together() -> None:
 
 
 def test_zero_in_a_limit_allows_none() -> None:
-    """A zero beside a positive amount forbids that resource; a missing one is unlimited."""
+    """A zero next to a positive amount forbids that resource; a missing one is unlimited."""
     manager = Manager(partition({"root": [user("sue", memory=5, gpu=0)]}))
 
     assert not manager.increase("root", "app-1", Resource(gpu=1), SUE)
@@ -197,7 +197,7 @@ def test_every_queue_on_the_way_holds() -> None:
 
 
 def test_queues_whose_names_begin_alike() -> None:
-    """A queue is not below another whose name its own begins with."""
+    """A queue is not below another queue only because its name has the same prefix."""
     manager = Manager(partition({"root.a": [user("sue", applications=1)], "root.ab": [user("sue", memory=1)]}))
     manager.increase("root.ab", "app-1", ONE, SUE)
     manager.increase("root.a", "app-2", Resource(memory=5), SUE)
@@ -216,7 +216,7 @@ def test_what_is_not_asked_for_never_denies() -> None:
 
 
 def test_running_application_may_grow_where_no_other_may_start() -> None:
-    """A limit on applications concerns those that do not run below the queue yet."""
+    """A limit on applications affects only those that do not run below the queue yet."""
     manager = Manager(partition({"root.a": [user("sue", applications=1)]}))
     manager.increase("root.a.x", "app-1", ONE, SUE)
 
@@ -246,7 +246,7 @@ def test_configuration_order_chooses_the_group() -> None:
 
 
 def test_group_wildcard_hides_named_groups_above() -> None:
-    """A group wildcard low in the hierarchy takes applications away from groups that are named above."""
+    """A group wildcard takes precedence over groups that are named in a queue above."""
     manager = Manager(partition({"root": [group("dev", memory=9)], "root.a": [group("ops", "*", memory=9)]}))
 
     assert manager.group_for("root.a", "app-1", SUE) == "*"
@@ -254,7 +254,7 @@ def test_group_wildcard_hides_named_groups_above() -> None:
 
 
 def test_user_without_groups_has_no_group() -> None:
-    """Nobody without groups is charged to a group, not even to the wildcard."""
+    """A user without groups is not charged to any group, not even to the wildcard."""
     manager = Manager(partition({"root": [group("dev", "*", memory=1)]}))
 
     assert manager.group_for("root", "app-1", ANA) is None
@@ -263,7 +263,7 @@ def test_user_without_groups_has_no_group() -> None:
 
 
 def test_group_stays_whatever_happens() -> None:
-    """The group of an application stays, in all its queues, whatever the configuration and the user's groups become."""
+    """The group of an application stays in all its queues, even if the configuration or the user's groups change."""
     manager = Manager(partition({"root": [group("dev", memory=9)]}))
     manager.increase("root.a", "app-1", ONE, SUE)
     manager.update_config(partition({"root": [group("ops", memory=9)]}))
@@ -286,7 +286,7 @@ def test_no_group_is_a_choice() -> None:
 
 
 def test_group_is_forgotten_with_the_last_queue() -> None:
-    """An application that starts again chooses anew."""
+    """An application that starts again chooses its group again."""
     manager = Manager(partition({"root": [group("dev", memory=9)]}))
     manager.increase("root", "app-1", ONE, SUE)
     manager.decrease_tracked_resource("root", "app-1", ONE, SUE, remove_app=True)
@@ -309,7 +309,7 @@ def test_chosen_by_hand_until_the_application_ends() -> None:
 
 
 def test_asking_chooses_no_group() -> None:
-    """No question makes the choice, nor does a denied increase."""
+    """Queries and denied increases do not choose the group."""
     manager = Manager(partition({"root": [group("dev", memory=1)]}))
     manager.headroom("root", "app-1", ANA)
     manager.can_run_app("root", "app-1", ANA)
@@ -321,7 +321,7 @@ def test_asking_chooses_no_group() -> None:
 
 
 def test_same_name_for_a_user_and_a_group() -> None:
-    """A user and a group of one name have nothing to do with each other."""
+    """A user and a group of the same name are independent."""
     manager = Manager(partition({"root": [user("dev", memory=1), group("dev", memory=5)]}))
     manager.increase("root", "app-1", ONE, UserGroup("dev"))
 

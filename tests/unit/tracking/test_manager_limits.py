@@ -1,4 +1,4 @@
-"""The manager: limits that change, that are set by hand, and that hold for somebody."""
+"""The manager: changed limits, limits set by hand, and effective limits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ugm.tracking import EffectiveLimit, UserTracker
 
 
 def test_new_limits_hold_at_once() -> None:
-    """Every answer after a change follows the new limits; usage stays."""
+    """After a change every answer uses the new limits; usage stays."""
     manager = Manager(partition({"root": [user("sue", memory=1)]}))
     manager.increase("root", "app-1", ONE, SUE)
     manager.update_config(partition({"root": [user("sue", memory=3)]}))
@@ -27,7 +27,7 @@ def test_new_limits_hold_at_once() -> None:
 
 
 def test_limit_added_over_usage_without_limits() -> None:
-    """A limit counts what was used before it was there, also of a resource that no limit named before."""
+    """A new limit counts earlier usage, also of a resource that no limit named before."""
     manager = Manager()
     manager.increase("root.a.b", "app-1", Resource(memory=2, gpu=2), SUE)
     manager.increase("root.a.c", "app-1", Resource(memory=1), SUE)
@@ -52,13 +52,13 @@ def test_limit_added_counts_an_application_once() -> None:
 
 
 def test_over_limit_in_order() -> None:
-    """Who is over a limit is told users before groups, by name, leaf to root."""
+    """Exceeded limits are listed users before groups, by name, leaf to root."""
     manager = Manager()
     for asking, application in ((SUE, "app-1"), (BOB, "app-2")):
         manager.increase("root.a", application, Resource(memory=2), asking)
     manager.update_config(partition({"root": [user("*", memory=1)], "root.a": [user("sue", memory=1)]}))
 
-    assert [(told.name, told.queue_path, told.shortfall) for told in manager.over_limit()] == [
+    assert [(each.name, each.queue_path, each.shortfall) for each in manager.over_limit()] == [
         ("bob", "root", 1),
         ("sue", "root.a", 1),
         ("sue", "root", 1),
@@ -80,7 +80,7 @@ def test_limits_by_hand_end_with_the_configuration() -> None:
 
 
 def test_limits_by_hand_where_there_was_none() -> None:
-    """A limit set by hand in a queue without one counts what runs there from then on, until it ends."""
+    """A limit set by hand in a queue without a limit counts the running applications there until they end."""
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
     manager.increase("root.b", "app-9", ONE, SUE)
@@ -114,7 +114,7 @@ def test_limits_by_hand_of_a_group() -> None:
 
 
 def test_effective_limits() -> None:
-    """A user can be told every limit that holds in a queue, which entry sets it, and what is used of it."""
+    """Effective limits are all limits of a user in a queue, with their entries and their usage."""
     limits = {"root": [user("bob", memory=1), user("*", memory=9)], "root.a": [group("dev", applications=3)]}
     manager = Manager(partition(limits))
     manager.increase("root.a", "app-1", Resource(memory=2, vcore=1), SUE)
@@ -126,7 +126,7 @@ def test_effective_limits() -> None:
 
 
 def test_effective_limits_of_a_running_application() -> None:
-    """For a running application the group is the one that it is charged to."""
+    """The effective limits of a running application use the group that it is charged to."""
     manager = Manager(partition({"root": [group("dev", memory=9)]}))
     manager.increase("root", "app-1", ONE, SUE)
     moved = UserGroup("sue")
@@ -136,7 +136,7 @@ def test_effective_limits_of_a_running_application() -> None:
 
 
 def test_effective_limits_without_limits() -> None:
-    """Where nothing limits there is nothing to tell."""
+    """Without limits there are no effective limits."""
     assert Manager().effective_limits(SUE, "root.a") == ()
 
 
@@ -152,7 +152,7 @@ def _with_live_tracker() -> tuple[Manager, UserTracker]:
 
 
 def test_live_tracker_is_charged_through_the_manager() -> None:
-    """What a manager tracks is changed through the manager: its trackers refuse, and nothing changes."""
+    """The trackers of a manager refuse to be charged directly, and nothing changes."""
     manager, sue = _with_live_tracker()
     dev = manager.get_group_tracker("dev")
     assert dev is not None
@@ -167,7 +167,7 @@ def test_live_tracker_is_charged_through_the_manager() -> None:
 
 
 def test_live_tracker_gives_nothing_back() -> None:
-    """Nor can an application be ended behind the manager's back."""
+    """The trackers of a manager refuse to end an application."""
     manager, sue = _with_live_tracker()
     dev = manager.get_group_tracker("dev")
     assert dev is not None

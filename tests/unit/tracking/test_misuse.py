@@ -1,4 +1,4 @@
-"""Misuse of the manager: one test for every error, with everything shown the same before and after."""
+"""Misuse of the manager: one test for each error, which changes nothing."""
 
 from __future__ import annotations
 
@@ -127,20 +127,20 @@ def test_second_user(manager: Manager, call: Callable[..., Any]) -> None:
 
 
 def test_real_is_a_vector(manager: Manager) -> None:
-    """What replaces a placeholder is a resource vector."""
+    """The replacement of a placeholder is a resource vector."""
     with refused(manager, RequestError, "real None: expected a Resource"):
         manager.replace("root.a", "app-1", ONE, None, SUE)  # type: ignore[arg-type] # what is tested
 
 
 def test_decrease_of_an_unknown_user(manager: Manager) -> None:
-    """Somebody who is not tracked has nothing to give back."""
+    """A user that is not tracked cannot release anything."""
     text = "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"
     with refused(manager, NotTrackedError, text):
         manager.decrease_tracked_resource("root.a", "app-9", ONE, BOB)
 
 
 def test_decrease_of_an_unknown_application(manager: Manager) -> None:
-    """An application that does not run has nothing to give back."""
+    """An application that does not run cannot release anything."""
     text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
     with refused(manager, NotTrackedError, text):
         manager.decrease_tracked_resource("root.a", "app-9", ONE, SUE)
@@ -148,7 +148,7 @@ def test_decrease_of_an_unknown_application(manager: Manager) -> None:
 
 @pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
 def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
-    """An application gives back in the queue where it runs, not above it and not below."""
+    """An application releases in the queue where it runs, not above it and not below."""
     text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
     with refused(manager, NotTrackedError, text):
         manager.decrease_tracked_resource(path, "app-1", ONE, SUE)
@@ -170,26 +170,26 @@ def test_removal_of_an_unknown_application(manager: Manager) -> None:
     ],
 )
 def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
-    """Nobody gives back more than the application holds in that queue."""
+    """A release cannot exceed the amount that the application holds in that queue."""
     with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
         manager.decrease_tracked_resource("root.a", "app-1", usage, SUE)
 
 
 def test_end_with_usage_left(manager: Manager) -> None:
-    """An application ends when it has given everything back."""
+    """An application ends only after everything has been released."""
     with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
         manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
 
 
 def test_end_with_other_usage_left(manager: Manager) -> None:
-    """A resource that no limit names must be given back as well."""
+    """A resource that no limit names must be released as well."""
     manager.increase("root.a", "app-1", Resource(pods=1), SUE)
     with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 1 pods and cannot end with 1 left"):
         manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
 
 
 def test_replace_of_more_than_is_held(manager: Manager) -> None:
-    """A placeholder that is not there cannot be replaced, however large the growth."""
+    """A placeholder that does not exist cannot be replaced."""
     for real in (ONE, Resource(memory=100)):
         with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot give back 3"):
             manager.replace("root.a", "app-1", Resource(memory=3), real, SUE)
@@ -211,7 +211,7 @@ def test_group_limits_is_one_of_two() -> None:
 
 
 def test_refused_limits_leave_the_old_in_force(manager: Manager) -> None:
-    """A configuration that cannot be used changes nothing; the limits before it hold."""
+    """An invalid configuration changes nothing; the old limits stay in force."""
     limit = Resource(memory=0, vcore=0)
     config = partition({"root": [user("sue", **limit), user("bob", memory=1)]})
     reason = "a limit must allow more than 0 of at least one resource that it names"
@@ -234,7 +234,7 @@ def test_limit_on_applications_is_a_count(manager: Manager) -> None:
 
 
 def test_user_of_a_question_about_usage(manager: Manager) -> None:
-    """The usage of a user is asked for with a UserGroup."""
+    """The query for the usage of a user takes a UserGroup."""
     with refused(manager, RequestError, "user 'sue': expected a UserGroup"):
         manager.get_user_resources("sue")  # type: ignore[arg-type] # what is tested
 
@@ -249,28 +249,28 @@ def test_user_of_a_question_about_usage(manager: Manager) -> None:
 )
 @pytest.mark.parametrize("name", ["", None, 7, ["dev"]])
 def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argument: str, name: Wrong) -> None:
-    """A user or group is asked for by a name."""
+    """Queries for a user or group take a name."""
     with refused(manager, RequestError, f"{argument} {name!r}: a name is a text of 1 to 256 characters"):
         ask(manager, name)
 
 
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
 def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
-    """What is no partition is refused, and so is a whole configuration; the limits before it hold."""
-    told = f"config {type(config).__name__!r}: expected one partition: pass config.partition()"
-    with refused(manager, RequestError, told):
+    """A value that is not a partition is refused, also a whole configuration; the old limits stay in force."""
+    message = f"config {type(config).__name__!r}: expected one partition: pass config.partition()"
+    with refused(manager, RequestError, message):
         manager.update_config(config)
 
 
 @pytest.mark.parametrize("gang", [7, [7], [("root", "app-1")]])
 def test_gang_is_made_of_requests(manager: Manager, gang: Wrong) -> None:
-    """What is no request cannot be part of a gang."""
+    """A value that is not a request cannot be part of a gang."""
     with refused(manager, RequestError, f"requests {gang!r}: expected Requests, or tuples of their four parts"):
         manager.increase_all(gang)
 
 
 def test_limits_are_for_several_names(manager: Manager) -> None:
-    """One text in place of several names is refused, not taken letter by letter."""
+    """A text in place of a list of names is refused."""
     with refused(manager, RequestError, "users 'sue': expected a sequence"):
         manager.update_config(partition({"root": [LimitConfig(users="sue", max_applications=1)]}))  # type: ignore[arg-type] # what is tested
 
@@ -291,7 +291,7 @@ def test_error_within_a_gang(manager: Manager) -> None:
 
 
 def test_foreign_error_within_a_gang(manager: Manager) -> None:
-    """If making the requests fails, none is granted."""
+    """If the iterable of requests raises an error, none is granted."""
     before = exposed(manager)
 
     def gang() -> Iterator[Request]:
@@ -324,7 +324,7 @@ def test_not_strict_logs(
     remove_app: bool,  # noqa: FBT001 - a parameter
     text: str,
 ) -> None:
-    """A manager that is not strict logs an error where another raises, and changes nothing either."""
+    """A manager that is not strict logs an error instead of raising it, and changes nothing."""
     manager = Manager(strict=False)
     manager.increase("root.a", "app-1", Resource(memory=2), SUE)
     before = exposed(manager)
@@ -336,7 +336,7 @@ def test_not_strict_logs(
 
 
 def test_not_strict_still_refuses_what_is_no_request() -> None:
-    """Arguments that are empty or of the wrong kind raise in any case."""
+    """Empty arguments, or arguments of the wrong type, raise an error in any case."""
     manager = Manager(strict=False)
 
     with pytest.raises(RequestError):

@@ -1,4 +1,4 @@
-"""The queues in which one user, or one group, uses something."""
+"""The tracker of the queues of one user or group."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_usage_adds_up(tracker: QueueTracker) -> None:
 
 
 def test_usage_of_nothing_starts_the_application(tracker: QueueTracker) -> None:
-    """An application that has not used anything yet runs nevertheless."""
+    """An application without usage runs nevertheless."""
     assert tracker.increase_resource("root.a", "app-1", NOTHING)
     assert tracker.running_applications == ("app-1",)
     assert tracker.usage == NOTHING
 
 
 def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
-    """What is given back is gone; the application runs until it is removed."""
+    """A release reduces the usage; the application runs until it is removed."""
     tracker.increase_resource("root.a", "app-1", Resource(memory=4))
     tracker.decrease_resource("root.a", "app-1", Resource(memory=4))
 
@@ -53,7 +53,7 @@ def test_decrease_undoes_increase(tracker: QueueTracker) -> None:
 
 
 def test_resource_limit(tracker: QueueTracker) -> None:
-    """Usage may reach a limit and not pass it; the limit of a queue holds for everything below it."""
+    """Usage may reach a limit but not exceed it; the limit of a queue applies to everything below it."""
     tracker.increase_resource("root.a.b", "app-1", Resource(memory=2))
     tracker.set_max_resources(Resource(memory=3), "root.a")
 
@@ -64,7 +64,7 @@ def test_resource_limit(tracker: QueueTracker) -> None:
 
 
 def test_application_limit(tracker: QueueTracker) -> None:
-    """As many applications may run as the limit says; those that run already may grow."""
+    """The limit on applications allows exactly that number; running applications may grow."""
     tracker.increase_resource("root.a", "app-1", ONE)
     tracker.set_max_applications(1, "root.a")
 
@@ -74,7 +74,7 @@ def test_application_limit(tracker: QueueTracker) -> None:
 
 
 def test_application_in_two_queues_counts_once_above(tracker: QueueTracker) -> None:
-    """Where an application runs below already, it is not new."""
+    """An application that already runs below a queue does not count a second time."""
     tracker.increase_resource("root.a", "app-1", ONE)
     tracker.set_max_applications(1)
 
@@ -85,7 +85,7 @@ def test_application_in_two_queues_counts_once_above(tracker: QueueTracker) -> N
 
 
 def test_limit_on_a_resource_only_it_names(tracker: QueueTracker) -> None:
-    """A limit may name a resource that no limit named before; what is used of it already counts."""
+    """A limit may name a resource that no limit named before; earlier usage counts."""
     tracker.increase_resource("root.a", "app-1", Resource({"nvidia.com/gpu": 2}))
     tracker.set_max_resources(Resource({"nvidia.com/gpu": 3}))
 
@@ -94,7 +94,7 @@ def test_limit_on_a_resource_only_it_names(tracker: QueueTracker) -> None:
 
 
 def test_limit_below_usage_denies_growth_only(tracker: QueueTracker) -> None:
-    """A limit that is lowered below the usage evicts nobody and denies growth of that resource."""
+    """A limit that is lowered below the usage evicts nothing, and denies growth of that resource."""
     tracker.increase_resource("root.a", "app-1", Resource(memory=4))
     tracker.set_max_resources(Resource(memory=2))
 
@@ -105,7 +105,7 @@ def test_limit_below_usage_denies_growth_only(tracker: QueueTracker) -> None:
 
 @pytest.mark.parametrize("nothing", [None, NOTHING])
 def test_resource_limit_is_lifted(tracker: QueueTracker, nothing: Resource | None) -> None:
-    """None and an empty vector lift a limit on resources, and leave that on applications."""
+    """None and an empty vector remove a limit on resources, and keep that on applications."""
     tracker.increase_resource("root.a", "app-1", ONE)
     tracker.set_max_resources(ONE)
     tracker.set_max_applications(1)
@@ -117,7 +117,7 @@ def test_resource_limit_is_lifted(tracker: QueueTracker, nothing: Resource | Non
 
 @pytest.mark.parametrize("nothing", [None, 0])
 def test_application_limit_is_lifted(tracker: QueueTracker, nothing: int | None) -> None:
-    """None and 0 lift a limit on applications, and leave that on resources."""
+    """None and 0 remove a limit on applications, and keep that on resources."""
     tracker.increase_resource("root.a", "app-1", ONE)
     tracker.set_max_resources(ONE)
     tracker.set_max_applications(1)
@@ -128,7 +128,7 @@ def test_application_limit_is_lifted(tracker: QueueTracker, nothing: int | None)
 
 
 def test_setters_create_nothing(tracker: QueueTracker) -> None:
-    """A limit for a queue where nothing runs is refused, with the place, and not kept."""
+    """A limit for a queue where nothing runs is refused and not stored."""
     tracker.increase_resource("root.b", "app-0", ONE)
     setters: list[Callable[[], None]] = [
         partial(tracker.set_max_applications, 1, "root.a"),
@@ -153,7 +153,7 @@ def test_kind_is_user_or_group(kind: Any) -> None:  # noqa: ANN401 - anything
 
 
 def test_kind_as_text() -> None:
-    """The text of a kind will do."""
+    """A kind may be given as a text."""
     assert QueueTracker("ana", "group").kind is TrackingType.GROUP  # type: ignore[arg-type] # a text
 
 
@@ -165,7 +165,7 @@ def test_name_is_a_text(name: Any) -> None:  # noqa: ANN401 - anything
 
 
 def test_setters_take_a_path_in_any_case(tracker: QueueTracker) -> None:
-    """A queue is the same in any case, and the root may be named or left empty."""
+    """Queue paths are not case-sensitive, and the root may be named or left empty."""
     tracker.increase_resource("root.Sales", "app-1", ONE)
     tracker.set_max_resources(ONE, "ROOT.SALES")
 
@@ -190,7 +190,7 @@ def test_max_applications_is_a_count(tracker: QueueTracker, count: Wrong) -> Non
     ],
 )
 def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: str) -> None:
-    """A limit on resources is a vector, without negative amounts, and not all of it zero."""
+    """A limit on resources is a vector without negative amounts, and not only zeros."""
     with pytest.raises(RequestError) as caught:
         tracker.set_max_resources(limit)
 
@@ -198,7 +198,7 @@ def test_max_resources_is_a_limit(tracker: QueueTracker, limit: Wrong, reason: s
 
 
 def test_unknown_application_gives_nothing_back(tracker: QueueTracker) -> None:
-    """An application gives back in the queues where it runs."""
+    """An application releases in the queues where it runs."""
     tracker.increase_resource("root.a", "app-1", ONE)
 
     for path, application in (("root.a", "app-2"), ("root.b", "app-1"), ("root", "app-1")):
@@ -211,7 +211,7 @@ def test_unknown_application_gives_nothing_back(tracker: QueueTracker) -> None:
 
 
 def test_more_than_held_is_not_given_back(tracker: QueueTracker) -> None:
-    """An application gives back no more than it holds, and ends only when it holds nothing."""
+    """An application releases at most the amount that it holds, and ends only when it holds nothing."""
     tracker.increase_resource("root.a", "app-1", Resource(memory=2, pods=1))
 
     with pytest.raises(ReleaseError, match="holds 1 pods and cannot give back 2"):

@@ -1,4 +1,4 @@
-"""What one operation costs does not grow: the lines that it runs are counted, at two sizes, and must be as many."""
+"""The cost of an operation does not grow: it executes the same number of lines at two sizes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def prepared(config: PartitionConfig) -> Manager:
 
 
 def costs(manager: Manager) -> dict[str, int]:
-    """Return what each operation costs, one after the other."""
+    """Return the cost of each operation."""
     return {name: lines_run_by(partial(operation, manager)) for name, operation in OPERATIONS.items()}
 
 
@@ -100,7 +100,7 @@ def test_limits_per_queue() -> None:
 
 
 def test_after_a_swap() -> None:
-    """Nor does the number of users once another configuration is in force: nobody else is brought in line."""
+    """After a change of the configuration the number of users makes no difference: only one of them is updated."""
 
     def crowded(others: int) -> Manager:
         manager = prepared(partition({}))
@@ -125,7 +125,7 @@ def test_swap() -> None:
 
 
 def test_depth_counts() -> None:
-    """The count is no constant: with more limits on the way to the root it is higher."""
+    """The measured cost is not constant: more limits on the path to the root increase it."""
 
     def increase(depth: int) -> int:
         names = "abcdefgh"[:depth]

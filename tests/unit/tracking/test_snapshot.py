@@ -1,4 +1,4 @@
-"""What is shown: frozen trees of usage and limits, and the documents' JSON."""
+"""Snapshots: frozen trees of usage and limits, and the JSON of the documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def queue(
 
 
 def shown(document: Json, answer: Json) -> Json:
-    """Return of *answer* what the document's example shows."""
+    """Return the fields of *answer* that the example of the document shows."""
     if isinstance(document, dict):
         return {name: shown(value, answer[name]) for name, value in document.items()}
     if isinstance(document, list):
@@ -118,11 +118,11 @@ def test_groups_of_the_enforcement_document() -> None:
 def test_fields() -> None:
     """Both documents' fields are always there, limits too."""
     manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
-    (told,), (team,) = manager.get_users_resources(), manager.get_groups_resources()
+    (shown,), (team,) = manager.get_users_resources(), manager.get_groups_resources()
 
-    assert set(told.to_dict()) == {"userName", "groups", "queues"}
+    assert set(shown.to_dict()) == {"userName", "groups", "queues"}
     assert set(team.to_dict()) == {"groupName", "users", "applications", "queues"}
-    assert set(told.to_dict()["queues"]) == {
+    assert set(shown.to_dict()["queues"]) == {
         "queuename",
         "resourceUsage",
         "runningApplications",
@@ -133,17 +133,17 @@ def test_fields() -> None:
 
 
 def test_json() -> None:
-    """What is shown can be written as JSON as it is."""
+    """The dictionaries of a snapshot can be written as JSON."""
     manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
 
-    told = [usage.to_dict() for usage in manager.get_users_resources()]
-    told += [usage.to_dict() for usage in manager.get_groups_resources()]
+    shown = [usage.to_dict() for usage in manager.get_users_resources()]
+    shown += [usage.to_dict() for usage in manager.get_groups_resources()]
 
-    assert json.loads(json.dumps(told)) == told
+    assert json.loads(json.dumps(shown)) == shown
 
 
 def test_sorted() -> None:
-    """Users, groups, queues and applications are sorted by name, whatever the order in which they came."""
+    """Users, groups, queues and applications are sorted by name."""
     manager = Manager(partition({"root": [group("ops", memory=9), group("dev", memory=9)]}))
     manager.increase("root.b", "app-3", ONE, SUE)
     manager.increase("root.a", "app-2", ONE, SUE)
@@ -160,7 +160,7 @@ def test_sorted() -> None:
 
 
 def test_only_queues_in_use() -> None:
-    """A queue is shown where something runs in it or below, also without usage."""
+    """A queue is shown if something runs in it or below, also without usage."""
     manager = Manager(partition({"root.a.b": [user("sue", memory=9)], "root.c": [user("sue", memory=9)]}))
     manager.increase("root.a.b", "app-1", NOTHING, SUE)
     (usage,) = manager.get_users_resources()
@@ -185,7 +185,7 @@ def test_only_queues_in_use() -> None:
 
 
 def test_zeros_are_not_shown() -> None:
-    """A resource of which nothing is used any more is not shown."""
+    """A resource without usage is not shown."""
     manager = Manager()
     manager.increase("root", "app-1", Resource(memory=1, pods=1), SUE)
     manager.decrease_tracked_resource("root", "app-1", Resource(pods=1), SUE)
@@ -194,7 +194,7 @@ def test_zeros_are_not_shown() -> None:
 
 
 def test_limits_follow_the_configuration() -> None:
-    """Shown limits are those in force, also for somebody who has been idle since they changed."""
+    """The limits of a snapshot are those in force, also of a user that has been idle since they changed."""
     manager = Manager(partition({"root": [user("*", memory=9)]}))
     manager.increase("root", "app-1", ONE, SUE)
     manager.update_config(partition({"root": [user("sue", applications=4)]}))
@@ -204,7 +204,7 @@ def test_limits_follow_the_configuration() -> None:
 
 
 def test_snapshot_stays() -> None:
-    """A snapshot is of its moment: what happens later does not change it, and nobody else can."""
+    """A snapshot is immutable, and later operations do not change it."""
     manager = run(Manager())
     (usage,) = manager.get_users_resources()
     before = usage.to_dict()
@@ -216,7 +216,7 @@ def test_snapshot_stays() -> None:
 
 
 def test_snapshot_is_a_copy() -> None:
-    """Nothing that is done to a snapshot, or to its JSON, reaches the manager."""
+    """Changing the JSON of a snapshot does not affect the manager."""
     manager = run(Manager(partition({"root": [group("tester", vcore=10_000)]})))
     (usage,) = manager.get_users_resources()
     before = usage.to_dict()

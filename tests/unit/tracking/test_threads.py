@@ -37,7 +37,7 @@ budgets = pytest.mark.parametrize("steps", [1000, pytest.param(30_000, marks=pyt
 
 
 class Worker:
-    """One thread's own applications, and what it believes they hold."""
+    """The applications of one thread, and the amounts that they should hold."""
 
     def __init__(self, manager: Manager, number: int) -> None:
         self.manager = manager
@@ -46,12 +46,12 @@ class Worker:
         self.held: dict[tuple[str, str, UserGroup], Resource] = {}
 
     def work(self, steps: int) -> None:
-        """Take a little, or give some or all of it back, again and again."""
+        """Allocate a little, or release some or all of it, repeatedly."""
         for _ in range(steps):
             self.step()
 
     def step(self) -> None:
-        """Take a little, or give some or all of it back."""
+        """Allocate a little, or release some or all of it."""
         if self.held and self.random.random() < 0.4:
             self.give_back(self.random.choice(list(self.held)), everything=self.random.random() < 0.5)
             return
@@ -62,7 +62,7 @@ class Worker:
             self.held[key] = self.held.get(key, NOTHING) + usage
 
     def give_back(self, key: tuple[str, str, UserGroup], *, everything: bool) -> None:
-        """Give one unit, or everything, of an application back."""
+        """Release one unit, or everything, of an application."""
         held = self.held.pop(key)
         back = held if everything else Resource({name: min(1, amount) for name, amount in held.items()})
         self.manager.decrease_tracked_resource(*key[:2], back, key[2], remove_app=everything)
@@ -82,14 +82,14 @@ def swapping(manager: Manager, configs: tuple[PartitionConfig, ...] = CONFIGS) -
 
 
 def sampling(manager: Manager) -> Callable[[Event], None]:
-    """Return a task that looks at the limits of the root all the time."""
+    """Return a task that reads the limits of the root all the time."""
 
     def sample(done: Event) -> None:
         while not done.is_set():
             for asking in USERS:
                 assert (manager.get_user_resources(asking) or NOTHING).get("memory", 0) <= MOST_OF_A_USER
             assert (manager.get_group_resources("dev") or NOTHING).get("memory", 0) <= MOST_OF_THE_GROUP
-            assert [told for told in manager.over_limit() if told.queue_path == "root"] == []
+            assert [each for each in manager.over_limit() if each.queue_path == "root"] == []
             manager.verify()
 
     return sample
@@ -97,7 +97,7 @@ def sampling(manager: Manager) -> Callable[[Event], None]:
 
 @budgets
 def test_never_above_and_nothing_lost(steps: int) -> None:
-    """While limits are swapped, usage stays within those that all configurations have, and is all there afterwards."""
+    """While limits are replaced, usage stays within those of all configurations, and none is lost."""
     manager = Manager(CONFIGS[0])
     workers = [Worker(manager, number) for number in range(THREADS)]
     run(
@@ -118,7 +118,7 @@ def test_never_above_and_nothing_lost(steps: int) -> None:
 
 @budgets
 def test_limit_is_reached_and_not_passed(steps: int) -> None:
-    """Of many threads that ask for one unit each, exactly as many are granted as there are units."""
+    """If many threads request one unit each, exactly the available number of units is granted."""
     most = steps * THREADS // 2
     manager = Manager(partition({"root": [user("sue", memory=most)]}))
     granted = [0] * THREADS
@@ -135,7 +135,7 @@ def test_limit_is_reached_and_not_passed(steps: int) -> None:
 
 @budgets
 def test_first_and_last_application(steps: int) -> None:
-    """Trackers that come and go all the time lose no usage, whoever finds or drops them."""
+    """Trackers that are created and dropped concurrently lose no usage."""
     manager = Manager(partition({"root": [user("*", applications=THREADS), group("dev", memory=THREADS)]}))
 
     def work(number: int) -> None:
@@ -150,7 +150,7 @@ def test_first_and_last_application(steps: int) -> None:
 
 @budgets
 def test_gangs_are_seen_whole(steps: int) -> None:
-    """Nobody sees a part of several requests that are granted, or taken back, together."""
+    """A batch is never visible in part, while it is granted or taken back."""
     manager = Manager(partition({"root": [group("dev", memory=30, applications=9)]}))
 
     def work(number: int) -> None:
@@ -172,7 +172,7 @@ def test_gangs_are_seen_whole(steps: int) -> None:
 
 @budgets
 def test_limits_by_hand(steps: int) -> None:
-    """Limits that are set through live trackers while usage and configurations change disturb nothing."""
+    """Limits may be set through live trackers while usage and configurations change."""
     manager = Manager(CONFIGS[0])
     workers = [Worker(manager, number) for number in range(THREADS)]
 
@@ -195,7 +195,7 @@ def test_limits_by_hand(steps: int) -> None:
 
 
 def test_limit_by_hand_holds_for_threads() -> None:
-    """A limit set by hand is passed by no thread that asks after it was set."""
+    """No thread exceeds a limit after it was set by hand."""
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
     tracker = manager.get_user_tracker("sue")
@@ -211,7 +211,7 @@ def test_limit_by_hand_holds_for_threads() -> None:
 
 
 def test_questions_change_nothing_for_others() -> None:
-    """Any number of threads may ask, and show, while others change: no question is answered half-way."""
+    """Any number of threads may query while others make changes: every answer is consistent."""
     manager = Manager(CONFIGS[1])
     workers = [Worker(manager, number) for number in range(THREADS)]
 
@@ -223,7 +223,7 @@ def test_questions_change_nothing_for_others() -> None:
             manager.effective_limits(USERS[2], "root.a")
             for usage in manager.get_users_resources():
                 assert set(usage.groups) == set(usage.queues.running_applications)
-            assert "ghost" not in [told.name for told in manager.over_limit() if told.kind is TrackingType.USER]
+            assert "ghost" not in [each.name for each in manager.over_limit() if each.kind is TrackingType.USER]
 
     run(lambda number: workers[number].work(100), ask, swapping(manager))
     verify_all(manager)

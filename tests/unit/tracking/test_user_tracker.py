@@ -1,4 +1,4 @@
-"""What one user uses, and the groups that the user's applications are charged to."""
+"""The tracker of a user, with the groups of the applications."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_new_tracker_is_empty(sue: UserTracker) -> None:
 
 
 def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker) -> None:
-    """What an application uses is charged to its user and to its group, and given back by both."""
+    """The usage of an application is charged and refunded to its user and its group."""
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root.a", "app-1", Resource(memory=4))
 
@@ -40,7 +40,7 @@ def test_user_and_group_are_charged_together(sue: UserTracker, dev: GroupTracker
 
 
 def test_either_limit_denies_both(sue: UserTracker, dev: GroupTracker) -> None:
-    """A request that the group has no room for is not charged to the user, and the other way round."""
+    """A request that the group denies is not charged to the user, and vice versa."""
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root", "app-1", Resource(memory=1, vcore=1))
     dev.set_max_resources(Resource(memory=1))
@@ -52,7 +52,7 @@ def test_either_limit_denies_both(sue: UserTracker, dev: GroupTracker) -> None:
 
 
 def test_without_a_choice_no_group_is_charged(sue: UserTracker, dev: GroupTracker) -> None:
-    """An application whose group was not chosen before its first usage is charged to none, and stays so."""
+    """An application whose group was not chosen before its first usage is never charged to a group."""
     sue.increase_resource("root", "app-1", ONE)
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root", "app-1", ONE)
@@ -99,7 +99,7 @@ def test_choice_ends_with_the_last_queue(sue: UserTracker, dev: GroupTracker) ->
 
 
 def test_denied_first_usage_keeps_the_choice(sue: UserTracker, dev: GroupTracker) -> None:
-    """A denial changes nothing, not even what was chosen before."""
+    """A denial changes nothing, and keeps the chosen group."""
     sue.increase_resource("root", "app-1", ONE)
     sue.set_max_applications(1)
     sue.set_group_for_app("app-2", dev)
