@@ -17,7 +17,8 @@ from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
 from ugm.configuration import SchedulerConfig
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.queues import PlacementRules, QueueSpecs
+from ugm.queues import PlacementRules
+from ugm.queues.specs import QueueSpecs
 from ugm.tracking.limits import Limits
 
 __all__ = ["find_problems", "partitions_can_be_used"]

@@ -22,7 +22,7 @@ from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Denied
 from ugm.partition.model_set import Call, ModelSet, charging
 from ugm.partition.state import PartitionState
-from ugm.queues import Queue
+from ugm.queues.queue import Queue
 from ugm.resources import Resource
 
 __all__ = ["Admission"]

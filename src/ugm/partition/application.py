@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ugm.identity import UserGroup
 from ugm.model import Claim
 from ugm.partition.allocation import PLAIN, Allocation, AllocationState, Traits, shared_traits
-from ugm.queues import Queue
 from ugm.queues.placement import Submission
+from ugm.queues.queue import Queue
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 

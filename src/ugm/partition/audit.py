@@ -16,7 +16,7 @@ from ugm.errors import InvariantError, RequestError
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import Application
 from ugm.partition.state import PartitionState
-from ugm.queues import Queue
+from ugm.queues.queue import Queue
 from ugm.resources import Resource, sum_of
 from ugm.tracking.audit import findings as tracking_findings
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from ugm.configuration import PartitionConfig, PlacementRule
-from ugm.queues import PlacementRules, QueueSpecs
+from ugm.queues import PlacementRules
+from ugm.queues.specs import QueueSpecs
 from ugm.tracking.limits import Limits
 
 __all__ = ["CompiledConfig"]

@@ -16,7 +16,8 @@ from ugm.partition.application import Application, ApplicationInfo, ApplicationS
 from ugm.partition.events import PartitionClosed
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
-from ugm.queues import Placement, Queue, Submission
+from ugm.queues import Placement, Submission
+from ugm.queues.queue import Queue
 from ugm.resources import Resource
 
 __all__ = ["ApplicationLifecycle"]

@@ -17,7 +17,8 @@ from ugm.partition.application import Application, ApplicationInfo, LedgerEntry
 from ugm.partition.reports import OwnedAllocation
 from ugm.partition.state import PartitionState
 from ugm.partition.utilization import LimitUtilization, utilization_of
-from ugm.queues import QueueState, queue_state
+from ugm.queues import QueueState
+from ugm.queues.snapshot import queue_state
 from ugm.resources import Resource
 from ugm.tracking.holding import HoldingTree
 from ugm.tracking.snapshot import TrackerCopy

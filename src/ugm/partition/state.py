@@ -37,8 +37,9 @@ from ugm.partition.events import (
     Resized,
 )
 from ugm.partition.ledger import AllocationLedger, put
-from ugm.queues import Cluster, Queue, QueueTree
-from ugm.queues.tree import Structure
+from ugm.queues.cluster import Cluster
+from ugm.queues.queue import Queue
+from ugm.queues.tree import QueueTree, Structure
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex

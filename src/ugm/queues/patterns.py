@@ -19,7 +19,7 @@ Invariant
     ends there.
 
 Cost
-    A name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), whatever the
+    A name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), for every
     pattern. The tables have 4 entries for each state. Building them takes time in the square of the states at worst.
 
 `ugm.queues.pattern_syntax` describes the supported syntax.

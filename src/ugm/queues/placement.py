@@ -17,7 +17,7 @@ mapping for namespaces".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, Protocol, Self, final
+from typing import Final, NamedTuple, Protocol, Self, final
 
 from ugm.configuration import PlacementRule
 from ugm.errors import printable
@@ -61,7 +61,7 @@ class PlacementTrial(NamedTuple):
     #: The reason why the queue is not used, as a part of a sentence; empty if it is used.
     reason: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the trial for JSON."""
         return self._asdict()
 
@@ -83,7 +83,7 @@ class Placement(NamedTuple):
     def __bool__(self) -> bool:
         return self.queue_path is not None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the placement for JSON."""
         return {
             "placed": self.queue_path is not None,

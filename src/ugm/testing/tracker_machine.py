@@ -11,7 +11,8 @@ collect the test case::
 
 Every object with the methods of `ugm.tracking.Tracker` can be tested. Operations that only `ugm.Manager` has, such as
 ``check``, ``headroom``, ``adopt`` or ``update_config``, are tested if the object has them. After every step, the
-visible state of the tracker must equal that of the model, and `ugm.testing.verify_all` must pass. """
+visible state of the tracker must equal that of the model, and `ugm.testing.verify_all` must pass.
+"""
 
 from __future__ import annotations
 

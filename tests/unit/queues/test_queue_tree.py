@@ -10,7 +10,9 @@ from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import RequestError, Resource, UserGroup
 from ugm.configuration import QueueConfig, QueueResources
 from ugm.hierarchy import Layout
-from ugm.queues import QueueSpec, QueueSpecs, QueueTree, Quota
+from ugm.queues import QueueSpec, Quota
+from ugm.queues.specs import QueueSpecs
+from ugm.queues.tree import QueueTree
 
 TREE = (
     "{name: A, resources: {max: {memory: 5}}, queues: [{name: x, resources: {max: {memory: 3, gpu: 2}}}]},"
