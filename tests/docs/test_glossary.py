@@ -54,8 +54,8 @@ AVOIDED: Final = re.compile(
 #: Parts of the package that are not checked yet.
 EXEMPT: Final = frozenset(
     (
-        *("cli", "journal", "operation_lock.py", "partition"),
-        *("shared", "simulation", "testing"),
+        *("journal", "operation_lock.py", "partition"),
+        *("shared",),
     )
 )
 

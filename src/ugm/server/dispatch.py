@@ -56,7 +56,7 @@ class RequestCoalescer(Generic[_T]):
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue accepts no further distinct requests."""
+        """True if the queue accepts no further distinct requests."""
         return len(self._waiting) >= self._most
 
     async def run(self, key: Hashable, make: Callable[[], _T], is_disconnected: _Connected | None = None) -> _T:

@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 import ugm
-from ugm.server.routes import PREFIX, ROUTES, AnyRoute, path_schema
-from ugm.server.schemas import RESPONSE_SCHEMAS, Schema, reference
+from ugm.server.routes import PATH_SCHEMAS, PREFIX, ROUTES, AnyRoute
+from ugm.server.schemas import NAME, RESPONSE_SCHEMAS, Schema, reference
 
 __all__ = ["description"]
 
@@ -72,7 +72,7 @@ def _operation(route: AnyRoute) -> dict[str, object]:
 
 def _path_parameters(route: AnyRoute) -> list[dict[str, object]]:
     return [
-        {"name": name, "in": "path", "required": True, "schema": path_schema(name)}
+        {"name": name, "in": "path", "required": True, "schema": PATH_SCHEMAS.get(name, NAME)}
         for name in _PART.findall(route.path)
     ]
 

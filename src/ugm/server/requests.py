@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, NoReturn, cast
 from starlette.requests import ClientDisconnect, Request
 
 from ugm.server.errors import ApiError
-from ugm.server.routes import AnyRoute, path_schema
-from ugm.server.schemas import Schema
+from ugm.server.routes import PATH_SCHEMAS, AnyRoute
+from ugm.server.schemas import NAME, Schema
 from ugm.server.state import Query, RequestBody
 
 __all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "require_token", "schema_error"]
@@ -66,7 +66,7 @@ def parse_path(request: Request) -> dict[str, str]:
     """
     parts = {name: str(part) for name, part in request.path_params.items()}
     for name, part in parts.items():
-        if reason := schema_error(path_schema(name), part, name):
+        if reason := schema_error(PATH_SCHEMAS.get(name, NAME), part, name):
             raise ApiError(400, "path-invalid", reason)
     return parts
 

@@ -25,7 +25,7 @@ from ugm.server.schemas import (
 )
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
-__all__ = ["PARTITION_ROUTES", "PREFIX", "ROUTES", "SERVER_ROUTES", "AnyRoute", "Route", "path_schema"]
+__all__ = ["PARTITION_ROUTES", "PATH_SCHEMAS", "PREFIX", "ROUTES", "SERVER_ROUTES", "AnyRoute", "Route"]
 
 _Target = TypeVar("_Target")
 
@@ -99,10 +99,8 @@ class Route(NamedTuple, Generic[_Target]):
 AnyRoute: TypeAlias = Route[Any]
 
 
-def path_schema(name: str) -> Schema:
-    """Return the schema of a variable part of a path."""
-    return QUEUE if name == "queue_path" else NAME
-
+#: The schemas of the variable parts of paths; all others are a `NAME`.
+PATH_SCHEMAS: Final = {"queue_path": QUEUE}
 
 PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     # The paths of the design documents

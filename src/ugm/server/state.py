@@ -44,7 +44,7 @@ class ServedPartition:
 
     @property
     def has_history(self) -> bool:
-        """Whether a history follows the partition."""
+        """True if a history follows the partition."""
         return self._history is not None
 
     @property

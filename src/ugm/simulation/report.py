@@ -159,7 +159,7 @@ class Report:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the self-check of the partition had no findings."""
+        """True if the self-check of the partition had no findings."""
         return not self.findings
 
     def to_dict(self) -> dict[str, Any]:

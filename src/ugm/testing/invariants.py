@@ -116,12 +116,12 @@ def _total_of(checked: Tracker | AbstractPartition, root: UserUsage | GroupUsage
     if isinstance(root, UserUsage):
         if isinstance(checked, Tracker):
             return checked.get_user_resources(UserGroup(root.user_name))
-        standing = checked.user_utilization(root.user_name)
+        utilization = checked.user_utilization(root.user_name)
     else:
         if isinstance(checked, Tracker):
             return checked.get_group_resources(root.group_name)
-        standing = checked.group_utilization(root.group_name)
-    return None if standing is None else standing.usage
+        utilization = checked.group_utilization(root.group_name)
+    return None if utilization is None else utilization.usage
 
 
 def check_sums(tracker: Tracker | AbstractPartition) -> None:

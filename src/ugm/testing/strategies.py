@@ -5,7 +5,7 @@ amounts have one digit, and there are three users, four groups and a few queue n
 
 The configurations are plain frozen values with the attributes that a tracker reads; they look like those of
 `ugm.load_config` to it, and need no file. They keep the rules of one queue: a wildcard is the last name of its kind, a
-group wildcard stands beside a named group, no name is given twice, and every entry limits something. Rules between a
+group wildcard stands next to a named group, no name is given twice, and every entry limits something. Rules between a
 queue and the queues above it are not kept; no tracker relies on them.
 
 >>> from ugm import Manager
