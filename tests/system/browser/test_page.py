@@ -166,15 +166,15 @@ def test_form_explains(page: Page, few: tuple[str, Partition]) -> None:
     """The form answers with yes or no, why, and who holds what is missing; a screen reader is told in short."""
     page.goto(f"{few[0]}#/default/ask")
     page.get_by_label("User").fill("sue")
-    page.get_by_label("Queue, where").fill("root.a")
+    page.get_by_label("Queue, if").fill("root.a")
     page.get_by_label("Cores").fill("1.75")
     page.keyboard.press("Enter")
     expect(page.locator("#answer h3")).to_have_text("No, not now: waiting can help.")
-    expect(page.locator(".reasons")).to_contain_text("Most is held by app-sue (sue, 2.5 cores).")
+    expect(page.locator(".reasons")).to_contain_text("Mostly held by app-sue (sue, 2.5 cores).")
     expect(page.locator("#told")).to_have_text("No, not now: waiting can help.")
     page.get_by_label("Cores").fill("lots")
     page.get_by_role("button", name="Ask").click()
-    expect(page.locator("#answer .error")).to_contain_text("The server refuses the question: ")
+    expect(page.locator("#answer .error")).to_contain_text("The server refused the request: ")
 
 
 def test_lost_server_is_told(page: Page) -> None:
@@ -184,11 +184,11 @@ def test_lost_server_is_told(page: Page) -> None:
         page.goto(address)
         expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(30_000)
-    expect(page.locator(".view > .error")).to_contain_text("the server does not answer. The figures are of ")
+    expect(page.locator(".view > .error")).to_contain_text("the server does not respond. The figures are of ")
     expect(page.locator(".live > span")).to_contain_text("not connected, as of ")
     expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(1000)
-    expect(page.locator("#told")).to_have_text("the server does not answer; trying again.")
+    expect(page.locator("#told")).to_have_text("the server does not respond; trying again.")
 
 
 def test_partitions_are_chosen(page: Page) -> None:

@@ -76,7 +76,7 @@ export function path(partition, ...parts) {
 async function answer(response) {
   const told = read(await response.text());
   if (response.ok) return told;
-  throw new Refused(response.status, told?.code ?? "failed", told?.message ?? `the server answered ${response.status}`);
+  throw new Refused(response.status, told?.code ?? "failed", told?.message ?? `the server responded with status ${response.status}`);
 }
 
 /** @param {string} text */

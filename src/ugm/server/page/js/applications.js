@@ -104,7 +104,7 @@ export function showDetail(route, told) {
       h("h3", null, told.waiting.length < told.pending ? `Why the first ${told.waiting.length} of ${told.pending} wait` : "Why it waits"),
       told.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
     ],
-    chain(partition, "Every limit that holds", told.limits, requested(told.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
+    chain(partition, "Every limit that applies", told.limits, requested(told.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
     told.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(told.headroom)), "."),
   ];
 }

@@ -21,13 +21,13 @@ export async function load() {
 /** @param {import("./types.js").Route} route */
 export function show(route) {
   return [
-    h("p", null, "What would be answered now to one more allocation? Asking changes nothing."),
+    h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
     h(
       "form",
       { class: "ask", id: "ask", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
       field("user", "User", "sue", { required: true }),
       field("groups", "Groups, if any", "physics, chemistry"),
-      field("queue", "Queue, where the rules do not choose it", "root.research"),
+      field("queue", "Queue, if the rules do not choose it", "root.research"),
       field("vcore", "Cores", "2.5 or 500m", { inputmode: "text" }),
       field("memory", "Memory", "4Gi"),
       field("others", "Other resources", "nvidia.com/gpu=1"),
@@ -69,7 +69,7 @@ async function submit(event, partition) {
     announce(headline(told));
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const where = error instanceof Refused ? "The server refuses the question: " : "";
+    const where = error instanceof Refused ? "The server refused the request: " : "";
     Object.assign(answer, { told: null, error: `${where}${error.message}` });
     announce(answer.error);
   }
@@ -90,7 +90,7 @@ export function amounts(vcore, memory, others) {
   if (memory) usage.memory = memory;
   for (const part of others.split(/[\s,]+/).filter(Boolean)) {
     const [name, quantity, ...rest] = part.split("=");
-    if (!name || !quantity || rest.length) throw new Error(`${part} is not NAME=QUANTITY`);
+    if (!name || !quantity || rest.length) throw new Error(`expected NAME=QUANTITY, found ${part}`);
     usage[name] = quantity;
   }
   return usage;
@@ -122,8 +122,8 @@ function given(partition) {
     h("h3", { class: told.allowed ? "yes" : "no" }, headline(told)),
     told.queue_path ? h("p", null, answer.asked, " in ", queueLink(partition, told.queue_path)) : h("pre", null, told.text),
     reasons(partition, told.violations),
-    told.evictions.length > 0 && h("p", null, `It would push out ${told.evictions.join(", ")}.`),
-    told.queue_path && chain(partition, "Every limit that holds there", told.limits, requested(told.violations)),
+    told.evictions.length > 0 && h("p", null, `It would evict ${told.evictions.join(", ")}.`),
+    told.queue_path && chain(partition, "Every limit that applies there", told.limits, requested(told.violations)),
     told.headroom && h("p", null, "At most ", h("strong", null, amountsText(told.headroom)), " would be granted now."),
   ];
 }

@@ -162,10 +162,10 @@ function where(partition, told) {
   const found = [...nodes(told.usage.queues, "")];
   const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
   return [
-    h("h3", null, "In which queues"),
+    h("h3", null, "Usage by queue"),
     h(
       "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "In which queues" },
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Usage by queue" },
       h(
         "table",
         null,

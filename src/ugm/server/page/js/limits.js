@@ -62,7 +62,7 @@ function line(limit, resource, used, most) {
  */
 export function chain(partition, caption, limits, wanted = {}) {
   const lines = linesOf(limits, wanted);
-  if (!lines.length) return h("p", { class: "quiet" }, "No limit holds here.");
+  if (!lines.length) return h("p", { class: "quiet" }, "No limit applies here.");
   return h(
     "div",
     { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
@@ -159,7 +159,7 @@ function holders(partition, found) {
   return h(
     "div",
     { class: "quiet" },
-    "Most is held by ",
+    "Mostly held by ",
     found.holders.map((holder, index) => [
       index ? ", " : "",
       h("a", { href: link(partition, "applications", holder.application_id), class: "name-link", title: holder.application_id }, holder.application_id),

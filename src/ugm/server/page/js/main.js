@@ -68,11 +68,11 @@ async function turn() {
     ]);
     // Somebody went elsewhere, or asked again, meanwhile.
     if (number !== state.turns) return;
-    if (state.error) announce("The server answers again.");
+    if (state.error) announce("The server responds again.");
     Object.assign(state, { told: { address, view: told, detail, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.turns) return;
-    const message = error instanceof Refused ? error.message : "the server does not answer";
+    const message = error instanceof Refused ? error.message : "the server does not respond";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;
   }

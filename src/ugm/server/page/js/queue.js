@@ -49,7 +49,7 @@ export function show(route, told, root) {
 /** @param {import("./types.js").Queue} queue */
 function facts(queue) {
   const found = [queue.is_leaf ? "Leaf" : counted(queue.children.length, "queue") + " directly below"];
-  if (!queue.is_managed) found.push("made by a placement rule");
+  if (!queue.is_managed) found.push("created by a placement rule");
   if (queue.is_draining) found.push("draining: it takes no new applications");
   found.push(`${count(queue.running_applications)} of ${counted(queue.applications, "application")} running`);
   if (queue.pending_allocations) found.push(`${counted(queue.pending_allocations, "allocation")} pending`);

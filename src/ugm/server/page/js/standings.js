@@ -125,7 +125,7 @@ function shares(standings) {
 function nearest(partition, one) {
   const { limit, resource, share } = one;
   if (!limit) return h("span", { class: "quiet" }, "no limit");
-  if (!share) return h("span", { class: "quiet" }, "nothing used of any limit");
+  if (!share) return h("span", { class: "quiet" }, "no limit is used");
   const used = resource === null ? limit.running_applications : limit.usage[resource] ?? 0;
   const most = resource === null ? limit.max_applications : limit.max_resources?.[resource] ?? 0;
   const name = resource ?? "applications";
