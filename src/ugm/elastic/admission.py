@@ -9,6 +9,7 @@ Source: Koordinator, multi-hierarchy elastic quota management, "PreFilter".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -51,6 +52,7 @@ class AdmissionRules(NamedTuple):
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class GroupAdmission:
     """The check of pods against the limits of their groups.
 
@@ -59,14 +61,8 @@ class GroupAdmission:
         rules: the rules for admitting pods.
     """
 
-    __slots__ = ("_rules", "_tree")
-
-    _tree: ElasticTree
-    _rules: AdmissionRules
-
-    def __init__(self, tree: ElasticTree, rules: AdmissionRules) -> None:
-        self._tree = tree
-        self._rules = rules
+    tree: ElasticTree
+    rules: AdmissionRules
 
     def violations(
         self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NOTHING
@@ -81,7 +77,7 @@ class GroupAdmission:
             preemptible: whether the pod may be evicted; otherwise it must fit the minimum of the group.
             freed: the usage in the group that is released for the pod.
         """
-        node = self._tree.node(group)
+        node = self.tree.node(group)
         requested = [
             (node.resources[name], name, amount)
             for name, amount in usage.amounts.items()
@@ -91,7 +87,7 @@ class GroupAdmission:
             yield from self._limit_violations(resource, name, amount, freed)
         if not preemptible:
             yield from _minimum_violations(node, requested)
-        if self._rules.check_parents:
+        if self.rules.check_parents:
             # The nodes of all resources have parents in the same groups.
             for level in zip(*(_above(resource) for resource, _, _ in requested), strict=True):
                 for above, (_, name, amount) in zip(level, requested, strict=True):
@@ -101,7 +97,7 @@ class GroupAdmission:
         self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
     ) -> Iterator[Violation]:
         used = node.used - freed.get(name, 0)
-        if not self._rules.by_runtime:
+        if not self.rules.by_runtime:
             if used + amount > node.max:
                 yield Violation(GROUP, node.name, "", "", name, node.max, used, amount)
             return
@@ -119,11 +115,11 @@ class GroupAdmission:
         is granted even above the maximum.
         """
         top, path = node.shared_path()
-        bound = max(self._tree.total.amounts.get(name, 0), 0) if top.parent is None else top.max
+        bound = max(self.tree.total.amounts.get(name, 0), 0) if top.parent is None else top.max
         for _, below in path:
             not_lent = 0 if below.lends else below.min
             own = max(below.max if below.weight > 0 else min(below.max, below.min), not_lent)
-            bound = min(bound if self._tree.scale_min else max(bound, below.min), own)
+            bound = min(bound if self.tree.scale_min else max(bound, below.min), own)
         return bound
 
 

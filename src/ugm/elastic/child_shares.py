@@ -27,6 +27,7 @@ over the hungry children for each round, unless the result is stored. The availa
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Protocol, final
 
 from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, share
@@ -47,6 +48,7 @@ class SharingChild(Protocol):
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class ChildShares:
     """The children of one group that share one resource.
 
@@ -54,62 +56,31 @@ class ChildShares:
         scales: whether minimums are scaled in a shortage.
     """
 
-    __slots__ = (
-        "_children",
-        "_divided",
-        "_first_round",
-        "_hungry",
-        "_hungry_order",
-        "_is_sorted",
-        "_needs",
-        "_open",
-        "_open_needs",
-        "_open_weights",
-        "_scales",
-        "_shortage",
-        "_weights",
-        "floors",
-        "mins",
-    )
-
-    _children: dict[str, SharingChild]
+    scales: bool = True
+    _children: dict[str, SharingChild] = field(default_factory=dict, init=False)
     #: Whether `_children` are sorted by name.
-    _is_sorted: bool
-    _scales: bool
+    _is_sorted: bool = field(default=True, init=False)
     #: The sum of the configured minimums.
-    mins: int
+    mins: int = field(default=0, init=False)
     #: The sum of the shares before the rounds, if minimums are not scaled.
-    floors: int
+    floors: int = field(default=0, init=False)
     #: The number of hungry children with a weight, the sum of their needs beyond the floors, and that of their weights.
-    _hungry: int
-    _needs: int
-    _weights: int
+    _hungry: int = field(default=0, init=False)
+    _needs: int = field(default=0, init=False)
+    _weights: int = field(default=0, init=False)
     #: The hungry children and their weights, sorted by name; None if out of date.
-    _hungry_order: tuple[list[SharingChild], list[int]] | None
+    _hungry_order: tuple[list[SharingChild], list[int]] | None = field(default=None, init=False)
     #: The amount that the last first round divided among them, and its parts.
-    _first_round: tuple[int, list[int]]
+    _first_round: tuple[int, list[int]] = field(default=(-1, []), init=False)
     #: The hungry children that are guessed to stay unsatisfied, with their unsatisfied needs at the last computation.
-    _open: dict[SharingChild, int]
+    _open: dict[SharingChild, int] = field(default_factory=dict, init=False)
     #: The sums of the needs and the weights of the open children.
-    _open_needs: int
-    _open_weights: int
+    _open_needs: int = field(default=0, init=False)
+    _open_weights: int = field(default=0, init=False)
     #: The amount that the last computation divided; negative if its result is out of date.
-    _divided: int
+    _divided: int = field(default=-1, init=False)
     #: The available amount when minimums were last scaled, and all shares; None if out of date.
-    _shortage: tuple[int, dict[str, int]] | None
-
-    def __init__(self, *, scales: bool = True) -> None:
-        self._children = {}
-        self._scales = scales
-        self._is_sorted = True
-        self.mins = self.floors = 0
-        self._hungry = self._needs = self._weights = 0
-        self._hungry_order = None
-        self._first_round = -1, []
-        self._open = {}
-        self._open_needs = self._open_weights = 0
-        self._divided = -1
-        self._shortage = None
+    _shortage: tuple[int, dict[str, int]] | None = field(default=None, init=False)
 
     def __len__(self) -> int:
         return len(self._children)
@@ -192,7 +163,7 @@ class ChildShares:
         If the bound equals the request of the child, it is the share.
         """
         request, minimum = child.limited_request, child.min
-        if self._scales and is_short(available, self.mins, self.floors + self._needs):
+        if self.scales and is_short(available, self.mins, self.floors + self._needs):
             minimum = scaled_min(available, minimum, self.mins)
         elif request > minimum and child.weight > 0:
             left = available - self.floors
@@ -218,7 +189,7 @@ class ChildShares:
 
         Takes constant time if the sums decide, and otherwise a pass over the hungry children for each round.
         """
-        if self._scales and is_short(available, self.mins, self.floors + self._needs):
+        if self.scales and is_short(available, self.mins, self.floors + self._needs):
             return self._shares_in_shortage(available)[child.name]
         request, minimum = child.limited_request, child.min
         left = available - self.floors
@@ -253,7 +224,7 @@ class ChildShares:
 
         The scaled minimum is in force only if the requests exceed the available amount as well.
         """
-        if self._scales and 0 < self.mins > available:
+        if self.scales and 0 < self.mins > available:
             return scaled_min(available, child.min, self.mins)
         return child.min
 

@@ -12,6 +12,7 @@ down.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple, final
 
 from ugm.elastic.child_shares import ChildShares
@@ -52,73 +53,45 @@ UNLIMITED_TERMS: Final = ResourceTerms(is_counted=True, min=0, max=UNLIMITED, we
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class ResourceNode:
     """One resource of one group: its request, its usage and its runtime.
 
     A node is created without a parent and then attached.
     """
 
-    __slots__ = (
-        "child_request",
-        "competes",
-        "is_counted",
-        "lends",
-        "limited_request",
-        "max",
-        "min",
-        "name",
-        "non_preemptible_request",
-        "non_preemptible_used",
-        "own_non_preemptible_request",
-        "own_non_preemptible_used",
-        "own_request",
-        "own_used",
-        "parent",
-        "request",
-        "shares",
-        "used",
-        "weight",
-    )
-
     #: The name of the group.
     name: str
-    #: The same resource of the parent group; None for the root.
-    parent: ResourceNode | None
-    #: The children that compete.
-    shares: ChildShares
+    terms: InitVar[ResourceTerms]
     #: Whether the node competes with its siblings. The root and the built-in groups do not.
     competes: bool
+    #: The children that compete.
+    shares: ChildShares
+    #: The same resource of the parent group; None for the root.
+    parent: ResourceNode | None = None
     #: Requests and usage of the pods directly in the group, counted or not.
-    own_request: int
-    own_non_preemptible_request: int
-    own_used: int
-    own_non_preemptible_used: int
+    own_request: int = 0
+    own_non_preemptible_request: int = 0
+    own_used: int = 0
+    own_non_preemptible_used: int = 0
     #: The requests of the pods in the group, plus the limited requests of its child groups.
-    child_request: int
+    child_request: int = 0
     #: The same, but at least the minimum if the group does not lend it.
-    request: int
+    request: int = 0
     #: The request up to the maximum. This is the request to the parent.
-    limited_request: int
+    limited_request: int = 0
     #: The usage of the pods in and below the group.
-    used: int
-    non_preemptible_request: int
-    non_preemptible_used: int
-    is_counted: bool
-    min: int
+    used: int = 0
+    non_preemptible_request: int = 0
+    non_preemptible_used: int = 0
+    is_counted: bool = field(init=False)
+    min: int = field(init=False)
     #: Of the root: the amount that the built-in groups leave to all others.
-    max: int
-    weight: int
-    lends: bool
+    max: int = field(init=False)
+    weight: int = field(init=False)
+    lends: bool = field(init=False)
 
-    def __init__(self, name: str, terms: ResourceTerms, *, competes: bool, scales: bool) -> None:
-        self.name = name
-        self.parent = None
-        self.shares = ChildShares(scales=scales)
-        self.competes = competes
-        self.own_request = self.own_non_preemptible_request = 0
-        self.own_used = self.own_non_preemptible_used = 0
-        self.child_request = self.request = self.limited_request = self.used = 0
-        self.non_preemptible_request = self.non_preemptible_used = 0
+    def __post_init__(self, terms: ResourceTerms) -> None:
         self._adopt(terms)
 
     def _adopt(self, terms: ResourceTerms) -> None:
@@ -268,10 +241,9 @@ class ResourceNode:
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class GroupNode:
     """One group in the tree, with its child groups and its resources."""
-
-    __slots__ = ("child_mins", "children", "group", "name", "parent", "resources")
 
     name: str
     #: None for a built-in group that is not configured.
@@ -279,17 +251,11 @@ class GroupNode:
     #: None for the root.
     parent: GroupNode | None
     #: By name, in the order in which they were added.
-    children: dict[str, GroupNode]
+    children: dict[str, GroupNode] = field(default_factory=dict)
     #: The sums of the minimums of the children, without zeros.
-    child_mins: dict[str, int]
+    child_mins: dict[str, int] = field(default_factory=dict)
     #: The nodes of all resources that the group names, or that a pod or group below requests.
-    resources: dict[str, ResourceNode]
-
-    def __init__(self, name: str, group: ElasticGroup | None, parent: GroupNode | None) -> None:
-        self.name, self.group, self.parent = name, group, parent
-        self.children = {}
-        self.child_mins = {}
-        self.resources = {}
+    resources: dict[str, ResourceNode] = field(default_factory=dict)
 
     def add_child(self, child: GroupNode) -> None:
         """Add a child group."""

@@ -10,6 +10,7 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
@@ -80,21 +81,17 @@ _Binding: TypeAlias = tuple[str, str]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class TrackedPod:
     """A pod that is counted, with its group."""
-
-    __slots__ = ("arrival", "group", "is_running", "pod")
 
     pod: Pod
     #: The group that the pod is counted in.
     group: str
-    #: Whether the pod runs; otherwise it waits.
-    is_running: bool
     #: The position in the order of arrival.
-    arrival: int
-
-    def __init__(self, pod: Pod, group: str, arrival: int = 0) -> None:
-        self.pod, self.group, self.is_running, self.arrival = pod, group, False, arrival
+    arrival: int = 0
+    #: Whether the pod runs; otherwise it waits.
+    is_running: bool = False
 
 
 @final

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from ugm.arguments import require_resource
+from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import (
     BUILT_IN,
     DEFAULT_GROUP,
@@ -220,7 +221,7 @@ class ElasticTree:
             at = self._above(at)
         for each in reversed(missing):
             competes = each.name not in BUILT_IN
-            node = ResourceNode(each.name, each.terms(resource), competes=competes, scales=self._scales)
+            node = ResourceNode(each.name, each.terms(resource), competes, ChildShares(scales=self._scales))
             above = self._above(each)
             if above is None:
                 node.max = 0

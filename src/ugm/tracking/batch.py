@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
 from ugm.decision import Violation, exceeded, over
@@ -25,6 +26,7 @@ _LimitKey: TypeAlias = tuple[str, str, str, str | None]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class BatchCharge:
     """The charges of a batch of requests, and the limits that it exceeds.
 
@@ -33,23 +35,17 @@ class BatchCharge:
     reverse order, which leaves no trace.
     """
 
-    __slots__ = ("_charged", "_choices", "_index", "_requested", "_short")
-
+    _index: HoldingIndex
     #: Owner and queue path to what the batch requests there.
-    _requested: dict[tuple[Owner, str], _Requested]
+    _requested: dict[tuple[Owner, str], _Requested] = field(default_factory=dict, init=False)
     #: The charges, and whether each of them started the application in its queue.
-    _charged: list[tuple[Holding, RequestVector, bool]]
+    _charged: list[tuple[Holding, RequestVector, bool]] = field(default_factory=list, init=False)
     #: The group choices of a user before one of its applications was started.
-    _choices: list[tuple[HoldingTree, Mapping[str, HoldingTree | None] | None]]
+    _choices: list[tuple[HoldingTree, Mapping[str, HoldingTree | None] | None]] = field(
+        default_factory=list, init=False
+    )
     #: The limits that denied one of the requests after those before it had been charged.
-    _short: set[_LimitKey]
-
-    def __init__(self, index: HoldingIndex) -> None:
-        self._index: Final = index
-        self._requested = {}
-        self._charged = []
-        self._choices = []
-        self._short = set()
+    _short: set[_LimitKey] = field(default_factory=set, init=False)
 
     def charge(self, holding: Holding, usage: Resource, vector: RequestVector) -> None:
         """Charge one more request, and note what it requests and which limits are short."""

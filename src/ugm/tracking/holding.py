@@ -27,6 +27,7 @@ The functions here take no lock and check no arguments; trackers and managers do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, final
 
 from ugm.decision import Violation, exceeded
@@ -67,6 +68,7 @@ _EXPIRED: Final = Epoch(Layout())
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class Holding:
     """The resources that one application of one user holds in one queue.
 
@@ -78,57 +80,24 @@ class Holding:
         user: the user that owns the application, if *owner* is a user.
     """
 
-    __slots__ = (
-        "amounts",
-        "application_id",
-        "charged",
-        "checked",
-        "epoch",
-        "group",
-        "owner",
-        "queue_path",
-        "quotas",
-        "sibling",
-        "user",
-    )
-
     application_id: str
     queue_path: str
     owner: HoldingTree
-    group: HoldingTree | None
+    group: HoldingTree | None = None
     #: The object that the last caller passed. The hot path compares it by identity to verify the owner.
-    user: UserGroup | None
+    user: UserGroup | None = None
     #: The limits of the queue itself, if it has any.
-    quotas: QueueQuotas | None
+    quotas: QueueQuotas | None = field(default=None, init=False)
     #: The held amounts. Replaced by one assignment.
-    amounts: Amounts
+    amounts: Amounts = field(default=_NO_AMOUNTS, init=False)
     #: The counters that a request must fit: of the user, the group and the queue, each leaf to root.
-    checked: tuple[Node, ...]
+    checked: tuple[Node, ...] = field(default=(), init=False)
     #: The counters that a request is charged to; the same tuple unless the user is exempt from the limits of the group.
-    charged: tuple[Node, ...]
+    charged: tuple[Node, ...] = field(default=(), init=False)
     #: The epoch of the two chains; `DETACHED` while the holding is not attached.
-    epoch: Epoch
+    epoch: Epoch = field(default=DETACHED, init=False)
     #: The next holding of the same application. Indexes refer to the first.
-    sibling: Holding | None
-
-    def __init__(
-        self,
-        application_id: str,
-        queue_path: str,
-        owner: HoldingTree,
-        group: HoldingTree | None = None,
-        user: UserGroup | None = None,
-    ) -> None:
-        self.application_id = application_id
-        self.queue_path = queue_path
-        self.owner = owner
-        self.group = group
-        self.user = user
-        self.quotas = None
-        self.amounts = _NO_AMOUNTS
-        self.checked = self.charged = ()
-        self.epoch = DETACHED
-        self.sibling = None
+    sibling: Holding | None = field(default=None, init=False)
 
     # Queries
 

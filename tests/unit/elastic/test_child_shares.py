@@ -16,7 +16,8 @@ NAMES = "abcdefgh"
 def drawn(name: str, draw: random.Random, size: int) -> ResourceNode:
     """Return a node with a drawn request."""
     least, weight = draw.choice((0, 0, draw.randint(0, size))), draw.choice((0, 1, 2, draw.randint(1, size)))
-    node = ResourceNode(name, ResourceTerms(True, least, size, weight, draw.random() < 0.8), competes=True, scales=True)  # noqa: FBT003 - the first of the terms
+    terms = ResourceTerms(is_counted=True, min=least, max=size, weight=weight, lends=draw.random() < 0.8)
+    node = ResourceNode(name, terms, competes=True, shares=ChildShares())
     node.limited_request = max(draw.randint(0, size), 0 if node.lends else least)
     return node
 
