@@ -1,0 +1,66 @@
+"""The partition interface: every operation is described once, and every implementation has it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import ugm
+from ugm import Partition
+from ugm.journal import JournaledPartition
+from ugm.partition import AbstractPartition
+
+#: Every implementation of the interface; `ugm.shared` is exempt.
+IMPLEMENTATIONS: Final = (Partition, JournaledPartition)
+#: The declared operations and properties by name.
+DECLARED: Final = {name: member for name, member in vars(AbstractPartition).items() if not name.startswith("_")}
+#: Operations of one implementation that cannot be called through the interface.
+OWN: Final = {
+    Partition: {"replace_model"},
+    JournaledPartition: {"replace_model", "promise", "awaited", "journal"},
+}
+
+
+def parameters_of(member: object) -> list[tuple[str, object, object, object]]:
+    """Return the parameters of an operation without the object, and its result, as they are written."""
+    function = member.fget if isinstance(member, property) else member
+    assert callable(function)
+    signature = inspect.signature(function)
+    listed = [(one.name, one.kind, one.default, one.annotation) for one in signature.parameters.values()]
+    return [*listed[1:], ("return", None, None, signature.return_annotation)]
+
+
+@pytest.mark.parametrize("name", DECLARED)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_signature_and_docstring(implementation: type[AbstractPartition], name: str) -> None:
+    """An operation has the declared signature, and the declared docstring."""
+    member = inspect.getattr_static(implementation, name)
+    assert member is not DECLARED[name]
+    assert parameters_of(member) == parameters_of(DECLARED[name])
+    assert inspect.getdoc(getattr(implementation, name)) == inspect.getdoc(DECLARED[name]) is not None
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_no_further_operations(implementation: type[AbstractPartition]) -> None:
+    """An implementation has no public operation outside of the interface but those that only make sense there."""
+    found = {name for name in dir(implementation) if not name.startswith("_")}
+    assert found - DECLARED.keys() == OWN[implementation]
+    assert not inspect.isabstract(implementation)
+
+
+def test_docstrings_are_written_once() -> None:
+    """No function in ugm has a second copy of the docstring of an operation."""
+    declared = {(name, inspect.getdoc(member)) for name, member in DECLARED.items()}
+    functions = [
+        (file.name, node)
+        for file in sorted(Path(ugm.__file__).parent.rglob("*.py"))
+        if "shared" not in file.parts and file.name != "interface.py"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    ]
+    copies = [(name, node.lineno) for name, node in functions if (node.name, ast.get_docstring(node)) in declared]
+    assert copies == []
