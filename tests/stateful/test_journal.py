@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, cast
 
 import pytest
 from hypothesis import settings
@@ -48,7 +48,7 @@ class JournalMachine(PartitionMachine):
     @rule(compacts=st.booleans())
     def reopen(self, *, compacts: bool) -> None:
         """What is opened again is what was closed, whether or not its changes have made way for its state."""
-        before, number = state_of(self.partition), self.journal.number
+        before, number = state_of(cast("JournaledPartition", self.partition)), self.journal.number
         if compacts:
             self.journal.compact()
         self.journal.close()

@@ -15,6 +15,7 @@ import click
 
 from ugm import Partition, UgmError, load_config
 from ugm.cli.output import exit_with_error
+from ugm.partition import AbstractPartition
 from ugm.server import History
 
 if TYPE_CHECKING:
@@ -180,7 +181,9 @@ def _application(
     return runner, app
 
 
-def _metrics(partitions: Mapping[str, Partition], history: Mapping[str, History]) -> Callable[[], tuple[bytes, str]]:
+def _metrics(
+    partitions: Mapping[str, AbstractPartition], history: Mapping[str, History]
+) -> Callable[[], tuple[bytes, str]]:
     from ugm.server.metrics import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
 
     return exposition(PartitionCollector(partitions, history=history))

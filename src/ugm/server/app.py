@@ -23,7 +23,8 @@ from starlette.routing import Mount
 from starlette.routing import Route as Path
 from starlette.staticfiles import StaticFiles
 
-from ugm import Partition, RequestError
+from ugm import RequestError
+from ugm.partition import AbstractPartition
 from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
 from ugm.server.dispatch import RequestDispatcher
@@ -49,7 +50,7 @@ _SHORTEST_TOKEN: Final = 16
 
 
 def create_app(  # noqa: PLR0913 - one for each option
-    partitions: Mapping[str, Partition],
+    partitions: Mapping[str, AbstractPartition],
     *,
     history: Mapping[str, History] | None = None,
     token: str | None = None,
@@ -113,7 +114,7 @@ def _require_token(token: str | None, *, read_only: bool) -> None:
         raise RequestError("token", f"{len(token)} characters", reason)
 
 
-def _require_known(histories: Mapping[str, History], partitions: Mapping[str, Partition]) -> None:
+def _require_known(histories: Mapping[str, History], partitions: Mapping[str, AbstractPartition]) -> None:
     for name in histories:
         if name not in partitions:
             raise RequestError("history", name, "there is no such partition")

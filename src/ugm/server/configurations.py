@@ -18,10 +18,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
 
-from ugm import ConfigError, Partition, Problem, UgmError
+from ugm import ConfigError, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
 from ugm.identity import ROOT
-from ugm.partition import Changes, changes
+from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
 from ugm.server.errors import ApiError
 
@@ -91,7 +91,7 @@ class Configurations:
 
     def __init__(
         self,
-        partitions: Mapping[str, Partition],
+        partitions: Mapping[str, AbstractPartition],
         path: str | os.PathLike[str] | None,
         *,
         clock: Callable[[], float] = time.time,
@@ -240,7 +240,7 @@ def _empty_config(name: str) -> PartitionConfig:
 
 
 def _by_partition(
-    config: SchedulerConfig, partitions: Mapping[str, Partition], source: str
+    config: SchedulerConfig, partitions: Mapping[str, AbstractPartition], source: str
 ) -> dict[str, PartitionConfig]:
     """Return the configuration of each partition.
 

@@ -22,7 +22,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from ugm.arguments import require_count
-from ugm.partition import LimitUtilization, Partition, PartitionSnapshot
+from ugm.partition import AbstractPartition, LimitUtilization, PartitionSnapshot
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.cooperative import cooperatively
@@ -55,7 +55,7 @@ class PartitionCollector(Collector):
 
     def __init__(
         self,
-        partitions: Mapping[str, Partition],
+        partitions: Mapping[str, AbstractPartition],
         *,
         history: Mapping[str, History] | None = None,
         times: Mapping[str, DecisionTimes] | None = None,

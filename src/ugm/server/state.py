@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Final, NamedTuple, TypedDict, final
 
-from ugm.partition import Partition, PartitionSnapshot
+from ugm.partition import AbstractPartition, PartitionSnapshot
 from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
 from ugm.server.errors import ApiError
@@ -25,7 +25,7 @@ class ServedPartition:
     #: The newest snapshot, with the time when its creation began.
     _newest: tuple[float, PartitionSnapshot] | None
 
-    def __init__(self, name: str, partition: Partition, history: History | None = None) -> None:
+    def __init__(self, name: str, partition: AbstractPartition, history: History | None = None) -> None:
         self.name: Final = name
         self.partition: Final = partition
         self._history: Final = history

@@ -22,8 +22,9 @@ from threading import Event, Lock, Timer
 from typing import IO, Final, cast, final
 from weakref import finalize
 
-from ugm import ConfigError, Partition
+from ugm import ConfigError
 from ugm.config import SchedulerConfig
+from ugm.partition import AbstractPartition
 from ugm.server.errors import ApiError
 from ugm.server.payloads import Payload
 from ugm.server.worker_jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, run_job
@@ -86,7 +87,7 @@ class Worker:
         """
         return cast("Payload", self._run(ValidateJob(text)))
 
-    def plan(self, partition: Partition, name: str, text: str) -> Payload:
+    def plan(self, partition: AbstractPartition, name: str, text: str) -> Payload:
         """Return the effects that a configuration would have on a partition, as a response.
 
         Raises:

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.identity import UserGroup
-from ugm.partition import Partition
+from ugm.partition import AbstractPartition
 from ugm.resources import Resource
 from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.report import LimitSummary, UserImpact
@@ -190,7 +190,7 @@ class Gauges:
     #: In the order of their first use.
     configured: dict[_LimitKey, ConfiguredLimit]
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: AbstractPartition) -> None:
         self._partition: Final = partition
         self._gauges: dict[tuple[str, str, str, str | None], Gauge] = {}
         #: The limits by queue path and user; they do not change during a replay.

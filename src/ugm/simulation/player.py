@@ -16,7 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, TypeAlias, final
 
 from ugm.identity import UserGroup
-from ugm.partition import Partition
+from ugm.partition import AbstractPartition
 from ugm.resources import Resource
 from ugm.simulation.workload import Job
 
@@ -34,7 +34,7 @@ class Player:
         partition: the partition.
         jobs: the jobs in the order of their submission; they are read one by one.
 
-    >>> from ugm import parse_config
+    >>> from ugm import Partition, parse_config
     >>> limits = "limits: [{users: ['*'], maxresources: {vcore: 1}}]"
     >>> partition = Partition(parse_config(f"partitions: [{{queues: [{{name: a, {limits}}}]}}]").partition())
     >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
@@ -62,7 +62,7 @@ class Player:
     #: The waiting jobs by key, each with its order of arrival; the oldest is first, and no list is empty.
     _waiting: dict[_JobKey, deque[tuple[int, Job]]]
 
-    def __init__(self, partition: Partition, jobs: Iterator[Job]) -> None:
+    def __init__(self, partition: AbstractPartition, jobs: Iterator[Job]) -> None:
         self.partition: Final = partition
         self._jobs: Final = jobs
         self._next = next(jobs, None)

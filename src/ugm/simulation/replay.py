@@ -30,7 +30,7 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup
-from ugm.partition import Partition
+from ugm.partition import AbstractPartition, Partition
 from ugm.resources import Resource
 from ugm.simulation.counters import ReplayCounters
 from ugm.simulation.gauges import Gauge, Gauges, JobClass
@@ -119,7 +119,7 @@ class _Replay:
 
     def __init__(
         self,
-        partition: Partition,
+        partition: AbstractPartition,
         gauges: Gauges,
         observer: Callable[[Progress], None],
         recorder: Recorder | None,

@@ -25,7 +25,7 @@ from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, 
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
-from ugm.partition import ApplicationInfo, AuditReport, Plan, RunningAllocation
+from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Plan, RunningAllocation
 from ugm.testing._machine_strategies import (
     ALLOCATIONS_THERE,
     APPLICATIONS_THERE,
@@ -81,7 +81,7 @@ class PartitionMachine(RuleBasedStateMachine):
     #: The treatment of users with limits of their own; see `ugm.Partition`.
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
     #: The tested partition.
-    partition: Partition
+    partition: AbstractPartition
     #: Further quota models.
     models: Sequence[QuotaModel]
     #: The naive model.
@@ -97,7 +97,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """Return new quota models for the partition."""
         return ()
 
-    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> AbstractPartition:
         """Return the partition to be tested."""
         return Partition(config, models=models, group_limits=self.group_limits)
 

@@ -9,9 +9,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from support.law_partitions import Licences
-from ugm import AllocationRequest, Claim, Decision, Partition, Violation
+from ugm import AllocationRequest, Claim, Decision, Violation
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
+from ugm.partition import AbstractPartition
 from ugm.testing import PartitionMachine
 
 #: Enough to find what is wrong, and no time to make it small.
@@ -56,7 +57,7 @@ class WithLost(PartitionMachine):
 class Wrapper:
     """Leaves all but one operation to a partition."""
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: AbstractPartition) -> None:
         self._partition = partition
 
     def __getattr__(self, name: str) -> Callable[..., object]:
@@ -96,8 +97,8 @@ def test_wrong_wrappers_are_found(wrapper: type[Wrapper]) -> None:
     """So is a wrapper around a partition that answers otherwise than a partition does."""
 
     class Machine(PartitionMachine):
-        def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
-            made: Partition = wrapper(super().make_partition(config, models))  # type: ignore[assignment]  # as embedders may
+        def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> AbstractPartition:
+            made: AbstractPartition = wrapper(super().make_partition(config, models))  # type: ignore[assignment]  # as embedders may
             return made
 
     with pytest.raises((AssertionError, ExceptionGroup)):
