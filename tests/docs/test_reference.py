@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from types import SimpleNamespace
 
@@ -38,3 +39,14 @@ def test_public_names_are_described(made: SimpleNamespace) -> None:
     described = {id(made._object(name)) for name in made.documented()}
 
     assert [name for name in ugm.__all__ if id(getattr(ugm, name)) not in described] == []
+
+
+@pytest.mark.parametrize(("page", "described"), [("manager", "Manager"), ("partition", "Partition")])
+def test_operations_are_described(page: str, described: str) -> None:
+    """The tables of a page have one row for each operation of its class."""
+    text = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    operations = {name for name in dir(getattr(ugm, described)) if not name.startswith("_")}
+
+    assert operations <= listed

@@ -78,8 +78,8 @@ def _text(running: RunningAllocation) -> str:
 
 def _as_dict(difference: Difference) -> dict[str, Any]:
     sides = {"ledger": difference.ledger, "truth": difference.truth}
-    told = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
-    return {**told, "is_known": difference.is_known}
+    described = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
+    return {**described, "is_known": difference.is_known}
 
 
 def truth_of(running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> dict[str, RunningAllocation]:
@@ -117,20 +117,20 @@ def differences_of(report: object) -> tuple[Difference, ...]:
     """
     if not isinstance(report, AuditReport) or not isinstance(report.differences, tuple):
         raise RequestError("report", report, "expected an AuditReport")
-    for told in report.differences:
-        sides = _sides(told)
+    for item in report.differences:
+        sides = _sides(item)
         for side in sides:
             _require_usable(side)
         if sides[0].allocation_id != sides[-1].allocation_id:
-            raise RequestError("report", told, "the difference is about two allocations")
+            raise RequestError("report", item, "the difference is about two allocations")
     return report.differences
 
 
-def _sides(told: object) -> list[RunningAllocation]:
+def _sides(item: object) -> list[RunningAllocation]:
     """Return what a difference is between; the one side that there is, or both."""
-    sides = [side for side in (told.ledger, told.truth) if side is not None] if isinstance(told, Difference) else []
+    sides = [side for side in (item.ledger, item.truth) if side is not None] if isinstance(item, Difference) else []
     if not sides or not all(isinstance(side, RunningAllocation) for side in sides):
-        raise RequestError("report", told, "expected a Difference of what runs")
+        raise RequestError("report", item, "expected a Difference of what runs")
     return sides
 
 

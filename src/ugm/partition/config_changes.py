@@ -97,10 +97,10 @@ class QueueChange(NamedTuple):
     def __str__(self) -> str:
         details = _details(*({} if side is None else _words(side) for side in (self.before, self.after)))
         if self.before is None or self.after is None:
-            told = [f"{what} {before or after}" for what, before, after in details]
+            parts = [f"{what} {before or after}" for what, before, after in details]
         else:
-            told = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
-        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(told)}" if told else "")
+            parts = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
+        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(parts)}" if parts else "")
 
 
 class Changes(NamedTuple):
@@ -199,9 +199,9 @@ def _sides(change: LimitChange) -> str:
 
 
 def _limits(most: Resource | None, applications: int) -> str:
-    told = [str(most)] if most else []
+    parts = [str(most)] if most else []
     counted = "1 application" if applications == 1 else f"{applications} applications"
-    return ", ".join([*told, counted] if applications else told)
+    return ", ".join([*parts, counted] if applications else parts)
 
 
 def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
@@ -213,24 +213,24 @@ def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detai
 
 
 def _amounts(prefix: str, resources: Resource | None, applications: int) -> dict[str, str]:
-    told = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
-    return {**told, f"{prefix}applications": str(applications)} if applications else told
+    described = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
+    return {**described, f"{prefix}applications": str(applications)} if applications else described
 
 
 def _pieces(spec: QueueSpec) -> dict[str, str]:
     """Return everything that a queue is given, amount by amount."""
     words = _words(spec)
     given = {"": spec.quota, "template ": spec.template or Quota()}
-    told: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
+    described: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
     for prefix, quota in given.items():
-        told |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
-        told |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
-    return told | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
+        described |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
+        described |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
+    return described | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
 
 
 def _words(spec: QueueSpec) -> dict[str, str]:
     """Return what a queue is given, by the word for it; without what it is not given."""
-    told = {
+    described = {
         "parent": "yes" if spec.is_parent else "",
         # It stands in the way of the templates above.
         "template": "empty" if spec.template == Quota() else "",
@@ -239,7 +239,7 @@ def _words(spec: QueueSpec) -> dict[str, str]:
         "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",
         "admin ACL": repr(str(spec.admin_acl)) if spec.admin_acl is not None else "",
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in described.items() if value}
 
 
 def _quota_words(prefix: str, quota: Quota) -> dict[str, str]:

@@ -85,7 +85,7 @@ class _Counted(NamedTuple):
 
 @final
 class PartitionSnapshot:
-    """A partition at one moment; `ugm.partition.reports.Reports.snapshot` takes it.
+    """A partition at one moment; `ugm.partition.AbstractPartition.snapshot` takes it.
 
     Attributes:
         config: the configuration in force.
