@@ -94,21 +94,20 @@ class HoldingIndex:
 
     def detached(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding of an application that is not tracked, in the group that the limits select."""
-        tree = self.users.get(user.name)
-        if tree is not None and tree.group_choices is not None and tree.has_group_choice(application_id):
-            chosen = tree.group_choices.get(application_id)
+        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._in_force)
+        if owner.group_choices is not None and owner.has_group_choice(application_id):
+            chosen = owner.group_choices.get(application_id)
             name = None if chosen is None else chosen.name
         else:
             name = self._in_force.limits.groups.select(queue_path, user.groups)
-        return self.detached_in_group(queue_path, application_id, user, name)
+        group = None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._in_force)
+        return Holding(application_id, queue_path, owner, group, user)
 
-    def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, group: str | None) -> Holding:
+    def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding of an application that is not tracked, in a given group or in none."""
         owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._in_force)
-        tree = None
-        if group is not None:
-            tree = self.groups.get(group) or UsageTree(group, TrackingType.GROUP, self._in_force)
-        return Holding(application_id, queue_path, owner, tree, user)
+        group = None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._in_force)
+        return Holding(application_id, queue_path, owner, group, user)
 
     def trees(self) -> Iterator[HoldingTree]:
         """Yield the tree of every user, then of every group, sorted by name."""
