@@ -1,4 +1,4 @@
-"""What every call must be given; misuse is found here, before anything is touched."""
+"""Checks of arguments, which run before an operation changes anything."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ __all__ = [
     "require_vector",
 ]
 
-#: Application limits above this are a mistake in a program, not a limit.
+#: A larger limit of applications is a mistake in a program.
 _MAX_COUNT: Final = 2**63 - 1
 
 
 def require_application_id(application_id: object) -> str:
-    """Return the application id, which must be a text of 1 to 256 characters."""
+    """Return an application id, after checking it."""
     if not isinstance(application_id, str) or not 0 < len(application_id) <= MAX_NAME:
         raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
     return application_id
 
 
 def require_name(argument: str, name: object) -> str:
-    """Return a name, for example of a user or a node, which must be a text of 1 to 256 characters."""
+    """Return a name, for example of a user or a node, after checking it."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
     return name
 
 
 def require_user(user: object) -> UserGroup:
-    """Return the user, which must be a `UserGroup`."""
+    """Return a user, after checking its type."""
     if not isinstance(user, UserGroup):
         raise RequestError("user", user, "expected a UserGroup")
     return user
 
 
 def require_vector(argument: str, usage: object, layout: Layout) -> RequestVector:
-    """Return what a usage asks of each column; it must be a `Resource` without negative amounts."""
+    """Return the amounts of a usage in a layout; it must be a `Resource` without negative amounts."""
     if type(usage) is not Resource:
         raise RequestError(argument, usage, "expected a Resource")
     known, vector = usage.compiled
@@ -54,7 +54,7 @@ def require_vector(argument: str, usage: object, layout: Layout) -> RequestVecto
 
 
 def require_resource(argument: str, resource: object) -> Resource:
-    """Return the resource vector, which must be a `Resource` without negative amounts."""
+    """Return a resource vector without negative amounts."""
     if type(resource) is not Resource:
         raise RequestError(argument, resource, "expected a Resource")
     for name, amount in resource.amounts.items():
@@ -64,7 +64,7 @@ def require_resource(argument: str, resource: object) -> Resource:
 
 
 def require_amounts(argument: str, amounts: object) -> Resource | None:
-    """Return what a queue or node offers, in 64-bit integers; an empty vector and None are None."""
+    """Return amounts of a queue or node that fit into 64-bit integers; None for None and for an empty vector."""
     if amounts is None:
         return None
     resource = require_resource(argument, amounts)
@@ -75,7 +75,7 @@ def require_amounts(argument: str, amounts: object) -> Resource | None:
 
 
 def require_count(argument: str, count: object) -> int:
-    """Return a limit on applications; None and 0 are none."""
+    """Return a maximum number of applications; 0 for None, which means no limit."""
     if count is None:
         return 0
     if type(count) is not int or not 0 <= count <= _MAX_COUNT:

@@ -1,23 +1,23 @@
-"""The lock of an engine: one operation at a time, and recovery after an operation that was interrupted.
+"""The lock of an engine: one operation at a time, and recovery after an interrupted operation.
 
-An exception from outside (Ctrl-C, an alarm, a watchdog, no memory, no stack) can arrive between any two instructions.
-Three rules make every operation safe against it:
+The problem: an exception from outside (Ctrl-C, an alarm, a watchdog, exhausted memory or stack) can arrive between any
+two instructions. The state must then be the state before or after the operation, and the lock must be free.
 
-1. *The ledger changes in one step.* Either one assignment is the whole change, or the steps before it are listed in
-   `OperationLock.undo`, and emptying that list is the step that commits the change.
+The idea: three rules make every operation safe.
+
+1. *The ledger changes in one step.* Either one assignment is the whole change, or the steps before it are in
+   `OperationLock.undo`, and clearing that list is the step that commits the change.
 2. *Everything else follows from the ledger.* While an operation runs, `OperationLock.settled` is `CHANGING`. An
-   operation that finds this value knows that an earlier one was interrupted. It undoes what was not committed and
-   rebuilds all counters before it decides anything.
-3. *The lock is released whatever happens.* A ``with`` block does not suffice: an exception between the last instruction
-   of the block and the call that releases the lock skips that call. So the lock knows its owner, and an outer handler
-   releases it if it is still held.
-   The handler has to be outside of the block, and no ``try`` statement may stand directly in the block: CPython
-   protects the first instruction of such a statement by no handler at all.
+   operation that finds this value knows that an earlier one was interrupted. It undoes the steps that were not
+   committed, and rebuilds all counters before it makes a decision.
+3. *The lock is always released.* A ``with`` block is not sufficient: an exception between the last instruction of the
+   block and the call that releases the lock skips that call. So the lock knows its owner, and an outer handler releases
+   it if it is still held. The handler must be outside of the block, and no ``try`` statement may stand directly in the
+   block, because CPython protects the first instruction of such a statement by no handler.
 
-A rebuild takes time in the size of the ledger. It happens after an interruption only, not after misuse or a denial.
-
-The hot paths of the engines take the lock themselves and compare `settled` with the epoch that they need anyway, so
-that the protection costs them a few instructions. All other operations use `OperationLock.run`.
+The cost: a rebuild takes time in the size of the ledger. It happens only after an interruption, not after misuse or a
+denial. The hot paths of the engines take the lock themselves, and compare `settled` with the epoch that they need
+anyway, so the protection costs them a few instructions. All other operations use `OperationLock.run`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class _Changing:
 CHANGING: Final = _Changing()
 
 
-#: A function that undoes a step, with its arguments. It must give the same result when it is called twice, or look at
+#: A function that undoes a step, with its arguments. It must have the same effect when it is called twice, or read
 #: `OperationLock.repeats`.
 Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 
 
-class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclassed, whatever the stubs say
-    """A lock that can be released after an exception without knowing whether a ``with`` block has done so."""
+class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclassed, although the stubs forbid it
+    """A lock that can be released safely after an exception, also if a ``with`` block has already released it."""
 
     __slots__ = ()
 
     def let_go(self) -> None:
-        """Release the lock if this thread still holds it: the release at the end of a ``with`` block was skipped."""
+        """Release the lock if this thread still holds it, because the end of a ``with`` block was skipped."""
         try:
             self.release()
         except RuntimeError:
@@ -67,7 +67,7 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it may be subclas
             return
 
     def depth(self) -> int:
-        """Return how many times the lock was taken by the thread that holds it; 0 if none does."""
+        """Return how often the thread that holds the lock has taken it; 0 if no thread holds it."""
         found = re.search(r"count=(\d+)", repr(self))
         return int(found[1]) if found else 1
 

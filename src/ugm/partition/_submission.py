@@ -1,4 +1,4 @@
-"""What a submission must be; misuse is found here, before the lock is taken."""
+"""Checks of the arguments of a submission, which run before the lock is taken."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
-    """Return what is submitted, with a copy of the tags.
+    """Return a submission, with a copy of the tags.
 
     Raises:
-        RequestError: something in it is of the wrong kind, or too long.
+        RequestError: an argument has a wrong type, or is too long.
     """
     require_application_id(application_id)
     require_user(user)
     if not isinstance(queue, str):
-        raise RequestError("queue", queue, "the queue that is asked for is a text, empty for none")
+        raise RequestError("queue", queue, "expected the text of a queue path, empty for none")
     if len(queue) > _LONGEST_PATH:
         raise RequestError("queue", queue, f"it has {len(queue)} characters (allowed: up to {_LONGEST_PATH})")
     return Submission(application_id, user, queue, _tags_of(tags))
@@ -50,10 +50,10 @@ def _tags_of(tags: object) -> Mapping[str, str]:
 
 
 def placed_path(queue_path: str) -> str:
-    """Return the canonical path of a queue in which an application may have been placed.
+    """Return the canonical path of a queue that may contain applications.
 
     Raises:
-        RequestError: it is not a valid path, or it is that of the root.
+        RequestError: the path is invalid, or it is the path of the root.
     """
     path = canonical_path(queue_path)
     if path == ROOT:
@@ -62,10 +62,10 @@ def placed_path(queue_path: str) -> str:
 
 
 def group_of(group: str | None) -> str | None:
-    """Return the group of an application: a name, None for none, or the empty text where it is still to be chosen.
+    """Return the group of an application: a name, None for no group, or an empty text if it is not chosen yet.
 
     Raises:
-        RequestError: it is something else.
+        RequestError: the value is something else.
     """
     return group if group is None or group == "" else require_name("group", group)
 
@@ -74,7 +74,7 @@ def style_of(gang_style: str) -> GangStyle:
     """Return the style of a gang.
 
     Raises:
-        RequestError: there is no such style.
+        RequestError: the style does not exist.
     """
     if gang_style not in tuple(GangStyle):
         raise RequestError("gang_style", gang_style, "expected 'soft' or 'hard'")

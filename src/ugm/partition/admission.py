@@ -230,7 +230,7 @@ class Admission:
         return decision
 
     def check(self, request: AllocationRequest) -> Decision:
-        """Return the answer that a request would get, whatever its allocation id."""
+        """Return the answer that a request would get, for any allocation id."""
         application = self.application(request.application_id)
         self.vector(request.usage)
         self.require_not_failing(application)

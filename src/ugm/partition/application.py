@@ -159,12 +159,12 @@ class Application:
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs according to its allocations and its last state: pending allocations keep it running."""
+        """True if it runs according to its allocations and its last state: pending allocations keep it running."""
         return bool(self.allocations) or (self.holding is not None and bool(self.pending))
 
     @property
     def has_chosen_group(self) -> bool:
-        """Whether its group is chosen."""
+        """True if its group is chosen."""
         return self.group != _UNCHOSEN
 
     def start(self, holding: Holding) -> None:

@@ -1,9 +1,9 @@
-"""Two kinds of comparison: the ledger with what really runs, and every counter with the ledger.
+"""Audits and the self-check of a partition.
 
-What really runs only the embedding program knows. An audit reports how the ledger differs from that and changes
-nothing; `ugm.Partition.reconcile` then repairs what is reported, as far as it is still so.
+An *audit* compares the ledger with the allocations that really run, which only the embedding program knows. It reports
+the differences and changes nothing. `ugm.partition.AbstractPartition.reconcile` repairs those that still exist.
 
-The self-check is about ugm alone: any difference that it finds is a bug.
+The *self-check* compares every counter with the ledger. Any difference is a bug in ugm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AuditReport", "Difference", "RunningAllocation", "audit", "differenc
 
 
 class RunningAllocation(NamedTuple):
-    """An allocation that really runs, as the embedding program sees it."""
+    """An allocation that really runs, as the embedding program knows it."""
 
     allocation_id: str
     application_id: str
@@ -32,18 +32,18 @@ class RunningAllocation(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """An allocation of which the ledger says something else than what runs."""
+    """A difference between the ledger and the allocations that run."""
 
-    #: What the ledger has; None if it has nothing of that id.
+    #: The allocation in the ledger; None if the ledger does not contain it.
     ledger: RunningAllocation | None
-    #: What runs; None if nothing of that id does.
+    #: The allocation that runs; None if it does not run.
     truth: RunningAllocation | None
-    #: Whether the ledger knows the application of what runs; if not, the application has to be adopted first.
+    #: Whether the application of the running allocation exists. If not, it must be adopted first.
     is_known: bool = True
 
     @property
     def allocation_id(self) -> str:
-        """Which allocation it is."""
+        """The id of the allocation."""
         known = self.ledger or self.truth
         return known.allocation_id if known else ""
 
@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 
 
 class AuditReport(NamedTuple):
-    """How the ledger differs from what runs; false if it does not."""
+    """The differences between the ledger and the allocations that run; false if there are none."""
 
     differences: tuple[Difference, ...]
 
@@ -78,64 +78,64 @@ def _text(running: RunningAllocation) -> str:
 
 def _as_dict(difference: Difference) -> dict[str, Any]:
     sides = {"ledger": difference.ledger, "truth": difference.truth}
-    described = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
-    return {**described, "is_known": difference.is_known}
+    fields = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
+    return {**fields, "is_known": difference.is_known}
 
 
 def truth_of(running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> dict[str, RunningAllocation]:
-    """Return what runs by allocation id.
+    """Return the running allocations by id.
 
     Raises:
-        RequestError: something in it cannot be an allocation, or an id is there twice.
+        RequestError: an item is not an allocation, or an id occurs twice.
     """
     truth: dict[str, RunningAllocation] = {}
     if not isinstance(running, Iterable):
-        raise RequestError("running", running, "expected several allocations")
+        raise RequestError("running", running, "expected an iterable of allocations")
     for item in running:
         try:
             one = RunningAllocation(*item)
         except TypeError as error:
             reason = "expected a RunningAllocation, or a tuple of its three parts"
             raise RequestError("running", item, reason) from error
-        _require_usable(one)
+        _require_valid(one)
         if truth.setdefault(one.allocation_id, one) is not one:
-            raise RequestError("running", one.allocation_id, "the allocation is there twice")
+            raise RequestError("running", one.allocation_id, "the allocation occurs twice")
     return truth
 
 
-def _require_usable(running: RunningAllocation) -> None:
+def _require_valid(running: RunningAllocation) -> None:
     require_resource("usage", running.usage)
     require_application_id(running.application_id)
     require_name("allocation_id", running.allocation_id)
 
 
 def differences_of(report: object) -> tuple[Difference, ...]:
-    """Return what a report says, which somebody may have picked out of another, or put together.
+    """Return the differences of a report, which the program may have filtered or built.
 
     Raises:
-        RequestError: it is no report, or one of its differences could not have been found by an audit.
+        RequestError: it is not a report, or an audit cannot have found one of its differences.
     """
     if not isinstance(report, AuditReport) or not isinstance(report.differences, tuple):
         raise RequestError("report", report, "expected an AuditReport")
-    for item in report.differences:
-        sides = _sides(item)
+    for difference in report.differences:
+        sides = _sides(difference)
         for side in sides:
-            _require_usable(side)
+            _require_valid(side)
         if sides[0].allocation_id != sides[-1].allocation_id:
-            raise RequestError("report", item, "the difference is about two allocations")
+            raise RequestError("report", difference, "the difference is about two allocations")
     return report.differences
 
 
-def _sides(item: object) -> list[RunningAllocation]:
-    """Return what a difference is between; the one side that there is, or both."""
-    sides = [side for side in (item.ledger, item.truth) if side is not None] if isinstance(item, Difference) else []
+def _sides(value: object) -> list[RunningAllocation]:
+    """Return the sides of a difference, one or two."""
+    sides = [side for side in (value.ledger, value.truth) if side is not None] if isinstance(value, Difference) else []
     if not sides or not all(isinstance(side, RunningAllocation) for side in sides):
-        raise RequestError("report", item, "expected a Difference of what runs")
+        raise RequestError("report", value, "expected a Difference between one or two RunningAllocations")
     return sides
 
 
 def audit(state: PartitionState, truth: dict[str, RunningAllocation]) -> AuditReport:
-    """Compare the ledger with what runs; an allocation that is going counts until its release is confirmed."""
+    """Compare the ledger with the running allocations; a terminating allocation counts until its release."""
     ledger = {
         name: RunningAllocation(name, entry.application.application_id, entry.usage)
         for name, entry in state.ledger.items()
@@ -164,7 +164,7 @@ def verify(state: PartitionState) -> None:
     """Recompute every counter from the ledger.
 
     Raises:
-        InvariantError: with a sentence for each difference.
+        InvariantError: a counter differs; the error has a message for each difference.
     """
     found = [*tracking_findings(state.holding_index), *_entries(state), *_holdings(state), *_queues(state)]
     if found:

@@ -1,4 +1,4 @@
-"""How one configuration differs from another: queues, limits and placement rules that come, go and change."""
+"""Comparison of two configurations: added, removed and changed queues, limits and placement rules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["Changes", "Detail", "LimitChange", "LimitValue", "QueueChange", "cha
 
 
 class LimitValue(NamedTuple):
-    """What one entry allows."""
+    """The values of a limit."""
 
-    #: None where resources are not limited.
+    #: None if resources are not limited.
     max_resources: Resource | None
-    #: 0 where applications are not limited.
+    #: 0 if applications are not limited.
     max_applications: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class LimitValue(NamedTuple):
 
 
 class Detail(NamedTuple):
-    """One thing in which a queue or a limit differs, for people; a text is empty where there is nothing."""
+    """One property that differs, as texts for people; a text is empty if the property is missing."""
 
     what: str
     before: str
@@ -41,29 +41,29 @@ class Detail(NamedTuple):
 
 
 class LimitChange(NamedTuple):
-    """A limit of a user or group in a queue that comes, goes or changes."""
+    """An added, removed or changed limit of a user or group in a queue."""
 
     queue_path: str
-    #: Whether users or a group are limited: a `ugm.TrackingType`.
+    #: A `ugm.TrackingType`: a limit of users or of a group.
     kind: str
     #: The user, the group, or the wildcard ``*``.
     name: str
     #: None if the limit is new.
     before: LimitValue | None
-    #: None if the limit goes.
+    #: None if the limit is removed.
     after: LimitValue | None
 
     @property
     def sign(self) -> str:
-        """``+`` for a limit that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        """The sign of the change: ``+`` for an added, ``-`` for a removed and ``~`` for a changed limit."""
         return _sign(self)
 
     def details(self) -> tuple[Detail, ...]:
-        """Return what differs, amount by amount."""
+        """Return the properties that differ, each amount separately."""
         return _details(*({} if side is None else _amounts("", *side) for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change for JSON, in the same words as its attributes."""
+        """Return the change for JSON, with the names of its attributes."""
         sides = {"before": self.before and self.before.to_dict(), "after": self.after and self.after.to_dict()}
         return {**self._asdict(), "kind": str(self.kind), **sides}
 
@@ -72,21 +72,21 @@ class LimitChange(NamedTuple):
 
 
 class QueueChange(NamedTuple):
-    """A queue that comes, goes or changes."""
+    """An added, removed or changed queue."""
 
     queue_path: str
     #: None if the queue is new.
     before: QueueSpec | None
-    #: None if the queue goes.
+    #: None if the queue is removed.
     after: QueueSpec | None
 
     @property
     def sign(self) -> str:
-        """``+`` for a queue that comes, ``-`` for one that goes, ``~`` for one that changes."""
+        """The sign of the change: ``+`` for an added, ``-`` for a removed and ``~`` for a changed queue."""
         return _sign(self)
 
     def details(self) -> tuple[Detail, ...]:
-        """Return what differs, amount by amount; nothing for a queue that is given nothing."""
+        """Return the properties that differ, each amount separately; empty for a queue without properties."""
         return _details(*({} if side is None else _pieces(side) for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
@@ -97,23 +97,22 @@ class QueueChange(NamedTuple):
     def __str__(self) -> str:
         details = _details(*({} if side is None else _words(side) for side in (self.before, self.after)))
         if self.before is None or self.after is None:
-            parts = [f"{what} {before or after}" for what, before, after in details]
+            texts = [f"{what} {before or after}" for what, before, after in details]
         else:
-            parts = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
-        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(parts)}" if parts else "")
+            texts = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in details]
+        return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(texts)}" if texts else "")
 
 
 class Changes(NamedTuple):
-    """Everything in which two configurations differ; false if they do not."""
+    """All differences between two configurations; false if there are none."""
 
     #: By path.
     queues: tuple[QueueChange, ...] = ()
     #: By path, users before groups, by name.
     limits: tuple[LimitChange, ...] = ()
-    #: Whether applications are placed by other rules.
+    #: Whether the placement rules differ.
     placement_rules: bool = False
-    #: Queues in which groups that keep a limit come in another order, which chooses between the groups of a user; by
-    #: path.
+    #: The queues in which the order of the group limits differs, which chooses between the groups of a user; by path.
     group_orders: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -139,13 +138,13 @@ def changes(old: PartitionConfig | None, new: PartitionConfig | None) -> Changes
     """Compare two configurations of a partition.
 
     Raises:
-        RequestError: one of them cannot be used.
+        RequestError: a configuration is invalid.
     """
     return changes_between(CompiledConfig.of(old), CompiledConfig.of(new))
 
 
 def changes_between(old: CompiledConfig, new: CompiledConfig) -> Changes:
-    """Compare two configurations that are compiled."""
+    """Compare two compiled configurations."""
     queues = tuple(
         QueueChange(path, old.specs.by_path.get(path), new.specs.by_path.get(path))
         for path in sorted({**old.specs.by_path, **new.specs.by_path})
@@ -172,7 +171,7 @@ def _group_orders(old: CompiledConfig, new: CompiledConfig) -> tuple[str, ...]:
 
 
 def _values(compiled: CompiledConfig) -> dict[tuple[str, int, str], LimitValue]:
-    """Return what every limit allows, by queue path, 0 for users and 1 for groups, and name."""
+    """Return the values of every limit by queue path, 0 for users or 1 for groups, and name."""
     return {
         (path, order, name): LimitValue(limit.resources or None, limit.applications)
         for order, book in enumerate((compiled.limits.users, compiled.limits.groups))
@@ -199,9 +198,9 @@ def _sides(change: LimitChange) -> str:
 
 
 def _limits(most: Resource | None, applications: int) -> str:
-    parts = [str(most)] if most else []
+    texts = [str(most)] if most else []
     counted = "1 application" if applications == 1 else f"{applications} applications"
-    return ", ".join([*parts, counted] if applications else parts)
+    return ", ".join([*texts, counted] if applications else texts)
 
 
 def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
@@ -213,33 +212,33 @@ def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detai
 
 
 def _amounts(prefix: str, resources: Resource | None, applications: int) -> dict[str, str]:
-    described = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
-    return {**described, f"{prefix}applications": str(applications)} if applications else described
+    texts = {f"{prefix}{name}": format_amount(name, amount) for name, amount in (resources or {}).items()}
+    return {**texts, f"{prefix}applications": str(applications)} if applications else texts
 
 
 def _pieces(spec: QueueSpec) -> dict[str, str]:
-    """Return everything that a queue is given, amount by amount."""
+    """Return the properties of a queue, each amount separately."""
     words = _words(spec)
-    given = {"": spec.quota, "template ": spec.template or Quota()}
-    described: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
-    for prefix, quota in given.items():
-        described |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
-        described |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
-    return described | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
+    quotas = {"": spec.quota, "template ": spec.template or Quota()}
+    texts: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
+    for prefix, quota in quotas.items():
+        texts |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
+        texts |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
+    return texts | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
 
 
 def _words(spec: QueueSpec) -> dict[str, str]:
-    """Return what a queue is given, by the word for it; without what it is not given."""
-    described = {
+    """Return the properties of a queue by name, without those that are not set."""
+    texts = {
         "parent": "yes" if spec.is_parent else "",
-        # It stands in the way of the templates above.
+        # An empty template overrides the templates of the parents.
         "template": "empty" if spec.template == Quota() else "",
         **_quota_words("", spec.quota),
         **_quota_words("template ", spec.template or Quota()),
         "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",
         "admin ACL": repr(str(spec.admin_acl)) if spec.admin_acl is not None else "",
     }
-    return {name: value for name, value in described.items() if value}
+    return {name: value for name, value in texts.items() if value}
 
 
 def _quota_words(prefix: str, quota: Quota) -> dict[str, str]:

@@ -1,7 +1,7 @@
-"""What happens in a partition, as values for those who follow it: a page, a metric, a journal.
+"""The events of a partition: changes and denials as values, for subscribers and journals.
 
-Every change of the books is one event, and so is every denial. Together, in their order, they say everything: whoever
-has seen all events knows what the books hold.
+Every change of the state of a partition is one event, and so is every denial. All events in their order determine the
+state: `ugm.partition.replay` rebuilds it from them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 class ApplicationSubmitted(NamedTuple):
-    """An application was placed, or listed where it was placed before."""
+    """An application was placed, or adopted with its previous queue."""
 
     application_id: str
     user: UserGroup
@@ -48,21 +48,21 @@ class ApplicationSubmitted(NamedTuple):
     requested_queue: str
     tags: Mapping[str, str]
     gang_style: GangStyle
-    #: Whether it was listed where it had been placed before, by `Partition.adopt_application`.
+    #: Whether `ugm.partition.AbstractPartition.adopt_application` added it.
     is_adopted: bool = False
-    #: The group that it was charged to before, None for none; empty where it is still to be chosen.
+    #: The group that it was charged to before, or None for no group; empty if its first allocation chooses the group.
     group: str | None = ""
 
 
 class QueueQuotaSet(NamedTuple):
-    """A queue that the configuration does not name was given a quota of its own."""
+    """The quota of a queue that the configuration does not name was set."""
 
     queue_path: str
     quota: Resource
 
 
 class GroupAssigned(NamedTuple):
-    """An application started for the first time, which chose the group that it is charged to."""
+    """An application has started for the first time, and its group was chosen."""
 
     application_id: str
     user: str
@@ -71,88 +71,88 @@ class GroupAssigned(NamedTuple):
 
 
 class ApplicationFailing(NamedTuple):
-    """An application gets nothing more."""
+    """An application is failing, and gets nothing more."""
 
     application_id: str
 
 
 class ApplicationEnded(NamedTuple):
-    """An application was forgotten."""
+    """An application was removed."""
 
     application_id: str
-    #: Completed, failed, or what it was when it was removed.
+    #: Completed, failed, or the state before its removal.
     state: ApplicationState
 
 
 class AllocationRequested(NamedTuple):
-    """An allocation is pending."""
+    """A pending allocation was added."""
 
     allocation: Allocation
 
 
 class RequestWithdrawn(NamedTuple):
-    """An allocation is pending no longer, and was not granted."""
+    """A pending allocation was removed without a grant."""
 
     allocation: Allocation
 
 
 class Allocated(NamedTuple):
-    """An allocation was granted, or adopted."""
+    """An allocation was granted or adopted."""
 
     allocation: Allocation
-    #: The placeholder that it took the place of, if any.
+    #: The placeholder that it replaces, if any.
     replaces: str = ""
 
 
 class Resized(NamedTuple):
-    """An allocation takes something else."""
+    """The usage of an allocation has changed."""
 
     allocation: Allocation
     before: Resource
 
 
 class Preempted(NamedTuple):
-    """An allocation was told to go."""
+    """An allocation was marked as terminating."""
 
     allocation: Allocation
 
 
 class Released(NamedTuple):
-    """An allocation was given back: released, replaced or evicted."""
+    """An allocation was released, replaced or evicted."""
 
     allocation: Allocation
 
 
 class Denied(NamedTuple):
-    """Something was asked for and not granted: one allocation, or the several of a gang."""
+    """A request was denied: for one allocation, or for a gang."""
 
     requests: tuple[AllocationRequest, ...]
     decision: Decision
 
 
 class NodeChanged(NamedTuple):
-    """A node was registered, changed or removed."""
+    """A node was added, changed or removed."""
 
     name: str
     #: None if the node is new.
     before: Resource | None
-    #: None if the node has gone.
+    #: None if the node was removed.
     after: Resource | None
 
 
 class PartitionClosed(NamedTuple):
-    """The partition takes nothing more."""
+    """The partition is being removed, and accepts nothing more."""
 
 
 class ConfigurationChanged(NamedTuple):
-    """Another configuration is in force."""
+    """Another configuration was put in force."""
 
     before: CompiledConfig
     after: CompiledConfig
 
     @property
     def changes(self) -> Changes:
-        """What has changed, worked out when somebody asks."""
+        """The differences between the configurations, computed on demand."""
         return changes_between(self.before, self.after)
 
 
@@ -176,7 +176,7 @@ Event: TypeAlias = (
 
 
 class Subscriber(Protocol):
-    """A function that is called with everything that happens in a partition.
+    """A function that is called with all events of a partition.
 
     It is called after the lock has been released, and before the operation that made the changes returns. One thread
     calls at a time, in the order of the numbers. If a call is interrupted, the same events are delivered again with the
@@ -188,5 +188,5 @@ class Subscriber(Protocol):
     """
 
     def __call__(self, first: int, events: tuple[Event, ...], /) -> None:
-        """Take note of events that happened in one go; they are numbered from *first* on, all events from 1."""
+        """Handle the events of one operation, which are numbered from *first* on; the first event has number 1."""
         ...

@@ -254,7 +254,7 @@ class AbstractPartition(ABC):
 
         Raises:
             RequestError: an argument is invalid, or the id belongs to an application that was submitted with other
-                arguments. A repeated submission returns the same queue, whatever the rules are now.
+                arguments. A repeated submission returns the same queue, also if the rules have changed.
         """
 
     @abstractmethod

@@ -29,7 +29,6 @@ from ugm.errors import RequestError
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition import fast_path
 from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.administration import Administration, require_node
 from ugm.partition.admission import Admission
@@ -41,6 +40,9 @@ from ugm.partition.config_changes import changes_between
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.explanation import Explanation, headroom_of, require_holder_count
+from ugm.partition.fast_path import allocate as fast_allocate
+from ugm.partition.fast_path import check as fast_check
+from ugm.partition.fast_path import release as fast_release
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.lifecycle import ApplicationLifecycle
@@ -197,8 +199,8 @@ class Partition(AbstractPartition):
 
     # Allocations
 
-    allocate = fast_path.allocate
-    release = fast_path.release
+    allocate = fast_allocate
+    release = fast_release
 
     def request(
         self,
@@ -346,7 +348,7 @@ class Partition(AbstractPartition):
 
     # Queries about a subject
 
-    check = fast_path.check
+    check = fast_check
 
     def explain(
         self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3

@@ -29,7 +29,7 @@ class SubmissionReport:
 
     @property
     def allowed(self) -> bool:
-        """Whether there is a queue, and the allocation would be granted in it."""
+        """True if there is a queue, and the allocation would be granted in it."""
         return self.queue_path is not None and self.explanation.decision.allowed
 
 

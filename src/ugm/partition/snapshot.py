@@ -1,11 +1,12 @@
-"""A partition at one moment, copied as plain data.
+"""Snapshots: a partition at one moment, copied as plain data.
 
-An answer that shows several things, such as a tree of queues, must show them as they were at one moment. Formatting a
-large partition under its lock would stop the scheduler for as long as that takes. So the lock is held only to copy what
-changes: what every application holds and asks for, and which queues there are. All sums, shares and limits are worked
-out from the copy afterwards, without the lock. They are worked out when they are first asked for.
+The problem: an answer with several values, such as a tree of queues, must show them at one moment. But formatting a
+large partition under its lock would stop the scheduler during that time.
 
-Under the lock the copy takes time in the number of queues and applications: about half a microsecond for each.
+The idea: under the lock, only the changing data is copied: the holdings, the pending allocations and the queues. All
+sums, shares and limits are computed from the copy, without the lock, when they are first used.
+
+The cost: under the lock, the copy takes about half a microsecond for each queue and application.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
 __all__ = ["CooperativeIteration", "PartitionSnapshot", "Pending", "copy_user_usage"]
 
-#: What is copied of every queue and of every holding, as one list for each attribute: nothing is computed under the
-#: lock, and no objects are made that could start the garbage collector.
+#: The attributes of queues and holdings that are copied, each as one list. So nothing is computed under the lock, and
+#: no objects are created that could start the garbage collector.
 _QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "has_left", "annotated")]
 _HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "amounts")]
 
@@ -41,7 +42,7 @@ _T = TypeVar("_T")
 
 
 class CooperativeIteration(Protocol):
-    """Wraps the items of a long loop, for example to pause now and then."""
+    """A function that wraps the items of a long loop, for example to pause now and then."""
 
     def __call__(self, items: Iterable[_T], /) -> Iterable[_T]:
         """Return the same items."""
@@ -53,14 +54,14 @@ def _uninterrupted(items: Iterable[_T], /) -> Iterable[_T]:
 
 
 class Pending(NamedTuple):
-    """What is asked for and not granted yet."""
+    """The number and the sum of pending allocations."""
 
     allocations: int
     amounts: Resource
 
 
 class _Queue(NamedTuple):
-    """A queue, copied."""
+    """A copied queue."""
 
     spec: QueueSpec
     is_managed: bool
@@ -75,7 +76,7 @@ class _Queue(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """What one user or group uses in and below one queue, and the limit there."""
+    """The usage of a user or group in and below a queue, and its limit there."""
 
     queue_path: str
     limit: Limit
@@ -85,18 +86,18 @@ class _Counted(NamedTuple):
 
 @final
 class PartitionSnapshot:
-    """A partition at one moment; `ugm.partition.AbstractPartition.snapshot` takes it.
+    """A partition at one moment; `ugm.partition.AbstractPartition.snapshot` returns it.
 
     Attributes:
         config: the configuration in force.
-        cluster: what all nodes offer together; None until a first node is registered.
-        nodes: what every node offers, by name.
-        application_count: how many applications were submitted and have not ended.
-        allocation_count: how many allocations there are, pending ones included.
+        cluster: the sum of all nodes; None until a first node is registered.
+        nodes: the resources of every node, by name.
+        application_count: the number of applications.
+        allocation_count: the number of allocations, including pending ones.
     """
 
     def __init__(self, state: PartitionState, iterate: CooperativeIteration | None = None) -> None:
-        """Copy what changes; the caller holds the lock."""
+        """Copy the changing data; the caller holds the lock."""
         self._iterate: Final = iterate or _uninterrupted
         self.config: Final[PartitionConfig | None] = state.compiled.config
         self.cluster: Final = state.tree.cluster
@@ -114,7 +115,7 @@ class PartitionSnapshot:
             if one.pending
         ]
 
-    # From here on nobody holds the lock.
+    # All other methods run without the lock.
 
     @cached_property
     def _queues(self) -> dict[str, _Queue]:
@@ -144,7 +145,7 @@ class PartitionSnapshot:
         return found
 
     def usage(self) -> Resource:
-        """Return what is used in the whole partition, without zeros."""
+        """Return the usage of the whole partition, without zeros."""
         return Resource(self._used_in_queues.get(ROOT, {})).without_zeros()
 
     # Queues
@@ -164,7 +165,7 @@ class PartitionSnapshot:
 
     @cached_property
     def _used_in_queues(self) -> dict[str, dict[str, int]]:
-        """What is used in and below every queue in which something runs."""
+        """The usage in and below every queue with running applications."""
         return _summed((line.queue_path, line.used) for line in self._iterate(self._lines))
 
     @cached_property
@@ -177,7 +178,7 @@ class PartitionSnapshot:
 
     @cached_property
     def pending_in_queues(self) -> Mapping[str, Pending]:
-        """What is pending in and below every queue in which something is."""
+        """The pending allocations in and below every queue that has some."""
         found: dict[str, list[LedgerEntry]] = {}
         for _, queue_path, entries in self._raw_pending:
             for path in ancestors(queue_path):
@@ -238,17 +239,17 @@ class PartitionSnapshot:
 
     @property
     def user_names(self) -> tuple[str, ...]:
-        """All users for whom something runs or is pending, sorted."""
+        """The names of all users with allocations, including pending ones, sorted."""
         return tuple(sorted(self._lines_of_users))
 
     @property
     def group_names(self) -> tuple[str, ...]:
-        """All groups to which something is charged, sorted."""
+        """The names of all groups with charged applications, sorted."""
         return tuple(sorted(self._lines_of_groups))
 
     @cached_property
     def pending_of_users(self) -> Mapping[str, Pending]:
-        """What is pending for every user for whom something is."""
+        """The pending allocations of every user that has some."""
         found: dict[str, list[LedgerEntry]] = {}
         for name, _, entries in self._raw_pending:
             found.setdefault(name, []).extend(entries)
@@ -256,16 +257,16 @@ class PartitionSnapshot:
 
     @cached_property
     def _waiting_in(self) -> dict[str, set[str]]:
-        """The queues in which something is pending, by user."""
+        """The queues with pending allocations, by user."""
         found: dict[str, set[str]] = {}
         for name, path, _ in self._raw_pending:
             found.setdefault(name, set()).add(path)
         return found
 
     def user(self, name: str) -> UserUsage | None:
-        """Return what a user uses in which queues; None if nothing runs and nothing is pending for the user.
+        """Return the usage of a user in each queue; None if the user has no allocations, including pending ones.
 
-        A queue in which something of the user is only pending is shown, too, with a usage of nothing.
+        A queue in which the user has only pending allocations is shown with an empty usage.
         """
         lines = self._lines_of_users.get(name)
         if lines is None:
@@ -274,7 +275,7 @@ class PartitionSnapshot:
         return self._copied(self._limits.users, name, lines, waiting).user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
-        """Return what is charged to a group in which queues; None if nothing is."""
+        """Return the usage of a group in each queue; None if nothing is charged to it."""
         lines = self._lines_of_groups.get(name)
         return None if lines is None else self._copied(self._limits.groups, name, lines, set()).group_usage()
 
@@ -283,35 +284,35 @@ class PartitionSnapshot:
         limits = {path: limit for path in paths for path, limit in _limits_on(book, name, path)}
         return TrackerCopy(name, list(lines), limits, paths)
 
-    # How close users and groups are to their limits
+    # The utilization of limits
 
     def user_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
-        """Return the limits of a user wherever something runs or is pending for the user, sorted by queue."""
+        """Return the limits of a user in all queues with allocations of the user, sorted by queue."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
         counted = _counted(self._limits.users, name, lines, waiting)
         return tuple(_effective(TrackingType.USER, name, one) for one in counted)
 
     def group_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
-        """Return the limits of a group wherever something is charged to it, sorted by queue."""
+        """Return the limits of a group in all queues with usage of the group, sorted by queue."""
         counted = _counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ())
         return tuple(_effective(TrackingType.GROUP, name, one) for one in counted)
 
     def user_share(self, name: str) -> float:
-        """Return the share of `user_utilization`, quicker and rounded."""
+        """Return the rounded share of `user_utilization` in less time."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
         return _rounded_share(_counted(self._limits.users, name, lines, waiting))
 
     def group_share(self, name: str) -> float:
-        """Return the share of `group_utilization`, quicker and rounded."""
+        """Return the rounded share of `group_utilization` in less time."""
         return _rounded_share(_counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ()))
 
     def user_utilization(self, name: str) -> LimitUtilization:
-        """Return how close a user is to a limit; of a user who is not there, that there is none."""
+        """Return the utilization of the most used limit of a user; an unknown user has no limit."""
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
         return _utilization(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
 
     def group_utilization(self, name: str) -> LimitUtilization:
-        """Return how close a group is to a limit; of a group that is not there, that there is none."""
+        """Return the utilization of the most used limit of a group; an unknown group has no limit."""
         lines = self._lines_of_groups.get(name, [])
         return _utilization(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
 
@@ -345,7 +346,7 @@ def copy_user_usage(state: PartitionState, name: str) -> UserUsageCopy | None:
 
 
 def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
-    """Add up amounts by queue, in and below each."""
+    """Return the sums of amounts in and below each queue."""
     own: dict[str, dict[str, int]] = {}
     for path, amounts in lines:
         _add(own.setdefault(path, {}), amounts)
@@ -373,7 +374,7 @@ def _pending(entries: Sequence[LedgerEntry]) -> Pending:
 
 
 def _limits_on(book: LimitBook, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of a user or group on the way from a queue to the root."""
+    """Yield the limits of a user or group from a queue to the root."""
     for level in book.levels_on(queue_path):
         limit = level.named.get(name, level.fallback)
         if limit is not None:
@@ -381,7 +382,7 @@ def _limits_on(book: LimitBook, name: str, queue_path: str) -> Iterator[tuple[st
 
 
 def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) -> list[_Counted]:
-    """Return the limits of a user or group with what is counted against each, sorted by queue."""
+    """Return the limits of a user or group, each with its usage, sorted by queue."""
     queues = {*waiting, *(line.queue_path for line in lines)}
     limits = {path: limit for queue in queues for path, limit in _limits_on(book, name, queue)}
     used: dict[str, dict[str, int]] = {path: {} for path in limits}
@@ -408,7 +409,7 @@ def _utilization(kind: TrackingType, name: str, lines: _Lines, counted: Iterable
 
 
 def _measured(counted: _Counted) -> Iterator[tuple[str | None, int, int]]:
-    """Yield what is used of every resource that is limited, and of the number of applications."""
+    """Yield the usage and the maximum of every limited resource, and of the number of applications."""
     for name, most in counted.limit.resources.items():
         yield name, counted.usage.get(name, 0), most
     if counted.limit.applications:
@@ -427,7 +428,7 @@ def _ratio(used: int, most: int) -> float:
 
 
 def _share(used: int, most: int) -> Fraction:
-    # A limit of nothing counts as used up.
+    # A limit of 0 counts as fully used.
     return Fraction(used, most) if most else Fraction(1 + used)
 
 

@@ -146,7 +146,7 @@ class Transactions:
 
     @property
     def are_recorded(self) -> bool:
-        """Whether changes are recorded as events."""
+        """True if changes are recorded as events."""
         return self._outbox is not None
 
     # Running a change

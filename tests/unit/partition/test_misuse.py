@@ -242,9 +242,7 @@ def test_no_submission_id(partition: Partition, name: Wrong) -> None:
 def test_no_text_for_a_queue(partition: Partition) -> None:
     """The queue that is asked for is a text, and may be any."""
     for queue in [None, 7]:
-        with refused(
-            partition, f"queue {queue!r}: the queue that is asked for is a text, empty for none", RequestError
-        ):
+        with refused(partition, f"queue {queue!r}: expected the text of a queue path, empty for none", RequestError):
             partition.submit("new", SUE, queue)  # type: ignore[arg-type]  # misuse
     assert not partition.submit("new", SUE, "no\nqueue")
 
@@ -349,9 +347,15 @@ WRONG: Wrong = ["app"]
     ("differences", "text"),
     [
         ([], "report AuditReport(differences=[]): expected an AuditReport"),
-        ((7,), "report 7: expected a Difference of what runs"),
-        ((Difference(None, None),), f"report {Difference(None, None)!r}: expected a Difference of what runs"),
-        ((Difference(None, WRONG),), f"report {Difference(None, WRONG)!r}: expected a Difference of what runs"),
+        ((7,), "report 7: expected a Difference between one or two RunningAllocations"),
+        (
+            (Difference(None, None),),
+            f"report {Difference(None, None)!r}: expected a Difference between one or two RunningAllocations",
+        ),
+        (
+            (Difference(None, WRONG),),
+            f"report {Difference(None, WRONG)!r}: expected a Difference between one or two RunningAllocations",
+        ),
         ((TWO,), f"report {TWO!r}: the difference is about two allocations"),
         ((Difference(HELD, RUNS._replace(usage=WRONG)),), "usage ['app']: expected a Resource"),
         (
@@ -373,12 +377,12 @@ def test_no_report(partition: Partition, differences: Wrong, text: str) -> None:
 @pytest.mark.parametrize(
     ("running", "text"),
     [
-        (None, "running None: expected several allocations"),
+        (None, "running None: expected an iterable of allocations"),
         ([7], "running 7: expected a RunningAllocation, or a tuple of its three parts"),
         ([("app", "app")], "running ('app', 'app'): expected a RunningAllocation, or a tuple of its three parts"),
         ([("", "app", memory(1))], f"allocation_id '': {NAME}"),
         ([("app", "", memory(1))], f"application_id '': {ID}"),
-        ([("app", "app", memory(1))] * 2, "running 'app': the allocation is there twice"),
+        ([("app", "app", memory(1))] * 2, "running 'app': the allocation occurs twice"),
     ],
 )
 def test_no_truth(partition: Partition, running: Wrong, text: str) -> None:
