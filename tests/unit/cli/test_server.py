@@ -173,7 +173,7 @@ def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
         (["FILE", "--user", "a", "--usage", "memory"], 2, "expected NAME=QUANTITY, found 'memory'"),
         (["FILE", "--user", "a", "--usage", "memory=x"], 2, "'x' is not a quantity"),
         (["FILE", "--user", "a", "--partition", "x"], 2, "no such partition"),
-        (["FILE", "--user", "*"], 1, "the wildcard belongs in limits"),
+        (["FILE", "--user", "*"], 1, "the wildcard '*' is not a valid name (allowed: only in limits)"),
         (["nothing.yaml", "--user", "a"], 1, "the file cannot be read"),
         (["http://127.0.0.1:1", "--user", "a"], 1, "no response from http://127.0.0.1:1/ws/v1: "),
         (["URL", "--application", "none"], 1, "there is no application 'none' [application-unknown]"),
