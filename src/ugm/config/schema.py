@@ -8,7 +8,7 @@ a time, whose inner mappings have been read before; `ugm.config.assembly` does t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final, Literal, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, create_model
 
@@ -33,7 +33,7 @@ _READERS: Final[Mapping[object, Callable[[object], object]]] = {
 class FileSchema(BaseModel):
     """Base class of the models; the attributes of a model are the fields that a mapping of a file sets."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def read_fields(self) -> dict[str, Any]:
         """Return the fields that the mapping sets."""

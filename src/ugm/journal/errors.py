@@ -38,7 +38,7 @@ class JournalDamagedError(JournalError):
 
     def __init__(self, path: str, reason: str, readable: int) -> None:
         super().__init__(path, reason)
-        self.args = (path, reason, readable)
+        self.args: tuple[object, ...] = (path, reason, readable)
         self.readable: Final = readable
 
     def __str__(self) -> str:
@@ -56,5 +56,5 @@ class JournalHeldError(JournalError):
     def __init__(self, path: str, holder: int | None) -> None:
         process = "another process" if holder is None else f"process {holder}"
         super().__init__(path, f"{process} has it open for writing")
-        self.args = (path, holder)
+        self.args: tuple[object, ...] = (path, holder)
         self.holder: Final = holder

@@ -69,7 +69,7 @@ class QueueSpecs:
         #: Parents before their children.
         self.by_path: Final = by_path
         #: The resources that any queue limits or guarantees, including queues that may be created.
-        self.names: Final = frozenset().union(*(spec.names for spec in by_path.values()))
+        self.names: Final[frozenset[str]] = frozenset().union(*(spec.names for spec in by_path.values()))
 
     @classmethod
     def compile(cls, root: QueueConfig | None) -> Self:

@@ -134,7 +134,7 @@ class TreeNode:
     def clear(self) -> None:
         """Reset all counters and lists from any state: no consumers, nothing charged."""
         #: The part of the quota that is not charged, packed. Negative after forced allocations or a lowered quota.
-        self.free = self.packing.pack_free(self.quota)
+        self.free: int = self.packing.pack_free(self.quota)
         #: By rank the packed sum of what its consumers can free, and of their number.
         self.totals: dict[Rank, int] = {}
         self.borrowers.clear()

@@ -82,10 +82,10 @@ class Engine:
     def __init__(self, database: Database) -> None:
         self.database: Final = database
         self.lock: Final = Lock()
-        self.token = 0
+        self.token: int = 0
         self._loaded: dict[str, Held] = {}
         #: Of the last change.
-        self.number = 0
+        self.number: int = 0
         self._structure: Structure | None = None
         #: The configuration that was compiled last, and which one it is; there is none of number 0.
         self._known: tuple[int, CompiledConfig] = (0, CompiledConfig.of(None))

@@ -47,6 +47,9 @@ class Structure:
 
     __slots__ = ("_before", "_paths", "epoch", "events", "revision", "state")
 
+    epoch: int
+    revision: int
+
     def __init__(self, row: tuple[Any, ...], known: tuple[int, CompiledConfig]) -> None:
         self.epoch, self.revision, user_limits_win, names, total, closed, settings, nodes, queues = row
         compiled = known[1] if known[0] == self.revision else CompiledConfig.of(config_from_data(settings))

@@ -54,7 +54,7 @@ class ConfiguredLimit:
         self.limit: Final = limit
         self.gauges = []
         self.impacts = {}
-        self.rejected = 0
+        self.rejected: int = 0
 
     def add_impact(self, user: str, jobs: int, seconds: int) -> None:
         """Count jobs that the limit began to hold, and seconds for which it held jobs."""

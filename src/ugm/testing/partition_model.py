@@ -137,7 +137,7 @@ class PartitionModel(PartitionModelState):
 
     def _remove(self, application_id: str) -> None:
         del self.applications[application_id]
-        self.held = {name: one for name, one in self.held.items() if one.application_id != application_id}
+        self.keep_allocations(lambda one: one.application_id != application_id)
         self.queues.prune({app.queue_path for app in self.applications.values()})
 
     def complete(self, application_id: str) -> ApplicationState:
@@ -152,11 +152,7 @@ class PartitionModel(PartitionModelState):
         """Fail an application, and return its allocations to terminate, sorted."""
         self._application(application_id)
         self._change(application_id, failing=True)
-        self.held = {
-            name: one
-            for name, one in self.held.items()
-            if one.application_id != application_id or one.state is not _PENDING
-        }
+        self.keep_allocations(lambda one: one.application_id != application_id or one.state is not _PENDING)
         terminated = self._terminate(self.entries(application_id))
         self._finish_if_idle(application_id)
         return terminated
@@ -247,10 +243,10 @@ class PartitionModel(PartitionModelState):
                 self._is_repeated(one, known=wanted.setdefault(one.allocation_id, one))
         denials = (self._denied_after(wanted, index, one) for index, one in enumerate(wanted.values()))
         denied: tuple[Violation, ...] = next(filter(None, denials), ())
-        before = dict(self.applications), dict(self.held)
+        applications, held = dict(self.applications), dict(self.held)
         found = self._grant_together(wanted.values())
         if found or denied:
-            self.applications, self.held = before
+            self.restore(applications, held)
         return found + denied
 
     def _denied_after(self, wanted: Mapping[str, Allocation], at: int, one: Allocation) -> tuple[Violation, ...]:

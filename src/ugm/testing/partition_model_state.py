@@ -67,6 +67,14 @@ class PartitionModelState:
     #: Whether the partition is closed.
     closed: bool = False
 
+    def restore(self, applications: dict[str, SubmittedApplication], held: dict[str, Allocation]) -> None:
+        """Replace all applications and allocations by earlier copies."""
+        self.applications, self.held = applications, held
+
+    def keep_allocations(self, is_kept: Callable[[Allocation], bool]) -> None:
+        """Remove all other allocations."""
+        self.held = {name: one for name, one in self.held.items() if is_kept(one)}
+
     # Queries of the lists
 
     def entries(self, application_id: str | None = None, *, pending: bool = False) -> list[Allocation]:

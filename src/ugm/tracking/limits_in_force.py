@@ -57,8 +57,8 @@ class LimitsInForce:
         lock: OperationLock | None = None,
     ) -> None:
         self._canonical = PathCache(canonical_path).__getitem__
-        self.limits = limits or Limits({}, {})
-        self.epoch = Epoch(Layout(self.limits.names))
+        self.limits: Limits = limits or Limits({}, {})
+        self.epoch: Epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
         #: Held by every public operation of a manager or tracker. Its token is the epoch.
