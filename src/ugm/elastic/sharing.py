@@ -65,7 +65,7 @@ class Sharer(NamedTuple):
 
 
 class SharingRound(NamedTuple):
-    """One round of dividing what is left."""
+    """One round of dividing the remaining amount."""
 
     #: The divided amount.
     left: int

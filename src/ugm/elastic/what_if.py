@@ -1,4 +1,4 @@
-"""What-if analysis: the runtimes of a changed copy of a tree."""
+"""The what-if analysis: runtimes in a changed copy of a tree."""
 
 from __future__ import annotations
 
