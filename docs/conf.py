@@ -36,6 +36,7 @@ nitpick_ignore = [
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation
     ("py:class", "datetime"),
+    ("py:class", "ugm.partition.application.LedgerEntry"),
     ("py:class", "ugm.shared.engine.Engine"),
 ]
 

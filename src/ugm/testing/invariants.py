@@ -196,7 +196,7 @@ def check_never_above(tracker: Tracker | AbstractPartition, kinds: Collection[Tr
     ``group_limits="unless-user-limited"``, it is only an invariant of users.
 
     Args:
-        tracker: the tracker or partition. The method `over_limit` of a partition also reports exceeded queue quotas.
+        tracker: the tracker or partition. The method ``over_limit`` of a partition also reports exceeded queue quotas.
         kinds: users, groups, or both.
 
     Raises:

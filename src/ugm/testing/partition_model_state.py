@@ -39,7 +39,7 @@ class SubmittedApplication(NamedTuple):
     gang_style: str
     #: The queue of the application.
     queue_path: str
-    #: The group that is charged, None for none; `UNASSIGNED` before the application runs for the first time.
+    #: The group that is charged, None for none; ``UNASSIGNED`` before the application runs for the first time.
     group: str | None = UNASSIGNED
     has_run: bool = False
     running: bool = False

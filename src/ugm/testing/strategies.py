@@ -76,7 +76,7 @@ def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
 
 
 def resource_names() -> st.SearchStrategy[str]:
-    """Draw the name of a resource: one of `RESOURCES`, or an arbitrary text."""
+    """Draw the name of a resource: one of ``RESOURCES``, or an arbitrary text."""
     return st.sampled_from(RESOURCES) | st.text(min_size=1, max_size=8)
 
 
