@@ -137,10 +137,11 @@ ALLOWED: Final = Decision()
 def exceeded(chain: Iterable[Node], vector: RequestVector, starting: Sequence[Node] = ()) -> tuple[Violation, ...]:
     """Return every limit of *chain* that *vector*, and one more application below *starting*, would exceed.
 
-    A resource that is not requested is never reported, even if it is over its limit. Only a queue also denies a request
-    that names such a resource with an amount of 0.
+    A resource that is not requested is never reported, even if it is over its limit. Exception: a queue that is over
+    its limit denies a request that names the resource, even with an amount of 0.
 
-    Source: Apache YuniKorn, as recorded; its queues compare every resource that a request names.
+    Source: Apache YuniKorn core, whose queues compare every resource that a request names
+    (`tests/conformance/yunikorn/test_queues.py`).
     """
     required_vcore, required_memory, vcore, memory, extended, _ = vector
     names_vcore, names_memory = is_named(required_vcore), is_named(required_memory)

@@ -1,7 +1,8 @@
 """The exceptions of ugm. Each has its data as attributes, and can be pickled.
 
 A denial is not an error but a `ugm.Decision`. Errors are raised for misuse of a call, for a configuration that cannot
-be used, and for damage that a self-check has found. The call has changed nothing.
+be used, and for damage that a self-check has found. A call that raises one of these errors has changed nothing; only a
+journal can also fail after a change, and its error says so.
 
 Every error passes its data to `Exception.__init__`, so that `pickle` and `copy` can rebuild it, and formats its text on
 demand.
@@ -30,7 +31,7 @@ __all__ = [
 _EXACT_BITS: Final = 2100
 #: The number of digits that are written of a larger integer.
 _DIGITS: Final = 16
-#: The number of characters of a value that an error shows at most.
+#: The maximum number of characters of a value in a message.
 _LONGEST: Final = 1000
 
 
@@ -152,8 +153,8 @@ class ReleaseError(UgmError, ValueError):
 class ReentrantCallError(UgmError, RuntimeError):
     """An operation was called in the middle of another operation of the same thread on the same object.
 
-    The caller was a signal handler, a finalizer or a quota model. It must leave the call to the program instead. The
-    call has changed nothing.
+    The caller was a signal handler, a finalizer or a quota model. Such code should defer the call, for example by
+    setting a flag. The call has changed nothing.
     """
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 #: The initial free amount of a resource that is not limited. A larger request fails the check, and is then compared
-#: with each limit one by one, so that it is not denied without a limit.
+#: with each limit one by one, so that a request for an unlimited resource is never denied.
 UNLIMITED: Final = 1 << 128
 
 #: The required amount of a resource that is not requested: below any free amount in practice. A node that is
@@ -276,7 +276,7 @@ def is_named(required: int) -> bool:
     return required not in (_NOT_REQUESTED, _NEVER_NOT_NAMED)
 
 
-# The hot path of every engine: the whole rule of checking and charging, and nothing else.
+# The hot path of every engine: checking and charging.
 
 Chain: TypeAlias = Iterable[Node]
 

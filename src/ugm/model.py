@@ -30,7 +30,7 @@ _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 class Claim(NamedTuple):
     """One allocation with its owner, as quota models see it."""
 
-    #: The same when the allocation is charged and when it is refunded; empty for a query.
+    #: The id of the allocation; empty for a query.
     allocation_id: str
     application_id: str
     usage: Resource

@@ -58,7 +58,7 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
 
     __slots__ = ()
 
-    def let_go(self) -> None:
+    def release_if_held(self) -> None:
         """Release the lock if this thread still holds it, because the end of a ``with`` block was skipped."""
         try:
             self.release()
@@ -147,12 +147,12 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         try:
             with self:
                 settled, self.settled = self.settled, CHANGING
-                return self.attempt(settled, work, *args, **kwargs)
+                return self.run_locked(settled, work, *args, **kwargs)
         except BaseException as error:
-            self.let_go_after(error)
+            self.release_after_error(error)
             raise
 
-    def attempt(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_locked(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation under the lock that is held. It first recovers if *settled* is not the settled state."""
         if settled is not self.token:
             self.recover()
@@ -186,7 +186,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     # Interruptions
 
-    def let_go_after(self, error: BaseException) -> None:
+    def release_after_error(self, error: BaseException) -> None:
         """Release the lock after an exception if the ``with`` block of the caller may not have released it.
 
         If a function of ugm raised the exception, the block has ended in the usual way. If the lock is still held then,
@@ -195,7 +195,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         traceback = error.__traceback__
         raised_in = traceback and traceback.tb_next
         if raised_in is None or not _is_in_engine(raised_in):
-            self.let_go()
+            self.release_if_held()
 
     def recover(self) -> None:
         """Undo what an interrupted operation did not commit, and rebuild what follows from the ledger.
@@ -266,7 +266,7 @@ S = TypeVar("S", bound=_Locked)
 
 
 def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a method that only reads under the lock of its object."""
+    """Run a method under the lock of its object."""
 
     @wraps(method)
     def operation(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

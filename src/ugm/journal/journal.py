@@ -68,7 +68,7 @@ class Journal:
             raise
         except BaseException:
             # The next call continues.
-            self._writer.let_go()
+            self._writer.release_if_held()
             raise
         self._release()
 
@@ -119,7 +119,7 @@ class Journal:
         try:
             self._writer.run_exclusively(work)
         except BaseException:
-            self._writer.let_go()
+            self._writer.release_if_held()
             raise
         return results[0]
 

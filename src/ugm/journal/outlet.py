@@ -138,4 +138,4 @@ class JournalOutlet:
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""
-        self.writer.let_go()
+        self.writer.release_if_held()

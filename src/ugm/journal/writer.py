@@ -246,7 +246,7 @@ class Writer:
             self._work_to_do.notify()
             return True
 
-    def let_go(self) -> None:
+    def release_if_held(self) -> None:
         """Release the locks that this thread still holds after an exception."""
         for lock in (self._guard, self._writing):
             while lock.is_owned():

@@ -72,7 +72,7 @@ class EventOutbox:
             with self._delivery:
                 self._deliver(last)
         except BaseException:
-            self._delivery.let_go()
+            self._delivery.release_if_held()
             raise
 
     def _deliver(self, last: int) -> None:

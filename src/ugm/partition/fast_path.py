@@ -119,10 +119,10 @@ def allocate(
                 if settled is lock.token:
                     if layout is self._state.in_force.epoch.layout:
                         return _start(self, application, allocation_id, usage, vector)
-                    return lock.attempt(settled, _start_new_size, self, application, allocation_id, usage)
+                    return lock.run_locked(settled, _start_new_size, self, application, allocation_id, usage)
             lock.settled = settled
     except BaseException as error:
-        lock.let_go_after(error)
+        lock.release_after_error(error)
         raise
     request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
     if self._is_recorded_alone:
@@ -211,7 +211,7 @@ def release(self: _Engine, allocation_id: str) -> bool:
                         return True
             lock.settled = settled
     except BaseException as error:
-        lock.let_go_after(error)
+        lock.release_after_error(error)
         raise
     return self._transactions.shrink(self._admission.release, allocation_id)
 
@@ -238,6 +238,6 @@ def check(self: _Engine, subject: Subject, usage: Resource, *, priority: int = 0
                         return ALLOWED
             lock.settled = settled
     except BaseException as error:
-        lock.let_go_after(error)
+        lock.release_after_error(error)
         raise
     return lock.run(self._subject_queries.check, require_subject(subject), usage, priority, preemptible)

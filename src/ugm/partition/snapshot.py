@@ -376,7 +376,7 @@ def _pending(entries: Sequence[LedgerEntry]) -> Pending:
 def _limits_on(book: LimitBook, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
     """Yield the limits of a user or group from a queue to the root."""
     for level in book.levels_on(queue_path):
-        limit = level.named.get(name, level.fallback)
+        limit = level.limit_for(name)
         if limit is not None:
             yield level.queue_path, limit
 

@@ -188,7 +188,7 @@ class Transactions:
                 settled, lock.settled = lock.settled, CHANGING
                 return self._commit(settled, decide, needs_space=needs_space)
         except BaseException as error:
-            lock.let_go_after(error)
+            lock.release_after_error(error)
             raise
 
     def _commit(self, settled: object, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, Receipt]:

@@ -38,7 +38,7 @@ def locked(method: Callable[Concatenate[LockableT, P], T]) -> Callable[Concatena
             with self._lock:
                 return method(self, *args, **kwargs)
         except BaseException:
-            self._lock.let_go()
+            self._lock.release_if_held()
             raise
 
     return guarded

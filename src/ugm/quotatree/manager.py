@@ -95,7 +95,7 @@ class QuotaManager:
                 if not known:
                     consumers[info.consumer_id] = info
         except BaseException:
-            self._lock.let_go()
+            self._lock.release_if_held()
             raise
         if known:
             raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
@@ -258,7 +258,7 @@ class QuotaManager:
                 outcome = tree.allocate(consumer) if registry.mode is Mode.NORMAL else tree.force(consumer)
                 return _response(consumer_id, outcome)
         except BaseException:
-            self._lock.let_go()
+            self._lock.release_if_held()
             raise
 
     @locked
@@ -340,7 +340,7 @@ class QuotaManager:
                 managed.last_change = None
                 return True
         except BaseException:
-            self._lock.let_go()
+            self._lock.release_if_held()
             raise
 
     @locked

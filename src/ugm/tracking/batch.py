@@ -30,7 +30,7 @@ _LimitKey: TypeAlias = tuple[str, str, str, str | None]
 class BatchCharge:
     """The charges of a batch of requests, and the limits that it exceeds.
 
-    Every request is charged without a check, so that the next request meets the applications, groups and counters of
+    Every request is charged without a check, so that later requests see the applications, groups and counters of
     those before it. The lock of the partition hides these charges. If a limit is exceeded, they are taken back in
     reverse order, which leaves no trace.
     """

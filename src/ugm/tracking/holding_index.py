@@ -99,7 +99,7 @@ class HoldingIndex:
             chosen = owner.group_choices.get(application_id)
             name = None if chosen is None else chosen.name
         else:
-            name = self._in_force.limits.groups.select(queue_path, user.groups)
+            name = self._in_force.limits.groups.select_group(queue_path, user.groups)
         group = None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._in_force)
         return Holding(application_id, queue_path, owner, group, user)
 

@@ -46,6 +46,10 @@ class Level(NamedTuple):
     #: The user wildcard, which limits each user separately. The group wildcard instead has one tracker for all groups.
     fallback: Limit | None
 
+    def limit_for(self, name: str) -> Limit | None:
+        """Return the limit in force for a user or group: its own, else the user wildcard, else None."""
+        return self.named.get(name, self.fallback)
+
 
 class PathCache(dict[str, T]):
     """A bounded cache for a function of a queue path. A hit costs one dictionary lookup."""
@@ -94,7 +98,7 @@ class LimitBook:
                 break
         return tuple(orders)
 
-    def select(self, queue_path: str, groups: Sequence[str]) -> str | None:
+    def select_group(self, queue_path: str, groups: Sequence[str]) -> str | None:
         """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
 
         The search goes from the leaf to the root. At each queue, the first configured group that the user is a member

@@ -144,9 +144,9 @@ class Manager:
                         violations = holding.violations_or_charge(vector)
                         lock.settled = settled
                         return Decision(violations) if violations else ALLOWED
-                return lock.attempt(settled, self._increase_locked, queue_path, application_id, usage, user)
+                return lock.run_locked(settled, self._increase_locked, queue_path, application_id, usage, user)
         except BaseException as error:
-            lock.let_go_after(error)
+            lock.release_after_error(error)
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
@@ -278,18 +278,20 @@ class Manager:
                     layout, vector = usage.compiled
                     if layout is settled.layout:
                         if remove_app:
-                            return lock.attempt(settled, self._end, holding, vector)
+                            return lock.run_locked(settled, self._end, holding, vector)
                         if holding.try_refund(vector):
                             lock.settled = settled
                             return None
-                return lock.attempt(settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app)
+                return lock.run_locked(
+                    settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app
+                )
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
             _LOGGER.error("nothing refunded: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
             return None
         except BaseException as error:
-            lock.let_go_after(error)
+            lock.release_after_error(error)
             raise
 
     def _decrease_locked(

@@ -111,10 +111,11 @@ class UsageTree(Generic[HoldingT]):
         nodes, name, chain = self.nodes, self.name, []
         limits = self.in_force.limits
         levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
-        for path, named, fallback in levels if self._manual is None else self._with_manual(queue_path, levels):
+        for level in levels if self._manual is None else self._with_manual(queue_path, levels):
+            path = level.queue_path
             node = nodes.get(path)
             if node is None:
-                limit = named.get(name, fallback)
+                limit = level.limit_for(name)
                 if limit is None:
                     continue
                 node = Node(self, path, limit, self._epoch.layout)
@@ -132,10 +133,10 @@ class UsageTree(Generic[HoldingT]):
         """Yield the limits from a queue to the root with their paths, leaf to root."""
         limits = self.in_force.limits
         levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
-        for path, named, fallback in self._with_manual(queue_path, levels):
-            limit = named.get(self.name, fallback)
+        for level in self._with_manual(queue_path, levels):
+            limit = level.limit_for(self.name)
             if limit is not None:
-                yield path, limit
+                yield level.queue_path, limit
 
     # Counters
 
@@ -153,7 +154,7 @@ class UsageTree(Generic[HoldingT]):
         epoch = self.in_force.epoch
         if self._manual is not None and self._manual[0] is not self.in_force.limits.revision:
             self._manual = None
-        # Under another layout the counters have other columns, so that all of them have to be summed up.
+        # Under another layout the counters count other resources, so that all of them have to be summed up.
         old = self.nodes if self._epoch.layout is epoch.layout else {}
         new: dict[str, Node] = {}
         self.nodes = {}
