@@ -113,7 +113,7 @@ def field_shapes(kind: type[ConfigValue]) -> tuple[FieldShape, ...]:
     return _KNOWN[kind]
 
 
-def _shape(described: Field[Any], annotation: object) -> FieldShape:
+def _shape(described: Field[object], annotation: object) -> FieldShape:
     options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kind = next(option for option in options if option is not NoneType)
     is_list = get_origin(kind) is tuple

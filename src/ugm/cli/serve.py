@@ -9,7 +9,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
@@ -20,6 +20,8 @@ from ugm.server import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from starlette.applications import Starlette
 
 __all__ = ["missing_extra", "names_of", "serve_command", "url_of"]
 
@@ -150,7 +152,7 @@ def _application(
     *,
     writable: bool,
     metrics: bool,
-) -> tuple[ModuleType, Any]:
+) -> tuple[ModuleType, Starlette]:
     """Return the module that runs the application, and the application.
 
     Raises:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, Violation
@@ -33,7 +33,7 @@ from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
 
 __all__ = ["AbstractPartition", "documented_by"]
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def documented_by(declaration: Callable[..., object]) -> Callable[[_Function], _Function]:

@@ -14,8 +14,8 @@ rules keep that away from everything else:
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, Literal, TypeAlias, final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal, TypeAlias, TypeVar, final
 
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
@@ -25,6 +25,8 @@ from ugm.partition.allocation import AllocationState
 from ugm.partition.state import PartitionState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
+
+_T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -121,7 +123,7 @@ class ModelSet:
             if self._is_out(model):
                 found.append(Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0))
             else:
-                found += self._ask(model, "check", claim)
+                found += self._ask(model, model.check, claim)
         return tuple(found)
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
@@ -130,14 +132,14 @@ class ModelSet:
         for model in self._models:
             if self._is_out(model):
                 return ()
-            if self._ask(model, "check", claim):
-                found = self._ask(model, "evictions", claim) if isinstance(model, EvictingModel) else ()
+            if self._ask(model, model.check, claim):
+                found = self._ask(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
                 if not found:
                     return ()
                 evicted.update(dict.fromkeys(found))
         return tuple(evicted)
 
-    def _ask(self, model: QuotaModel, question: str, claim: Claim) -> tuple[Any, ...]:
+    def _ask(self, model: QuotaModel, question: Callable[[Claim], Iterable[_T]], claim: Claim) -> tuple[_T, ...]:
         """Return the answer to a question, which changes nothing that matters.
 
         A model that keeps results of its own may be in the middle of updating them when it raises.
@@ -146,7 +148,7 @@ class ModelSet:
         if resettable:
             self._calling = model
         try:
-            answer = tuple(getattr(model, question)(claim))
+            answer = tuple(question(claim))
         except Exception as error:
             if not resettable or isinstance(error, UgmError):
                 self._calling = None

@@ -7,7 +7,7 @@ it. So a plan and its application cannot differ in a rule.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self, final
+from typing import Any, NamedTuple, Self, TypeAlias, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
@@ -19,7 +19,7 @@ from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
 from ugm.resources import Resource
 
-__all__ = ["LeavingQueue", "Plan", "PlanInput", "make_plan"]
+__all__ = ["LeavingQueue", "Plan", "PlanInput", "PlanParts", "make_plan"]
 
 
 class LeavingQueue(NamedTuple):
@@ -87,6 +87,12 @@ class _DynamicQueue(NamedTuple):
     annotated: Resource | None
 
 
+_Nodes: TypeAlias = tuple[dict[str, Resource], Resource | None]
+_CopiedParts: TypeAlias = tuple[bool, _Nodes, list[_DynamicQueue], list[_PlacedApplication]]
+#: The result of `PlanInput.parts`.
+PlanParts: TypeAlias = tuple[bool, _Nodes, list[_DynamicQueue], list[tuple[Any, ...]]]
+
+
 @final
 class PlanInput:
     """A copy of everything that a plan depends on. Its `parts` can be sent to another process."""
@@ -95,7 +101,7 @@ class PlanInput:
 
     compiled: CompiledConfig
 
-    def __init__(self, compiled: CompiledConfig, parts: tuple[Any, ...]) -> None:
+    def __init__(self, compiled: CompiledConfig, parts: _CopiedParts) -> None:
         self.compiled = compiled
         self._user_limits_win, self._nodes, self._queues, self._applications = parts
 
@@ -119,7 +125,7 @@ class PlanInput:
         ]
         return cls(state.compiled, (state.in_force.user_limits_win, nodes, made, applications))
 
-    def parts(self) -> tuple[Any, ...]:
+    def parts(self) -> PlanParts:
         """Return everything except the configuration in force in a form that can be pickled."""
         # Tags are a view of a mapping, which cannot be pickled.
         applications = [
@@ -129,10 +135,10 @@ class PlanInput:
         return self._user_limits_win, self._nodes, self._queues, applications
 
     @classmethod
-    def of(cls, config: PartitionConfig | None, parts: tuple[Any, ...]) -> Self:
+    def of(cls, config: PartitionConfig | None, parts: PlanParts) -> Self:
         """Return the input with these `parts`, copied under a configuration."""
-        applications = [_PlacedApplication(Submission(*one[:4]), *one[4:]) for one in parts[-1]]
-        return cls(CompiledConfig.of(config), (*parts[:-1], applications))
+        applications = [_PlacedApplication(Submission(*one[:4]), *one[4:]) for one in parts[3]]
+        return cls(CompiledConfig.of(config), (*parts[:3], applications))
 
     def state(self) -> PartitionState:
         """Return a state that is equal to the copied one."""

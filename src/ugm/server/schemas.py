@@ -99,7 +99,7 @@ def listing(items: Schema, **bounds: int) -> Schema:
     return {"type": "array", "items": items, **bounds}
 
 
-def mapping(values: Schema, **bounds: Any) -> Schema:  # noqa: ANN401 - keywords of JSON Schema
+def mapping(values: Schema, **bounds: object) -> Schema:
     """Return the schema of an object with arbitrary names."""
     return {"type": "object", "additionalProperties": values, **bounds}
 

@@ -11,12 +11,12 @@ import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Final, TypeAlias, cast
+from typing import IO, Final, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import PlanInput, make_plan
+from ugm.partition.plan import PlanInput, PlanParts, make_plan
 from ugm.server.errors import ApiError, problem_to_dict
 from ugm.server.payloads import Payload, error_payload, json_payload
 
@@ -59,7 +59,7 @@ class PlanJob:
 class KeepJob:
     """Keep the current configuration for later plans. It may be large, so it is sent once for many plans."""
 
-    config: Any
+    config: PartitionConfig | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class KeptPlanJob:
     text: str
     name: str
     #: The result of `PlanInput.parts`.
-    parts: tuple[Any, ...]
+    parts: PlanParts
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def serve() -> None:
 
 
 def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
-    kept: Any = None
+    kept: PartitionConfig | None = None
     while True:
         message = cast("Message", pickle.load(jobs))  # noqa: S301 - written by our own parent
         if isinstance(message, KeepJob):
@@ -155,7 +155,7 @@ def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
         results.flush()
 
 
-def _job(message: ValidateJob | KeptPlanJob | ReadJob, kept: Any) -> Job:  # noqa: ANN401 - a configuration
+def _job(message: ValidateJob | KeptPlanJob | ReadJob, kept: PartitionConfig | None) -> Job:
     if isinstance(message, KeptPlanJob):
         return PlanJob(message.text, message.name, PlanInput.of(kept, message.parts))
     return message

@@ -17,7 +17,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader, TextIOBase
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ugm.simulation.workload import MAX_SECONDS, WorkloadError
 
@@ -147,7 +147,7 @@ def _fault(line: str, texts: list[str]) -> str:
 
 
 def _with_decimals(texts: list[str], name: str, line_number: int) -> SwfRecord:
-    values: list[Any] = []
+    values: list[float] = []
     for field, text in zip(SwfRecord._fields, texts, strict=True):
         try:
             values.append(float(text) if field == "cpu_time" else int(text))

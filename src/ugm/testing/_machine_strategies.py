@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from hypothesis import strategies as st
 
@@ -42,6 +42,8 @@ class Driven(Protocol):
     #: The earlier requests.
     made: list[AllocationRequest]
 
+
+_T = TypeVar("_T")
 
 _QUEUES_REQUESTED: tuple[str, ...] = (
     "",
@@ -79,7 +81,7 @@ def _of(pool: str, otherwise: Sequence[str]) -> st.SearchStrategy[str]:
     return st.runner().flatmap(draw)
 
 
-def _mostly(frequent: st.SearchStrategy[Any], rare: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _mostly(frequent: st.SearchStrategy[_T], rare: st.SearchStrategy[_T]) -> st.SearchStrategy[_T]:
     return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else frequent)  # noqa: PLR2004 - one in eight
 
 

@@ -37,11 +37,11 @@ def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
     return {"users": _users(tracker.get_users_resources()), "groups": _groups(tracker.get_groups_resources())}
 
 
-def _users(users: Iterable[UserUsage]) -> dict[str, Any]:
+def _users(users: Iterable[UserUsage]) -> dict[str, object]:
     return {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users}
 
 
-def _groups(groups: Iterable[GroupUsage]) -> dict[str, Any]:
+def _groups(groups: Iterable[GroupUsage]) -> dict[str, object]:
     return {
         group.group_name: {
             "users": list(group.users),
@@ -72,16 +72,16 @@ def exposed_partition(partition: AbstractPartition) -> dict[str, Any]:
     }
 
 
-def _attributes(queue: QueueState) -> dict[str, Any]:
+def _attributes(queue: QueueState) -> dict[str, object]:
     """Return the attributes of a queue, with the number of its children in place of them."""
     return {field.name: getattr(queue, field.name) for field in fields(queue)} | {"children": len(queue.children)}
 
 
-def _path(queue: dict[str, Any]) -> str:
+def _path(queue: dict[str, object]) -> str:
     return str(queue["queue_path"])
 
 
-def _by_path(root: QueueUsage) -> dict[str, dict[str, Any]]:
+def _by_path(root: QueueUsage) -> dict[str, dict[str, object]]:
     return {
         queue.queue_path: {
             "usage": dict(queue.usage),
