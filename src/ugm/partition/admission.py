@@ -192,7 +192,7 @@ class Admission:
         evicted = [(name, self._state.ledger[name]) for name in evictions]
         self._models.apply([("refund", other.claim(name)) for name, other in evicted])
         if self._models.check(entry.claim(allocation_id)):
-            self._models.take_back(mark)
+            self._models.undo_since(mark)
             return False
         self._models.apply(self._charging(allocation_id, entry))
         for _, other in evicted:
@@ -318,7 +318,7 @@ class Admission:
         if agreed and not violations:
             self._models.apply(self._charging(new_id, new))
         else:
-            self._models.take_back(mark)
+            self._models.undo_since(mark)
         return violations
 
     # Releases

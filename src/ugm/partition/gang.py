@@ -100,9 +100,9 @@ def _charge_models(
         claim = entry.claim(allocation_id)
         violations = models.check(claim)
         if violations:
-            models.take_back(mark)
+            models.undo_since(mark)
             return violations
         models.apply(charging(claim, pending=allocation_id in entry.application.pending))
     if not agreed:
-        models.take_back(mark)
+        models.undo_since(mark)
     return ()

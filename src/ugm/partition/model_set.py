@@ -1,14 +1,16 @@
-"""The quota models that the embedding program adds: checked together, changed together or not at all.
+"""The quota models that the embedding program adds: checked together, and changed together or not at all.
 
-A model is foreign code. It may raise in the middle of anything, and so may an exception from outside while it runs. Two
-rules keep that away from everything else:
+The problem: a model is foreign code. It may raise in the middle of any call, and so may an exception from outside while
+it runs. The partition and the other models must stay consistent.
 
-* *Each model is undone by itself.* Every call that has returned is listed in the undo list of the operation, with its
-  inverse. If the operation fails, each inverse is called separately. A model that fails there concerns no other model.
-* *A model whose state is unknown is not used.* If a call that changes a model did not return, the model may or may not
-  have made the change. If it has a method `reset`, it is reset and charged with the whole ledger before the next
-  operation. Otherwise it is *suspended*: it is not called any more, and every request is denied with its name, until
-  `ugm.Partition.replace_model` puts another model in its place.
+The idea: two rules.
+
+* *Each model is undone separately.* Every call that has returned is in the undo list of the operation, with its
+  inverse. If the operation fails, each inverse is called separately. A model that fails there does not affect others.
+* *A model of unknown state is not used.* If a call that changes a model did not return, the model may or may not have
+  made the change. If it has a method `reset`, it is reset and charged with the whole ledger before the next operation.
+  Otherwise it is *suspended*: it is not called any more, and every request is denied with its name, until
+  `ugm.Partition.replace_model` replaces it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _Method: TypeAlias = Literal["charge", "refund", "expect", "forget"]
 
-#: A change of all models: what is called, and with which claim.
+#: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[_Method, Claim]
 
 _INVERSE: Final[dict[_Method, _Method]] = {
@@ -42,15 +44,15 @@ _INVERSE: Final[dict[_Method, _Method]] = {
     "forget": "expect",
 }
 
-#: A model is suspended if it runs out of memory or of stack this many times in a row while it is reset.
+#: A model is suspended if memory or the stack is exhausted this many times in a row while it is reset.
 _ATTEMPTS: Final = 8
 
-#: The calls that only a `ugm.model.DemandModel` gets.
+#: The methods that only a `ugm.model.DemandModel` has.
 _DEMAND: Final = ("expect", "forget")
 
 
 def charging(claim: Claim, *, pending: bool) -> list[Call]:
-    """Return the calls that charge a claim, which is no longer pending then."""
+    """Return the calls that charge a claim, which may be pending."""
     return [("forget", claim), ("charge", claim)] if pending else [("charge", claim)]
 
 
@@ -64,7 +66,7 @@ def claims_of(state: PartitionState) -> list[Call]:
 
 @final
 class ModelSet:
-    """Any number of quota models as one. False if there are none.
+    """Any number of quota models, used as one; false if there are none.
 
     Args:
         models: the models, in the order in which they are called.
@@ -77,15 +79,15 @@ class ModelSet:
     __slots__ = ("_calling", "_exhausted", "_lock", "_models", "_suspended", "_undo_errors", "_unknown")
 
     _models: tuple[QuotaModel, ...]
-    #: The model that is in the middle of a call that changes it, or was when the call was interrupted.
+    #: The model in the middle of a call that changes it, which may have been interrupted.
     _calling: QuotaModel | None
-    #: Models whose state is unknown, and that can be reset.
+    #: Models of unknown state that can be reset.
     _unknown: list[QuotaModel]
-    #: Models that are not used any more.
+    #: Models of unknown state that cannot be reset, and are not used any more.
     _suspended: list[QuotaModel]
-    #: How many times in a row a reset found no memory or no stack.
+    #: How often in a row memory or the stack was exhausted during a reset.
     _exhausted: int
-    #: What models raised while their calls were undone.
+    #: The errors of models while their calls were undone.
     _undo_errors: list[Exception]
 
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
@@ -114,41 +116,41 @@ class ModelSet:
     def _is_out(self, model: QuotaModel) -> bool:
         return any(model is out for out in (*self._suspended, *self._unknown))
 
-    # Questions
+    # Queries
 
     def check(self, claim: Claim) -> tuple[Violation, ...]:
-        """Return every limit that a claim would exceed; a model that is suspended denies everything."""
+        """Return every limit that a claim would exceed; a suspended model denies every claim."""
         found: list[Violation] = []
         for model in self._models:
             if self._is_out(model):
                 found.append(Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0))
             else:
-                found += self._ask(model, model.check, claim)
+                found += self._query(model, model.check, claim)
         return tuple(found)
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
-        """Return the allocations that must go so that no model objects to a claim; none if nothing would do."""
+        """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
         evicted: dict[str, None] = {}
         for model in self._models:
             if self._is_out(model):
                 return ()
-            if self._ask(model, model.check, claim):
-                found = self._ask(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
+            if self._query(model, model.check, claim):
+                found = self._query(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
                 if not found:
                     return ()
                 evicted.update(dict.fromkeys(found))
         return tuple(evicted)
 
-    def _ask(self, model: QuotaModel, question: Callable[[Claim], Iterable[_T]], claim: Claim) -> tuple[_T, ...]:
-        """Return the answer to a question, which changes nothing that matters.
+    def _query(self, model: QuotaModel, query: Callable[[Claim], Iterable[_T]], claim: Claim) -> tuple[_T, ...]:
+        """Return the result of a query, which does not change the limits and the usage of the model.
 
-        A model that keeps results of its own may be in the middle of updating them when it raises.
+        The model may cache results. If it raises while it updates its cache, its state is unknown.
         """
         resettable = isinstance(model, ResettableModel)
         if resettable:
             self._calling = model
         try:
-            answer = tuple(question(claim))
+            answer = tuple(query(claim))
         except Exception as error:
             if not resettable or isinstance(error, UgmError):
                 self._calling = None
@@ -160,7 +162,7 @@ class ModelSet:
     # Changes
 
     def apply(self, calls: Sequence[Call]) -> None:
-        """Change all models; if one of them raises, the operation fails and its undo list takes everything back."""
+        """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
         for method, claim in calls:
             for model in self._usable:
                 if method not in _DEMAND or isinstance(model, DemandModel):
@@ -172,7 +174,7 @@ class ModelSet:
         try:
             getattr(model, method)(claim)
         except BaseException:
-            # Whatever the error says: the model may have changed.
+            # After any error, the model may have changed.
             undo.append((self._undo_nothing, ()))
             raise
         undo.append((self._undo, (model, _INVERSE[method], claim)))
@@ -181,20 +183,20 @@ class ModelSet:
     def _undo_nothing(self) -> None:
         self.note_interruption()
 
-    def take_back(self, mark: int) -> None:
-        """Undo all changes since the undo list had *mark* steps; the operation goes on, unless a model raises.
+    def undo_since(self, mark: int) -> None:
+        """Undo all changes since the undo list had *mark* steps. The operation continues, unless a model raises.
 
         All changes are undone before the error of a model is raised.
         """
         self._undo_errors.clear()
         self._lock.roll_back(mark)
         if self._undo_errors:
-            # The operation has to fail as one that changed something, so that the model is reset or suspended.
+            # The operation must count as one that has changed something, so that the model is reset or suspended.
             self._lock.undo.append((self._undo_nothing, ()))
             raise self._undo_errors[0]
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
-        """Undo one call. A model that fails here has an unknown state; all others are undone all the same."""
+        """Undo one call. If the model raises, its state is unknown, and the other models are undone nevertheless."""
         self.note_interruption()
         if self._lock.repeats:
             self._distrust(model)
@@ -202,7 +204,7 @@ class ModelSet:
         self._calling = model
         try:
             getattr(model, inverse)(claim)
-        except Exception as error:  # noqa: BLE001 - raised by `take_back`; otherwise the operation has failed already
+        except Exception as error:  # noqa: BLE001 - raised by `undo_since`; or the operation has failed already
             self._undo_errors.append(error)
             self._distrust(model)
         self._calling = None
@@ -210,19 +212,19 @@ class ModelSet:
     # Models whose state is unknown
 
     def note_interruption(self) -> None:
-        """Note that the call of a model did not return, if there is one."""
+        """Distrust the model whose call did not return, if there is one."""
         if self._calling is not None:
             self._distrust(self._calling)
             self._calling = None
 
     def _distrust(self, model: QuotaModel) -> None:
         if not self._is_out(model):
-            # The operation may go on: it is enough to reset the model before the next one.
+            # The operation may continue: the model is reset before the next one.
             self._lock.unsettled = True
             (self._unknown if isinstance(model, ResettableModel) else self._suspended).append(model)
 
     def rebuild(self, calls: Iterable[Call]) -> None:
-        """Reset every model whose state is unknown, and charge it with all *calls*."""
+        """Reset every model of unknown state, and charge it with all *calls*."""
         self.note_interruption()
         for model in tuple(self._unknown):
             if not self._reset(model, calls):
@@ -235,7 +237,7 @@ class ModelSet:
         """Reset a model, charge it with all calls, and return whether that worked.
 
         Raises:
-            MemoryError, RecursionError: the caller left no room for it; the next operation tries it again.
+            MemoryError, RecursionError: memory or the stack was exhausted; the next operation tries again.
         """
         try:
             return _recharged(model, calls)
@@ -246,7 +248,7 @@ class ModelSet:
             return False
 
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
-        """Put a model that is charged with all *calls* in the place of another.
+        """Replace a model by another one, which is charged with all *calls*.
 
         A model in its own place is reset before, if it can be.
 
@@ -267,7 +269,7 @@ class ModelSet:
         self._suspended = [model for model in self._suspended if model is not old]
 
     def _charge_again(self, model: QuotaModel, calls: Iterable[Call]) -> None:
-        # If it raises, the state of a model in use is unknown.
+        # If it raises, the state of this model is unknown.
         self._lock.undo.append((self._undo_nothing, ()))
         self._calling = model
         if isinstance(model, ResettableModel):
@@ -277,7 +279,7 @@ class ModelSet:
 
 
 def require_model(model: object) -> None:
-    """Make sure that an object is a quota model.
+    """Check that an object is a quota model.
 
     Raises:
         RequestError: it is not.
@@ -290,7 +292,7 @@ def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:
     """Reset a model, charge it with all calls, and return whether that worked.
 
     Raises:
-        MemoryError, RecursionError: that says nothing about the model.
+        MemoryError, RecursionError: memory or the stack was exhausted, so the state of the model is unknown.
     """
     try:
         if isinstance(model, ResettableModel):
@@ -299,7 +301,7 @@ def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:
     except (MemoryError, RecursionError):
         raise
     except Exception:
-        # The model is suspended, and every denial says so.
+        # The model is suspended, and every denial contains its name.
         _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
         return False
     return True

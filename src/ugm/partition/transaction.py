@@ -173,7 +173,7 @@ class Transactions:
                 answer, receipt = self._run_locked(decide, needs_space=needs_space)
             except RequestError:
                 # The caller may rely on the state that the error describes, so that state must be durable, too.
-                self._wait_and_notify(self._position(), outbox)
+                self._wait_and_notify(Receipt(log.number, self._events[0] - 1), outbox)
                 raise
             self._wait_and_notify(receipt, outbox)
         except BaseException:
@@ -206,7 +206,7 @@ class Transactions:
         self.publish()
         if not lock.unsettled:
             lock.settled = lock.token
-        return answer, self._position()
+        return answer, Receipt(log.number, self._events[0] - 1)
 
     def _wait_and_notify(self, receipt: Receipt, outbox: EventOutbox) -> None:
         if self._log.wait(receipt) and outbox.has_subscribers:
@@ -240,6 +240,3 @@ class Transactions:
             # If an interruption arrives after this line, the same batch is added again.
             self._outbox.add(first, tuple(events))
         self._events = (first + len(events), [])
-
-    def _position(self) -> Receipt:
-        return Receipt(self._log.number, self._events[0] - 1)
