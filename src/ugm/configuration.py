@@ -130,7 +130,7 @@ class QueueConfig(ConfigValue):
 class FilterConfig(ConfigValue):
     """The users and groups that a placement rule applies to."""
 
-    #: ``allow``, ``deny`` or empty, which is ``allow``; in any case.
+    #: ``allow``, ``deny`` or empty, which is ``allow``; case-insensitive.
     type: str = ""
     #: Several names; or one, which may be a regular expression.
     users: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ class FilterConfig(ConfigValue):
 class PlacementRule(ConfigValue):
     """A rule that finds the queue of an application."""
 
-    #: ``provided``, ``user``, ``tag`` or ``fixed``, in any case.
+    #: ``provided``, ``user``, ``tag`` or ``fixed``; case-insensitive.
     name: str = ""
     #: True if a queue that does not exist is created.
     create: bool = field(default=False, kw_only=True)
@@ -247,5 +247,5 @@ class SchedulerConfig(ConfigValue):
         for partition in self.partitions:
             if partition.name == wanted:
                 return partition
-        there = ", ".join(repr(partition.name) for partition in self.partitions)
-        raise RequestError("partition", wanted, f"no such partition; there is {there or 'none'}")
+        names = ", ".join(repr(partition.name) for partition in self.partitions)
+        raise RequestError("partition", wanted, f"no such partition (defined: {names or 'none'})")

@@ -143,7 +143,7 @@ def canonical_path(queue_path: str) -> str:
     'root.sales.emea'
     """
     if not queue_path or not is_text(queue_path):
-        raise RequestError("queue_path", queue_path, "a queue path is a text of at least one character")
+        raise RequestError("queue_path", queue_path, "expected a non-empty string")
     if not _PATH.fullmatch(queue_path):
         raise RequestError("queue_path", queue_path, _invalid_path_reason(queue_path))
     # Convert each name by itself: outside of ASCII, the lower case of a letter can depend on the next character.

@@ -96,7 +96,7 @@ def test_path_is_a_text(path: Wrong) -> None:
     with pytest.raises(RequestError) as caught:
         canonical_path(path)
 
-    assert str(caught.value) == f"queue_path {path!r}: a queue path is a text of at least one character"
+    assert str(caught.value) == f"queue_path {path!r}: expected a non-empty string"
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def partitions_exist(config: SchedulerConfig) -> Iterator[Finding]:
 
 
 def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
-    """No two partitions have the same name, in any case.
+    """No two partitions have the same name (case-insensitive).
 
     Source: Apache YuniKorn, partition and queue configuration, "Partitions".
     """

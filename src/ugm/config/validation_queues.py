@@ -44,7 +44,7 @@ def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
-    """No two child queues of a queue have the same name, in any case.
+    """No two child queues of a queue have the same name (case-insensitive).
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """

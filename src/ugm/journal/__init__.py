@@ -9,11 +9,11 @@ the state in memory under the lock of the partition, appends its events to the l
 the disk. To open a journal is to replay its events. From time to time a compaction replaces them by a checkpoint of the
 state.
 
-**The invariant.** At every moment the state in memory equals the replay of all appended events. An answer is given only
-when all events up to it are durable. If a commit fails, the events stay in the queue and are in doubt: they are written
-before any other change is accepted, so no decision is based on a change that may be lost. A journal is read as it was
-written, or not at all: every row has a checksum, the numbers of the changes have no gaps, and the number of the last
-acknowledged change is stored in a second file.
+**The invariant.** Between operations, the state in memory equals the replay of all appended events. An answer is given
+only when all events up to it are durable. If a commit fails, the events stay in the queue and are in doubt: they are
+written before any other change is accepted, so no decision is based on a change that may be lost. A journal is read as
+it was written, or not at all: every row has a checksum, the numbers of the changes have no gaps, and the number of the
+last acknowledged change is stored in a second file.
 
 **The cost.** About 90 bytes per allocation, and one commit for each change or group of changes. An open takes time in
 proportion to the events since the last compaction.

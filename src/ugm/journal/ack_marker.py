@@ -4,13 +4,14 @@ The problem: SQLite cannot tell a truncated log from a short one. If the end of 
 one that never had these changes. SQLite also finds the log by name: if the journal has several names, the log belongs
 to one of them.
 
-The idea: the number of the last acknowledged change is stored in a second file, after the change has reached the disk.
-A journal that ends before this number has lost changes, and is refused. The same file has the number of the session
-that wrote it (see `ugm.journal.session`). It tells under which name the journal was opened last.
+The idea: the number of the last acknowledged change is stored in a second file, `<journal>-witness`, after the change
+has reached the disk. A journal that ends before this number has lost changes, and is refused. The same file
+has the number of the session that wrote it (see `ugm.journal.session`). It tells under which name the journal was
+opened last.
 
 Invariant: the number in the marker never exceeds the last change on the disk.
 
-The cost: one `write` of 51 bytes per commit, without `fsync`: the number has to survive the process, not the machine.
+The cost: one `write` of 52 bytes per commit, without `fsync`: the number has to survive the process, not the machine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["AckMark", "AckMarker", "read_ack_marker", "require_last_name", "requ
 #: The reason why a journal is refused whose last changes may be in the log of another name.
 _OTHER_NAME: Final = (
     "it is in use under another name, or was not closed under another name; its last changes may be in the -wal file "
-    "there. Use that name, or rename the -wal and -witness files together with the journal"
+    "there. Use that name, or rename the -wal file and the ack marker (-witness) together with the journal"
 )
 
 

@@ -75,7 +75,7 @@ def create(path: str) -> None:
     Raises:
         JournalError: there is a WAL file of another journal with this name.
         OSError: the file cannot be created.
-        sqlite3.Error: the same.
+        sqlite3.Error: the database cannot be written.
     """
     if has_content(f"{path}-wal"):
         # SQLite would read it as the WAL of the new file.

@@ -61,7 +61,7 @@ def open_reader(path: str) -> Iterator[StoreReader]:
         try:
             connection = sqlite3.connect(_address(path, session), uri=True, timeout=PATIENCE, isolation_level=None)
         except sqlite3.Error as error:
-            raise JournalError(path, f"cannot be read: {error}") from error
+            raise JournalError(path, f"it cannot be read: {error}") from error
         with closing(connection):
             reader = StoreReader(path, connection)
             try:

@@ -59,7 +59,7 @@ class UsageRow(NamedTuple):
 def format_seconds(milliseconds: int) -> str:
     """Format milliseconds as seconds, exactly unless the number has hundreds of digits.
 
-    >>> seconds(3_600_250), seconds(2000)
+    >>> format_seconds(3_600_250), format_seconds(2000)
     ('3600.25', '2')
     """
     whole, rest = divmod(milliseconds, 1000)

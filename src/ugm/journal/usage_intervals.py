@@ -61,8 +61,8 @@ class UsageMeter:
     """Turns changes into intervals.
 
     Args:
-        image: the state before the first change.
-        at: its instant.
+        checkpoint: the state before the first change.
+        at: the time of this state, in milliseconds since 1970.
     """
 
     __slots__ = ("_current",)

@@ -9,7 +9,7 @@ are appended during a commit share the next one.
 Invariant: the appended changes that are not durable yet are kept in their order. If a commit fails, they stay there and
 are *in doubt*. They are committed before any further change is accepted, so no change builds on one in doubt.
 
-The cost: one commit for each change, or two commits per caller at worst if commits are shared.
+The cost: one commit for each change. If commits are shared, a caller waits for at most two commits.
 """
 
 from __future__ import annotations

@@ -215,8 +215,8 @@ class _Parser:
     def _grow(self, states: int, at: int) -> None:
         self.states += states
         if self.states > MAX_STATES:
-            problem = f"with its repetitions written out the pattern has more than {MAX_STATES} characters"
-            raise self._error(problem, at)
+            problem = f"the pattern has more than {MAX_STATES} characters when its repetitions are expanded"
+            raise RequestError("pattern", self._text, f"{problem} (exceeded at character {at + 1})")
 
     def _count(self, *, missing: bool) -> tuple[int, int | None] | None:
         start = self._at

@@ -179,7 +179,7 @@ class Queue:
         return Limit(most or Resource(), applications, place=self.queue_path)
 
     def cluster_limit(self, cluster: Resource | None) -> Limit:
-        """Return the limit of the root for a size of the cluster; None if the size is unknown."""
+        """Return the limit of the root; *cluster* is None while the size of the cluster is unknown."""
         applications = self.quota.max_applications
         return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
 

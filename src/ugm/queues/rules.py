@@ -44,7 +44,7 @@ class Submission(NamedTuple):
     user: UserGroup
     #: As provided by the user; empty if the user provides none.
     queue: str = ""
-    #: For example its namespace. Names are the same in any case.
+    #: For example its namespace. Names are case-insensitive.
     tags: Mapping[str, str] = _NO_TAGS
 
 

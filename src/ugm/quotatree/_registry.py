@@ -28,7 +28,7 @@ class Mode(StrEnum):
 @final
 @dataclass(slots=True, eq=False)
 class Registry:
-    """The state of a manager. The methods that find something return None for any unknown name, even an unhashable."""
+    """The state of a manager. The `find_` methods return None for an unknown name, even if it is not hashable."""
 
     options: TreeOptions
     mode: Mode = Mode.MAINTENANCE

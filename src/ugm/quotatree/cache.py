@@ -222,9 +222,10 @@ class TreeCache:
 
     @locked
     def create_tree(self) -> tuple[TreeView, TreeCreateResponse]:
-        """Build the tree without applying it.
+        """Build the tree, without changing the manager.
 
-        If several nodes have no parent, the first by name is the root.
+        If several nodes have no parent, the first by name is the root. A missing name and missing resources are set to
+        the defaults in the cache. The response has the name from before.
         """
         tree, response = self._build(TreeOptions())
         return view_of(tree), response

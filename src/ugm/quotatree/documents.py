@@ -1,8 +1,8 @@
 """Documents of trees and consumers, in JSON, in YAML or parsed.
 
-As in the original manager, keys match in any case, null stands for a missing value, the last of equal keys counts, and
-unknown keys are ignored. Unlike there, an unknown key that resembles a known one is refused, and so is a quota that is
-no whole number.
+As in the original manager, keys are case-insensitive, null stands for a missing value, the last duplicate of a key
+wins, and unknown keys are ignored. Unlike there, an unknown key that resembles a known one is refused, and so is a
+quota that is not an integer.
 
 All problems of a document are reported together, each with its place.
 """
@@ -271,7 +271,7 @@ class _Schema:
         }
 
     def fields(self, item: Located, path: str, known: tuple[str, ...]) -> dict[str, tuple[Located, str]]:
-        """Return the values of the known keys, in any case."""
+        """Return the values of the known keys, which are case-insensitive."""
         spelt = {key.lower(): key for key in known}
         found = {key: (Located(None), _join(path, key)) for key in known}
         for entry in self.entries(item, path):

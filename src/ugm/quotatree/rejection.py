@@ -108,7 +108,7 @@ class Rejection:
         return next((node.node for node in self.visited if node.is_hard), "")
 
     @property
-    def victims(self) -> str:
+    def preemption_failure(self) -> str:
         """The reason why preemption did not help, as a sentence; empty if no search took place."""
         if self.reason is not Reason.NO_ROOM:
             return ""
@@ -131,7 +131,7 @@ class Rejection:
             "reason": str(self.reason),
             "violations": [violation.to_dict() for violation in self.violations],
             "blocked_by": self.blocked_by,
-            "victims": self.victims,
+            "victims": self.preemption_failure,
         }
 
     def __str__(self) -> str:
@@ -139,8 +139,8 @@ class Rejection:
         lines += [f"  {violation}" for violation in self.violations]
         if self.blocked_by:
             lines.append(f"  {self.blocked_by!r} is hard: nothing is borrowed above it")
-        if self.victims:
-            lines.append(f"  {self.victims}")
+        if self.preemption_failure:
+            lines.append(f"  {self.preemption_failure}")
         return "\n".join(lines)
 
 

@@ -188,7 +188,7 @@ def test_partition_option() -> None:
     assert simulate("--partition", "free").exit_code == 0
     wrong = simulate("--partition", "none")
     assert wrong.exit_code == 2
-    assert "partition 'none': no such partition; there is 'default', 'free'" in wrong.stderr
+    assert "partition 'none': no such partition (defined: 'default', 'free')" in wrong.stderr
 
 
 @pytest.mark.usefixtures("files")

@@ -133,10 +133,10 @@ def test_default_partition() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (SchedulerConfig(), "partition 'default': no such partition; there is none"),
+        (SchedulerConfig(), "partition 'default': no such partition (defined: none)"),
         (
             SchedulerConfig(partitions=(PartitionConfig(name="a"), PartitionConfig(name="b"))),
-            "partition 'default': no such partition; there is 'a', 'b'",
+            "partition 'default': no such partition (defined: 'a', 'b')",
         ),
     ],
 )

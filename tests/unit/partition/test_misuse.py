@@ -130,8 +130,8 @@ def test_no_allocation_id_elsewhere(partition: Partition, name: Wrong) -> None:
 def test_no_queue(partition: Partition, call: Callable[..., Any]) -> None:
     """A queue must have a well-formed path, and be there."""
     for path, reason in [
-        ("", "a queue path is a text of at least one character"),
-        (7, "a queue path is a text of at least one character"),
+        ("", "expected a non-empty string"),
+        (7, "expected a non-empty string"),
         ("a", "expected 'root', or names below it separated by single dots"),
         ("root..a", "expected 'root', or names below it separated by single dots"),
         ("root.b", "there is no such queue"),
@@ -250,7 +250,7 @@ def test_no_text_for_a_queue(partition: Partition) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("", "a queue path is a text of at least one character"),
+        ("", "expected a non-empty string"),
         ("a", "expected 'root', or names below it separated by single dots"),
         ("ROOT", "the root takes no applications"),
         ("root" + ".a" * 100, "it has 101 names (allowed: up to 100)"),

@@ -46,7 +46,7 @@ def test_victims_that_are_no_help() -> None:
 
     assert response.rejection is not None
     assert response.rejection.blocked_by == "H"
-    assert response.rejection.victims
+    assert response.rejection.preemption_failure
 
 
 def test_groups_that_are_no_leaf() -> None:

@@ -61,7 +61,7 @@ def refused(manager: Manager, kind: type[UgmError], text: str) -> Iterator[None]
 @pytest.mark.parametrize("path", ["", None, 7, ["root"]])
 def test_missing_queue(manager: Manager, call: Callable[..., Any], path: Wrong) -> None:
     """An empty or missing queue is refused."""
-    with refused(manager, RequestError, f"queue_path {path!r}: a queue path is a text of at least one character"):
+    with refused(manager, RequestError, f"queue_path {path!r}: expected a non-empty string"):
         call(manager, path, "app-1", ONE, SUE)
 
 

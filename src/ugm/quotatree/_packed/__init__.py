@@ -23,7 +23,7 @@ fruitless visits.
 the false positives. A queue of fewer than 32 requests is a plain dictionary. The cost of a comparison grows with the
 width of the amounts and the number of resources, so blocks use the narrowest fields in which their requests fit.
 
-`PackedQueue` is the interface. `tests/laws/test_packed_queue.py` compares it with a naive queue.
+`PackedQueue` is the interface.
 """
 
 from __future__ import annotations
