@@ -55,8 +55,8 @@ class Violation(NamedTuple):
 
     @property
     def can_wait(self) -> bool:
-        """True if the request fits once enough of the other usage is released."""
-        return self.requested <= self.limit
+        """True if the request fits once enough of the other usage is released; False for a suspended quota model."""
+        return self.kind != SUSPENDED and self.requested <= self.limit
 
     def to_dict(self) -> dict[str, Any]:
         """Return the violation for JSON, with the names of its attributes."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @final
 class Administration:
-    """The changes that no application requests. The caller runs them as transactions."""
+    """Administrative changes: nodes, queue quotas and configuration. The caller runs them as transactions."""
 
     __slots__ = ("_admission", "_state")
 

@@ -53,9 +53,9 @@ class AbstractPartition(ABC):
     Every operation that changes the partition can be repeated without harm: a caller that did not receive the answer
     repeats the call.
 
-    If an exception interrupts an operation, the operation has taken effect or not, and no lock is held. A signal
-    handler, finalizer or quota model that calls an operation in the middle of another operation of the same thread
-    gets a `ugm.ReentrantCallError`.
+    If an exception interrupts an operation, it has either taken effect completely or not at all, and no lock is held.
+    A signal handler, finalizer or quota model that calls an operation in the middle of another operation of the same
+    thread gets a `ugm.ReentrantCallError`.
     """
 
     __slots__ = ()
@@ -352,8 +352,8 @@ class AbstractPartition(ABC):
     def add_node(self, name: str, offers: Resource) -> None:
         """Register a node, which increases the maximum of the root.
 
-        The first node closes the cluster: from then on a resource that no node offers is denied. A resource with a new
-        name makes every counter be rebuilt at its next use.
+        After the first node is registered, requests for resources that no node has are denied. A node with a new
+        resource name causes all counters to be rebuilt on their next use.
 
         Raises:
             RequestError: a node of that name is registered with other resources, or an argument is invalid.
@@ -385,7 +385,7 @@ class AbstractPartition(ABC):
     def plan_input(self) -> PlanInput:
         """Return a copy of everything that a plan depends on, so that another process can make the plan.
 
-        The lock is held for a time in the number of queues and applications.
+        The lock is held for a time proportional to the number of queues and applications.
         """
 
     @abstractmethod

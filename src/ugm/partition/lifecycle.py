@@ -1,6 +1,6 @@
 """The lifecycle of applications: submitted, running, and ended in one of several ways.
 
-Nothing here waits. Timeouts, for example of a gang, belong to the program: a call ends the wait.
+This module has no timers. The program calls `time_out_gang` when its own timeout expires.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Application tracking".
 """

@@ -111,9 +111,9 @@ class ModelSet:
     def _usable(self) -> Iterable[QuotaModel]:
         if not self._suspended and not self._unknown:
             return self._models
-        return [model for model in self._models if not self._is_out(model)]
+        return [model for model in self._models if not self._is_unusable(model)]
 
-    def _is_out(self, model: QuotaModel) -> bool:
+    def _is_unusable(self, model: QuotaModel) -> bool:
         return any(model is out for out in (*self._suspended, *self._unknown))
 
     # Queries
@@ -122,7 +122,7 @@ class ModelSet:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
         found: list[Violation] = []
         for model in self._models:
-            if self._is_out(model):
+            if self._is_unusable(model):
                 found.append(Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0))
             else:
                 found += self._query(model, model.check, claim)
@@ -132,7 +132,7 @@ class ModelSet:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
         evicted: dict[str, None] = {}
         for model in self._models:
-            if self._is_out(model):
+            if self._is_unusable(model):
                 return ()
             if self._query(model, model.check, claim):
                 found = self._query(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
@@ -175,12 +175,12 @@ class ModelSet:
             getattr(model, method)(claim)
         except BaseException:
             # After any error, the model may have changed.
-            undo.append((self._undo_nothing, ()))
+            undo.append((self._mark_called_model_unknown, ()))
             raise
         undo.append((self._undo, (model, _INVERSE[method], claim)))
         self._calling = None
 
-    def _undo_nothing(self) -> None:
+    def _mark_called_model_unknown(self) -> None:
         self.note_interruption()
 
     def undo_since(self, mark: int) -> None:
@@ -192,21 +192,21 @@ class ModelSet:
         self._lock.roll_back(mark)
         if self._undo_errors:
             # The operation must count as one that has changed something, so that the model is reset or suspended.
-            self._lock.undo.append((self._undo_nothing, ()))
+            self._lock.undo.append((self._mark_called_model_unknown, ()))
             raise self._undo_errors[0]
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
         """Undo one call. If the model raises, its state is unknown, and the other models are undone nevertheless."""
         self.note_interruption()
         if self._lock.repeats:
-            self._distrust(model)
+            self._mark_state_unknown(model)
             return
         self._calling = model
         try:
             getattr(model, inverse)(claim)
         except Exception as error:  # noqa: BLE001 - raised by `undo_since`; or the operation has failed already
             self._undo_errors.append(error)
-            self._distrust(model)
+            self._mark_state_unknown(model)
         self._calling = None
 
     # Models whose state is unknown
@@ -214,11 +214,11 @@ class ModelSet:
     def note_interruption(self) -> None:
         """Distrust the model whose call did not return, if there is one."""
         if self._calling is not None:
-            self._distrust(self._calling)
+            self._mark_state_unknown(self._calling)
             self._calling = None
 
-    def _distrust(self, model: QuotaModel) -> None:
-        if not self._is_out(model):
+    def _mark_state_unknown(self, model: QuotaModel) -> None:
+        if not self._is_unusable(model):
             # The operation may continue: the model is reset before the next one.
             self._lock.unsettled = True
             (self._unknown if isinstance(model, ResettableModel) else self._suspended).append(model)
@@ -270,7 +270,7 @@ class ModelSet:
 
     def _charge_again(self, model: QuotaModel, calls: Iterable[Call]) -> None:
         # If it raises, the state of this model is unknown.
-        self._lock.undo.append((self._undo_nothing, ()))
+        self._lock.undo.append((self._mark_called_model_unknown, ()))
         self._calling = model
         if isinstance(model, ResettableModel):
             model.reset()

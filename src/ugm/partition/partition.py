@@ -165,7 +165,7 @@ class Partition(AbstractPartition):
         lock.mark_settled()
 
     def _start_recording(self) -> None:
-        """Record all changes from now on; the state before is known otherwise."""
+        """Start recording events. The initial state is not recorded."""
         self._state.record = self._transactions.record
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Queries about a subject: what a request of an application, or of a user in a queue, would be answered, and why.
+"""Queries that explain the answer that a request of an application, or of a user in a queue, would get.
 
 A user in a queue has no application there yet. For such a subject a detached holding is made, which no counter and no
 index refers to, with the limits of the queue and of its parents. If the queue does not exist, these are the limits that

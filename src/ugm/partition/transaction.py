@@ -5,10 +5,10 @@ A change of a partition takes six steps. `Transactions.grow` and `Transactions.s
 1. *Decide.* A function of another module reads the state and decides. It applies its decision to the state at once, and
    lists in the undo list how to undo each step.
 2. *Record.* With every step it records an event: the change as a value.
-3. *Write.* The events go to the transaction log, if the partition has one. If that fails, the undo list undoes the
-   change.
-4. *Apply.* Clearing the undo list makes the change final, and the lock is released.
-5. *Answer.* If there is a log, the caller waits until the log is durable. Then the answer is known to hold.
+3. *Write.* The events go to the transaction log, if the partition has one. If the log does not accept
+   them, the change is undone. If the disk fails later, the change stays and is in doubt; step 5 raises the error.
+4. *Commit.* Clearing the undo list makes the change final, and the lock is released.
+5. *Answer.* If there is a log, the caller waits until the log is durable. After that the change survives a crash.
 6. *Notify.* Subscribers get the events.
 
 The state changes before the log is written, because later decisions of the same operation depend on it. No other

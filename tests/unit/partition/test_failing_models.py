@@ -177,6 +177,7 @@ def is_suspended(scene: Scene) -> None:
     expected = (Violation(SUSPENDED, "Failing", "", "", None, 0, 0, 0),)
     before = failing.state()
     assert partition.check("other", Resource()) == Decision(expected)
+    assert not Decision(expected).can_wait  # No release ends the suspension.
     assert partition.allocate("more", "other", Resource()).violations == expected
     assert partition.allocate_evicting("more", "other", Resource()).violations == expected
     assert partition.allocate_all([("more", "other", Resource())]).violations == expected
