@@ -110,6 +110,7 @@ def test_signals(kind: str, count: int, quick_folder: Path) -> None:
         assert endure(kind, count, quick_folder, arm) > count * 9 // 10
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("_quiet")
 @pytest.mark.parametrize(("kind", "count"), COUNTS)
 def test_watchdog(kind: str, count: int, quick_folder: Path) -> None:
@@ -193,6 +194,7 @@ def test_every_small_stack(name: str, kind: str, quick_folder: Path) -> None:
     assert starve_of_stack(kind, name, quick_folder, range(1, 200)) > 0
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(
     importlib.util.find_spec("_testcapi") is None, reason="this Python cannot simulate a lack of memory"
 )

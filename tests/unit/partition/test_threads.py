@@ -77,7 +77,9 @@ class Race:
             self.round += 1
 
 
-@pytest.mark.parametrize("where", ["user", "group", "queue", "cluster"])
+@pytest.mark.parametrize(
+    "where", ["user", *(pytest.param(other, marks=pytest.mark.ci) for other in ("group", "queue", "cluster"))]
+)
 def test_one_of_eight_gets_the_last_unit(where: str) -> None:
     """Of eight threads that ask for the last unit at once, exactly one gets it, in every round."""
     limits = {"user": (user("ana", memory=1),), "group": (group("dev", memory=1),)}.get(where, ())
