@@ -38,11 +38,11 @@ def _tags_of(tags: object) -> Mapping[str, str]:
     if tags is None:
         return _NO_TAGS
     if not isinstance(tags, Mapping):
-        raise RequestError("tags", tags, "expected a mapping of texts")
+        raise RequestError("tags", tags, "expected a mapping of strings")
     copy = dict(tags)
     for name, value in copy.items():
         if not isinstance(name, str) or not isinstance(value, str):
-            raise RequestError("tags", {name: value}, "expected texts")
+            raise RequestError("tags", {name: value}, "expected strings")
         if not 0 < len(name) <= MAX_NAME or len(value) > MAX_NAME:
             reason = f"a tag has a name of 1 to {MAX_NAME} characters and a value of up to {MAX_NAME}"
             raise RequestError("tags", {name: value}, reason)

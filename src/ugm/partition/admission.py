@@ -271,7 +271,7 @@ class Admission:
         request = AllocationRequest(allocation_id, application_id, usage, priority=priority, preemptible=preemptible)
         new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
-            raise RequestError("allocation_id", allocation_id, "the allocation exists besides the placeholder")
+            raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists")
         self.require_not_failing(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:

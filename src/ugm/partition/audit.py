@@ -52,7 +52,7 @@ class Difference(NamedTuple):
             unknown = "" if self.is_known else ", an unknown application"
             return f"{_text(self.truth)} runs{unknown}, and is not in the ledger"
         if self.truth is None and self.ledger is not None:
-            return f"{_text(self.ledger)} is in the ledger, and does not run"
+            return f"{_text(self.ledger)} is in the ledger but is not running"
         return f"{self.ledger and _text(self.ledger)} is in the ledger, but {self.truth and _text(self.truth)} runs"
 
 
@@ -207,9 +207,9 @@ def _queues(state: PartitionState) -> Iterator[str]:
         if set(queue.applications) != placed.pop(path, set()):
             yield f"queue {path} lists other applications than were placed in it"
         if queue.is_idle and not queue.managed:
-            yield f"queue {path} is empty and still there"
+            yield f"queue {path} is empty but was not deleted"
         yield from _counter(state, queue)
-    yield from (f"queue {path} has applications and is gone" for path in placed)
+    yield from (f"queue {path} has applications but does not exist" for path in placed)
 
 
 def _counter(state: PartitionState, queue: Queue) -> Iterator[str]:

@@ -43,7 +43,7 @@ class EventOutbox:
         self._subscribers: Final = tuple(subscribers)
         for subscriber in self._subscribers:
             if not callable(subscriber):
-                raise RequestError("subscribers", subscriber, "expected something that can be called")
+                raise RequestError("subscribers", subscriber, "expected a callable")
         self.has_subscribers: Final = bool(self._subscribers)
         self._batches: Final[deque[_Batch]] = deque()
         #: Held by the thread that delivers.

@@ -97,7 +97,7 @@ class ModelSet:
         for position, model in enumerate(self._models):
             require_model(model)
             if any(model is other for other in self._models[:position]):
-                raise RequestError("models", model, "the model is there twice")
+                raise RequestError("models", model, "the model occurs twice")
         self._lock: Final = lock
         self._calling = None
         self._unknown, self._suspended = [], []
@@ -259,7 +259,7 @@ class ModelSet:
         if not any(model is old for model in self._models):
             raise RequestError("old", old, "expected one of the models of the partition")
         if any(model is new for model in self._models) and new is not old:
-            raise RequestError("new", new, "the model is there already")
+            raise RequestError("new", new, "already a model of this partition")
         if new is old:
             self._charge_again(new, calls)
         else:
@@ -285,7 +285,7 @@ def require_model(model: object) -> None:
         RequestError: it is not.
     """
     if isinstance(model, type) or not isinstance(model, QuotaModel):
-        raise RequestError("models", model, "expected something with check, charge and refund")
+        raise RequestError("models", model, "expected a QuotaModel with the methods check, charge and refund")
 
 
 def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:

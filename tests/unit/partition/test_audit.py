@@ -57,7 +57,7 @@ def test_differences(partition: Partition) -> None:
         "'ghost' of 'gone' with nothing runs, an unknown application, and is not in the ledger\n"
         "'new' of 'app' with memory 1 runs, and is not in the ledger\n"
         "'other' of 'other' with memory 1 is in the ledger, but 'other' of 'app' with memory 1 runs\n"
-        "'p' of 'app' with memory 1 is in the ledger, and does not run"
+        "'p' of 'app' with memory 1 is in the ledger but is not running"
     )
     assert [told.allocation_id for told in report.differences] == ["app", "ghost", "new", "other", "p"]
 
@@ -206,8 +206,8 @@ CORRUPTIONS: dict[str, Corrupt] = {
     "queue root.a lists other applications than were placed in it": lambda p: p._state.tree.queues[
         "root.a"
     ].applications.pop("app"),
-    "queue root.x is empty and still there": lambda p: p._state.tree.create("root.x"),
-    "queue root.a has applications and is gone": lambda p: p._state.tree.queues.pop("root.a"),
+    "queue root.x is empty but was not deleted": lambda p: p._state.tree.create("root.x"),
+    "queue root.a has applications but does not exist": lambda p: p._state.tree.queues.pop("root.a"),
     "queue root.a has a limit and does not count": lambda p: setattr(p._state.tree.queues["root.a"], "node", None),
     "queue root.b does not count and is listed among those in use": lambda p: p._state.tree.nodes.update(
         {"root.b": p._state.tree.nodes["root.a"]}

@@ -249,7 +249,7 @@ def test_numbers_are_without_gaps_between_threads() -> None:
 
 def test_subscribers_must_be_callable() -> None:
     """Somebody who cannot be told is refused."""
-    with pytest.raises(RequestError, match=r"^subscribers 5: expected something that can be called$"):
+    with pytest.raises(RequestError, match=r"^subscribers 5: expected a callable$"):
         Partition(subscribers=[5])  # type: ignore[list-item] # the mistake that is tested
 
 

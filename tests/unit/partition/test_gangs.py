@@ -210,7 +210,7 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
         ("no", "new", "placeholder_id 'no': there is no such allocation"),
         ("q", "new", "placeholder_id 'q': there is no such allocation"),
         ("p", "two", "allocation_id 'two': the id stands for another allocation, of application 'two'"),
-        ("p", "r", "allocation_id 'r': the allocation exists besides the placeholder"),
+        ("p", "r", "allocation_id 'r': an allocation with this id already exists"),
         ("p", "p", "allocation_id 'p': the id stands for another allocation, of application 'one'"),
     ]:
         with refused(partition, text):

@@ -273,9 +273,9 @@ def test_adopted_in_the_deepest_queue(partition: Partition) -> None:
 @pytest.mark.parametrize(
     ("option", "text"),
     [
-        ({"tags": "a"}, "tags 'a': expected a mapping of texts"),
-        ({"tags": {"a": 1}}, "tags {'a': 1}: expected texts"),
-        ({"tags": {1: "a"}}, "tags {1: 'a'}: expected texts"),
+        ({"tags": "a"}, "tags 'a': expected a mapping of strings"),
+        ({"tags": {"a": 1}}, "tags {'a': 1}: expected strings"),
+        ({"tags": {1: "a"}}, "tags {1: 'a'}: expected strings"),
         ({"quota": {"memory": 1}}, "quota {'memory': 1}: expected a Resource"),
         ({"quota": memory(-1)}, "quota Resource(memory=-1): the amount of memory is negative"),
         ({"gang_style": "Soft"}, "gang_style 'Soft': expected 'soft' or 'hard'"),
@@ -305,7 +305,7 @@ def test_no_group(partition: Partition, group: Wrong) -> None:
         ({"group_limits": "never"}, "group_limits 'never': expected 'always' or 'unless-user-limited'"),
         ({"group_limits": None}, "group_limits None: expected 'always' or 'unless-user-limited'"),
         ({"cluster": {"memory": 1}}, "offers {'memory': 1}: expected a Resource"),
-        ({"models": [7]}, "models 7: expected something with check, charge and refund"),
+        ({"models": [7]}, "models 7: expected a QuotaModel with the methods check, charge and refund"),
         ({"models": 7}, "models 7: expected several quota models"),
         ({"config": "default"}, "config 'str': expected one partition: pass config.partition()"),
         (
@@ -327,7 +327,7 @@ def test_model_twice() -> None:
     Partition(models=[model, Licences(1)])
     with pytest.raises(RequestError) as caught:
         Partition(models=[model, Licences(1), model])
-    assert str(caught.value) == f"models {model!r}: the model is there twice"
+    assert str(caught.value) == f"models {model!r}: the model occurs twice"
 
 
 def test_no_plan(partition: Partition) -> None:
