@@ -3,14 +3,13 @@
 The values come from a small range, so that users, groups, queues and applications repeat and limits are reached: the
 amounts have one digit, and there are three users, four groups and a few queue names.
 
-The configurations are plain frozen values with the attributes that a tracker reads; they look like those of
-`ugm.load_config` to it, and need no file. They keep the rules of one queue: a wildcard is the last name of its kind, a
-group wildcard stands next to a named group, no name is given twice, and every entry limits something. Rules between a
-queue and the queues above it are not kept; no tracker relies on them.
+The configurations are the values that `ugm.load_config` returns, built without a file. They obey the rules of one
+queue: a wildcard is the last name of its kind, a group wildcard comes with a named group, no name occurs twice, and
+every limit sets something. They may break rules between a queue and the queues above it, which no tracker relies on.
 
 >>> from ugm import Manager
 >>> prod = QueueConfig("prod", limits=(LimitConfig(users=("sue",), max_applications=1),))
->>> manager = Manager(PartitionConfig(QueueConfig("root", queues=(prod,))))
+>>> manager = Manager(PartitionConfig(queues=(QueueConfig("root", queues=(prod,)),)))
 >>> manager.increase("root.prod", "app-1", Resource(), UserGroup("sue")).allowed
 True
 >>> manager.increase("root.prod", "app-2", Resource(), UserGroup("sue")).allowed
