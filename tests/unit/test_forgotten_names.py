@@ -188,7 +188,7 @@ RUNS: Final = {
 @pytest.fixture(autouse=True)
 def _memories(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the caches for paths be full after the first tenth of the shortest run."""
-    monkeypatch.setattr(limits, "_REMEMBERED", 64)
+    monkeypatch.setattr(limits, "_MAX_CACHED", 64)
 
 
 def allocated() -> int:

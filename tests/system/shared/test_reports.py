@@ -117,10 +117,9 @@ def test_the_configuration_is_the_same(both: tuple[Partition, SharedPartition]) 
     assert not shared.plan(embedded.config).changes
 
 
-@pytest.mark.parametrize("name", operations(Partition))
+@pytest.mark.parametrize("name", [name for name in operations(Partition) if name != "allocate_evicting"])
 def test_every_operation_is_there(name: str) -> None:
-    """A shared partition has the operations of an embedded one, with the same arguments but `evict`."""
+    """A shared partition has the operations of an embedded one but `allocate_evicting`, with the same arguments."""
     ours, theirs = (inspect.signature(operations(kind)[name]) for kind in (SharedPartition, Partition))
-    expected = [parameter for parameter in theirs.parameters.values() if parameter.name != "evict"]
 
-    assert list(ours.parameters.values()) == expected
+    assert list(ours.parameters.values())[1:] == list(theirs.parameters.values())[1:]
