@@ -55,13 +55,13 @@ class LimitConfig(ConfigValue):
     each for itself, or for all groups together, that no entry before it names.
     """
 
-    #: A description for people; nothing depends on it.
+    #: A human-readable description; nothing depends on it.
     label: str = field(default="", kw_only=True, metadata={"yaml": "limit"})
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
-    #: None does not limit resources; nor is a resource limited that is not named.
+    #: None means unlimited; so does a missing resource.
     max_resources: Resource | None = None
-    #: 0 does not limit applications.
+    #: 0 means unlimited.
     max_applications: int = 0
 
 
@@ -72,7 +72,7 @@ class QueueResources(ConfigValue):
 
     #: None guarantees nothing.
     guaranteed: Resource | None = None
-    #: None, and a resource that is not named, is without limit.
+    #: None means unlimited; so does a missing resource.
     max: Resource | None = None
 
 
@@ -81,7 +81,7 @@ class QueueResources(ConfigValue):
 class ChildTemplate(ConfigValue):
     """The settings of queues that placement creates below a queue."""
 
-    #: 0 does not limit applications.
+    #: 0 means unlimited.
     max_applications: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
     resources: QueueResources = QueueResources()
@@ -97,16 +97,16 @@ class QueueConfig(ConfigValue):
     #: The setting ``parent`` of the file; see `parent`.
     declared_parent: bool = field(default=False, kw_only=True, metadata={"yaml": "parent"})
     resources: QueueResources = field(default=QueueResources(), kw_only=True)
-    #: 0 does not limit applications.
+    #: 0 means unlimited.
     max_applications: int = field(default=0, kw_only=True)
     properties: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    #: The users and groups that may do everything, submitting applications included.
+    #: The users and groups that may administer the queue and submit applications to it.
     admin_acl: str = field(default="", kw_only=True)
     #: The users and groups that may submit applications.
     submit_acl: str = field(default="", kw_only=True)
     child_template: ChildTemplate | None = field(default=None, kw_only=True)
     queues: tuple[QueueConfig, ...] = field(default=(), kw_only=True)
-    #: Their order chooses between the groups of a user.
+    #: Their order decides which group of a user is charged.
     limits: tuple[LimitConfig, ...] = field(default=(), kw_only=True)
 
     @property
@@ -116,7 +116,7 @@ class QueueConfig(ConfigValue):
 
     @property
     def max_resources(self) -> Resource | None:
-        """The maximum of the queue; None, and a resource that is not named, is without limit."""
+        """The maximum of the queue; None means unlimited, and so does a missing resource."""
         return self.resources.max
 
     @property

@@ -85,7 +85,7 @@ class UserGroup:
         """Return a user from a journal; earlier versions did not bound the length of names.
 
         Raises:
-            RequestError: a name is not a text of at least one character, or is the wildcard ``*``.
+            RequestError: a name is not a non-empty string, or is the wildcard ``*``.
         """
         for one in (name, *groups):
             _check_name("user", one[:MAX_NAME] if type(one) is str else one)
@@ -116,12 +116,12 @@ class UserGroup:
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is a text."""
+    """Return whether a value is a string."""
     return isinstance(value, str)
 
 
 def is_name(value: object) -> bool:
-    """Return whether a value is a text of 1 to 256 characters."""
+    """Return whether a value is a string of 1 to 256 characters."""
     return isinstance(value, str) and 0 < len(value) <= MAX_NAME
 
 
@@ -136,7 +136,7 @@ def canonical_path(queue_path: str) -> str:
     """Return the canonical form of a queue path; the case of queue names does not matter.
 
     Raises:
-        RequestError: the path is neither ``root`` nor ``root.`` and names separated by single dots; or a name has more
+        RequestError: the path is not ``root``, or ``root.`` followed by names separated by dots; or a name has more
             than 256 characters, or the path has more than 100 names.
 
     >>> canonical_path("root.Sales.EMEA")

@@ -1,7 +1,7 @@
 """Exact integer resource vectors, and the quantity syntax of queue configurations.
 
 Amounts are integers in base units: ``vcore`` in thousandths of a core, ``memory`` in bytes, every other resource in
-units. There are no floats and no upper bound, so sums are exact.
+units. Amounts are integers without an upper bound, so sums are exact.
 
 The meaning of a missing name depends on the use: in a usage it means 0, in a limit it means *unlimited*. An explicit 0
 in a limit allows none of the resource, so a `Resource` keeps zeros.
@@ -27,7 +27,7 @@ VCORE: Final = "vcore"
 #: The resource that is counted in bytes.
 MEMORY: Final = "memory"
 
-#: The longest name of a resource, in characters.
+#: The maximum length of the name of a resource, in characters.
 MAX_RESOURCE_NAME: Final = 256
 
 #: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
@@ -157,7 +157,7 @@ class Resource(Mapping[str, int]):
 
         Args:
             limit: the limit. A resource that it does not name is unlimited; None limits nothing.
-            closed: if true, none of a resource is allowed that the limit does not name, as on a node.
+            closed: if true, resources missing from the limit are not allowed, as on a node.
 
         >>> (3 * Resource(vcore=1000)).fits_in(Resource(vcore=4000))
         True
@@ -206,8 +206,8 @@ def as_float(number: Fraction | int) -> float:
 def parse_quantity(text: str, *, vcore: bool = False) -> int:
     """Parse one quantity of a queue configuration.
 
-    A quantity has digits, optional blanks, and optionally one of the suffixes ``k M G T P E Ki Mi Gi Ti Pi Ei``. With
-    *vcore*, the suffix ``m`` is allowed as well, and a number without it counts whole cores.
+    A quantity has digits, optional white space, and optionally one of the suffixes ``k M G T P E Ki Mi Gi Ti Pi Ei``.
+    With *vcore*, the suffix ``m`` is allowed as well, and a number without it counts whole cores.
 
     Args:
         text: the text of the quantity.

@@ -62,15 +62,16 @@ __all__ = [
     "not_text",
 ]
 
-#: The most keys, scalars, lists and mappings of a text; 25,000 limits have 325,000.
+#: The maximum number of keys, scalars, lists and mappings of a text; 25,000 limits have 325,000.
 MAX_VALUES: Final = 500_000
-#: The most lists and mappings of a text; each costs as much as ten scalars. 25,000 limits have 75,000.
+#: The maximum number of lists and mappings of a text; each costs as much as ten scalars. 25,000 limits have 75,000.
 MAX_COLLECTIONS: Final = 100_000
-#: The most keys of a mapping; real mappings have a few resources, properties or fields.
+#: The maximum number of keys of a mapping; real mappings have a few resources, properties or fields.
 MAX_KEYS: Final = 256
-#: The most values that all aliases together stand for; each `_LONG` characters of a scalar count as one more.
+#: The maximum number of values that all aliases together stand for; each `_LONG` characters of a scalar count as one
+#: more.
 MAX_ALIASED: Final = 100_000
-#: The deepest nesting of lists and mappings; a queue takes two levels.
+#: The maximum nesting depth of lists and mappings; a queue takes two levels.
 MAX_DEPTH: Final = 100
 
 #: Represents a value that cannot be used; the reason has been reported.

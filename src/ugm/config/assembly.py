@@ -1,8 +1,8 @@
 """Step two of reading a configuration: from plain data to the values of `ugm.configuration`.
 
 Values are built from the innermost to the outermost, each mapping on its own: every problem is reported at once, and
-too many problems end the reading. pydantic alone would go on to the end of the text and keep every error. A value that
-cannot be used is set aside, and the rest is read as if it were not there.
+too many problems end the reading. pydantic alone would collect all errors without a limit. A value that cannot be used
+is set aside, and the rest is read as if it were not there.
 """
 
 from __future__ import annotations

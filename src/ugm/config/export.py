@@ -33,7 +33,7 @@ class LeftOut(NamedTuple):
 
     #: Its path in the original configuration, for example ``partitions[0].limits[2].users[0]``.
     path: str
-    #: A sentence for people.
+    #: The human-readable message.
     message: str
 
     def __str__(self) -> str:
@@ -112,9 +112,9 @@ def _rule(rule: PlacementRule) -> PlacementRule:
     return replace(rule, filter=_filter(rule.filter), parent=rule.parent and _rule(rule.parent))
 
 
-def _filter(filtered: FilterConfig) -> FilterConfig:
-    users, groups = _filter_names("user", filtered.users), _filter_names("group", filtered.groups)
-    return replace(filtered, users=users, groups=groups)
+def _filter(filter_config: FilterConfig) -> FilterConfig:
+    users, groups = _filter_names("user", filter_config.users), _filter_names("group", filter_config.groups)
+    return replace(filter_config, users=users, groups=groups)
 
 
 def _filter_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -29,10 +29,10 @@ class Finding(NamedTuple):
 
     path: Path
     code: str
-    #: A sentence for people.
+    #: The human-readable message.
     message: str
-    #: The paths of the values, present or missing, that the finding follows from; empty if that is only the value at
-    #: `path`. If one of them could not be read, the finding may be wrong and is not reported.
+    #: The paths of the values, present or missing, that the finding depends on; empty if it depends only on the value
+    #: at `path`. The finding is suppressed if one of them could not be read, because it may be wrong.
     sources: tuple[Path, ...] = ()
 
 

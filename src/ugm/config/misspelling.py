@@ -41,12 +41,13 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("mem", "ram", "memories"), MEMORY),
     "pod": "pods",
 }
-#: The longest names that are compared by edits.
+#: The maximum length of names that are compared by edits.
 _LONGEST: Final = 64
-#: The shortest names that are compared with other unknown names; shorter ones often differ by one letter on purpose.
+#: The minimum length of names that are compared with other unknown names; shorter ones often differ by one letter on
+#: purpose.
 _SHORTEST: Final = 5
-#: The most names of a configuration that are compared with each other.
-_MOST_COMPARED: Final = 2_000
+#: The maximum number of names of a configuration that are compared with each other.
+_MAX_COMPARED: Final = 2_000
 
 
 class _Use(NamedTuple):
@@ -88,14 +89,14 @@ class _Suggestions:
     def __init__(self, uses: Mapping[str, _Use], known: tuple[str, ...]) -> None:
         self._uses: Final = uses
         self._known: Final = frozenset(known)
-        #: Names by their spelling in lower case. Known names take precedence, then frequent ones, here and below.
+        #: Names by their spelling in lower case. In both indexes, known names come first, then names by frequency.
         self._same: Final[dict[str, str]] = {}
         #: Names by their spelling, and by their spelling without each of their letters.
         self._near: Final[dict[str, list[str]]] = {}
         ranked = sorted(uses, key=lambda name: -uses[name].times)
         for name in dict.fromkeys((*known, *ranked)):
             self._same.setdefault(name.lower(), name)
-        for name in dict.fromkeys((*known, *(ranked if len(ranked) <= _MOST_COMPARED else ()))):
+        for name in dict.fromkeys((*known, *(ranked if len(ranked) <= _MAX_COMPARED else ()))):
             for part in _without_one(name):
                 self._near.setdefault(part, []).append(name)
 

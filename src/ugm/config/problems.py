@@ -40,7 +40,7 @@ class Problems:
         self._found.append(Problem(self._file, *line_and_column(mark), format_path(path), code, message))
 
     def skip(self) -> None:
-        """Count a finding that is not reported because it may follow from another problem; finding it takes time, too.
+        """Count a finding that is not reported because it may follow from another problem.
 
         Raises:
             ConfigError: the maximum number of such findings (`MAX_CONSEQUENCES`) is exceeded.
@@ -50,7 +50,7 @@ class Problems:
         self._left_out += 1
 
     def stop(self) -> NoReturn:
-        """Stop reading, with a last problem that says so.
+        """Raise all problems, with a final one: too many problems.
 
         Raises:
             ConfigError: always.

@@ -1,8 +1,8 @@
 """The schema of a configuration file: one pydantic model for each class of values in `ugm.configuration`.
 
 The models are made from the fields of the values. A model knows the names that the fields have in a file, refuses other
-names, and reads each scalar as its annotation says (see `ugm.config.scalars`). It is used for one mapping of a file at
-a time, whose inner mappings have been read before; `ugm.config.assembly` does that.
+names, and reads each scalar according to its annotation (see `ugm.config.scalars`). It is used for one mapping of a
+file at a time, whose inner mappings have been read before; `ugm.config.assembly` does that.
 """
 
 from __future__ import annotations

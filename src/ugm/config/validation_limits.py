@@ -145,13 +145,13 @@ def limit_applications_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
-    """No resource of a limit exceeds the limit above that applies to the same user or group; see `_name_groups`.
+    """No resource of a limit exceeds the limit above that applies to the same user or group; see `_name_sets`.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     for kind, field in KINDS:
         exceeded: dict[tuple[int, int], bool] = {}
-        for group in _name_groups(spot, field):
+        for group in _name_sets(spot, field):
             # If no limit above is exceeded, it does not matter which of them comes first.
             if not any(_exceeds(group, above, exceeded) for above in group.above):
                 continue
@@ -164,12 +164,12 @@ def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
-    """If a limit above that applies to the same user or group limits applications, a limit does so, and not above it.
+    """If an ancestor limits the applications of a user or group, each limit for it here sets at most that number.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     for kind, field in KINDS:
-        for group in _name_groups(spot, field):
+        for group in _name_sets(spot, field):
             count = group.limit.max_applications
             above = next((above for above in group.above if above.max_applications), None)
             if above is None or 0 < count <= above.max_applications:
@@ -187,7 +187,7 @@ def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
                     yield Finding((*path, "maxapplications"), code, message, sources)
 
 
-def _exceeds(group: _NameGroup, above: _LimitAbove, known: dict[tuple[int, int], bool]) -> bool:
+def _exceeds(group: _NameSet, above: _LimitAbove, known: dict[tuple[int, int], bool]) -> bool:
     """Return whether a limit has more of any resource than one above; compare each two limits once."""
     key = (group.position, id(above.named))
     if key not in known:
@@ -221,7 +221,7 @@ def _amounts(limit: LimitConfig) -> Mapping[str, int]:
     return limit.max_resources.amounts if limit.max_resources else {}
 
 
-class _NameGroup(NamedTuple):
+class _NameSet(NamedTuple):
     """The names of one limit to which the same limits above apply."""
 
     position: int
@@ -240,12 +240,12 @@ class _NameGroup(NamedTuple):
                     yield resource, amount, most, above
 
 
-def _name_groups(spot: QueueSpot, field: str) -> Iterator[_NameGroup]:
+def _name_sets(spot: QueueSpot, field: str) -> Iterator[_NameSet]:
     """Yield the names of the limits of a queue that limits above apply to.
 
     The limits above that contain a name apply to it; only if no queue above names it at all, the wildcards do. So a
-    limit that leaves an amount open exempts the limits below it from the comparison with wildcards above it, as in
-    Apache YuniKorn; the wildcards still apply at run time.
+    limit that does not set an amount exempts the limits below it from the comparison with wildcards above it. Apache
+    YuniKorn does the same. The wildcards still apply at run time.
 
     Names of a limit to which the same limits apply come together, so that their amounts are compared once; a limit may
     have thousands of names.
@@ -266,7 +266,7 @@ def _name_groups(spot: QueueSpot, field: str) -> Iterator[_NameGroup]:
         for chain, names in groups.values():
             above = [_LimitAbove(*link[:2], "ancestor") for link in chain.upward()] if chain else wildcards
             if above:
-                yield _NameGroup(index, limit, names, above)
+                yield _NameSet(index, limit, names, above)
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""The rules of placement rules: each rule can be compiled, and the queue of a ``fixed`` rule can be used.
+"""Validation of placement rules: each rule can be compiled, and the queue of a ``fixed`` rule can be used.
 
 `ugm.queues` compiles the rules and rejects invalid ones; this module reports its errors at their places and adds the
 checks that need the queues of the configuration.
@@ -24,8 +24,9 @@ from ugm.queues.rules import finder
 
 __all__ = ["PLACEMENT_RULES", "placement_patterns_are_short"]
 
-#: The most characters of all patterns together, with repetitions written out: each takes time and memory.
-_MOST_PATTERNS: Final = 20_000
+#: The maximum number of characters of all patterns together, after repetitions are expanded: each takes time and
+#: memory.
+_MAX_PATTERN_SIZE: Final = 20_000
 #: The number of characters that a message shows of a queue path.
 _LONGEST_PATH: Final = 1000
 #: The rule whose queue is known without a submission.
@@ -100,13 +101,13 @@ def _wrong_filter(path: Path, error: RequestError) -> Finding:
     return Finding(at, f"placement-filter-{part}-invalid", f"{quote(str(error.value))}: {error.reason}")
 
 
-def _parts(filtered: FilterConfig) -> Iterator[FilterConfig]:
-    if filtered.type:
-        yield FilterConfig(type=filtered.type)
-    if filtered.users:
-        yield FilterConfig(users=filtered.users)
-    if filtered.groups:
-        yield FilterConfig(groups=filtered.groups)
+def _parts(filter_config: FilterConfig) -> Iterator[FilterConfig]:
+    if filter_config.type:
+        yield FilterConfig(type=filter_config.type)
+    if filter_config.users:
+        yield FilterConfig(users=filter_config.users)
+    if filter_config.groups:
+        yield FilterConfig(groups=filter_config.groups)
 
 
 def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
@@ -135,9 +136,9 @@ def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Fin
         for rule, path in _rules(spot):
             for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
                 total += _size(names[0]) if is_pattern(names) else 0
-                if total > _MOST_PATTERNS:
+                if total > _MAX_PATTERN_SIZE:
                     message = (
-                        f"the patterns of all filters together are too long (allowed: {_MOST_PATTERNS} characters)"
+                        f"the patterns of all filters together are too long (allowed: {_MAX_PATTERN_SIZE} characters)"
                     )
                     yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
 

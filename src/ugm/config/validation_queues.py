@@ -170,7 +170,7 @@ def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
-    """A queue created from a template keeps the rules of queues; Apache YuniKorn does not check templates.
+    """A queue created from a template must satisfy the rules of queues; Apache YuniKorn does not check templates.
 
     The guarantee of the template does not exceed its maximum, and neither exceeds the maximum of its queue.
 

@@ -40,12 +40,12 @@ class AckMark(NamedTuple):
     number: int
     #: The process that wrote the marker.
     process: int
-    #: The session in which it was written; None in markers from before there were sessions.
+    #: The session in which it was written; None in markers written by versions without sessions.
     session: int | None
 
 
 def read_ack_marker(path: str) -> AckMark | None:
-    """Return the ack marker of the journal at a path; None if it has none, as a backup.
+    """Return the ack marker of the journal at a path; None if there is none (a backup has none).
 
     Raises:
         JournalDamagedError: the marker is damaged.
@@ -103,14 +103,14 @@ def require_last_name(path: str, use: FileUse) -> int:
     return session
 
 
-def require_same_name(path: str, use: FileUse, began: int) -> None:
-    """Check that a journal was not written under another name since its session was *began*.
+def require_same_name(path: str, use: FileUse, first_session: int) -> None:
+    """Check that a journal was not written under another name since its session was *first_session*.
 
     Raises:
         JournalError: it was.
     """
     session = require_last_name(path, use)
-    if session == began:
+    if session == first_session:
         return
     mark = read_ack_marker(path)
     if mark is None or mark.session is None or mark.session | 1 != session | 1:

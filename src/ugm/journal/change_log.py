@@ -26,7 +26,7 @@ __all__ = ["ChangeLog", "ChangeRow", "change_row"]
 #: A row of the table: number, instant in milliseconds since 1970, data, and checksum.
 ChangeRow: TypeAlias = tuple[int, int, bytes, int]
 
-#: The largest number of changes in one statement: every SQLite accepts 999 values, and a change has four.
+#: The maximum number of rows in one statement: SQLite allows at least 999 parameters, and a row has four.
 _ROWS_PER_STATEMENT: Final = 200
 
 
@@ -114,7 +114,7 @@ class ChangeLog:
         """Insert rows, all of them or none. Rows that an interrupted commit has written already are replaced.
 
         One statement inserts many rows. SQLite releases the interpreter during a statement, and has to wait for it
-        between two statements. Next to a thread that computes all the time, a commit of 100 changes takes 7 ms this
+        between two statements. While another thread computes all the time, a commit of 100 changes takes 7 ms this
         way, and 36 ms with one statement for each change.
         """
         connection = self.connection

@@ -70,8 +70,8 @@ def _replace(path: str, connection: sqlite3.Connection, number: int, tables: Map
     """Replace the changes up to *number* by tables.
 
     The transaction may make the WAL much larger than before, above all if it fails because the disk is full. Later
-    releases need this space, so the WAL is truncated in any case. It can be truncated if it has nothing but this
-    transaction. If the disk is full already and readers keep the WAL as it is, the transaction is not begun.
+    releases need this space, so the WAL is always truncated. It can be truncated only if it contains just this
+    transaction. If the disk is full already and readers prevent the truncation, the compaction is refused.
     """
     try:
         is_wal_empty = truncate_wal(connection)

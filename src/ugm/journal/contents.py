@@ -126,7 +126,7 @@ class JournalContents:
             raise self._reader.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
 
     def _decoded(self, decode: Callable[[], _T]) -> _T:
-        """Decode data whose checksum is right."""
+        """Decode data whose checksum is valid."""
         try:
             return decode()
         except _DECODING_ERRORS as error:

@@ -30,7 +30,7 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
 
     __slots__ = ("_outlet", "error", "is_delivered", "result")
 
-    #: Missing if there is an error.
+    #: Not set if `error` is set.
     result: _T
     error: Exception | None
     is_delivered: bool

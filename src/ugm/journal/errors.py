@@ -1,4 +1,4 @@
-"""The errors of a journal. Other errors of the file system are raised as the `OSError` that they are."""
+"""The errors of a journal. Other errors of the file system are raised unchanged, as `OSError`."""
 
 from __future__ import annotations
 

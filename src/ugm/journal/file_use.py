@@ -106,7 +106,7 @@ class _File:
 
     __slots__ = ("descriptors", "uses", "writable", "writer_path")
 
-    #: All descriptors that were opened for the file; the first is used for reading.
+    #: All descriptors that were opened for the file. Reads use the first one.
     descriptors: list[int]
     #: The descriptor that may be locked; None if the file is only read.
     writable: int | None
@@ -181,7 +181,7 @@ def _writer_path(path: str) -> str | None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the new name of a file durable, on systems that can sync directories."""
+    """Sync a directory, so that a rename in it is durable. Systems that cannot sync directories ignore it."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -192,7 +192,7 @@ def sync_directory(directory: Path) -> None:
 
 @final
 class FileUse:
-    """One use of a journal's file in this process: by a reader, or by the writer while the journal is open.
+    """A counted reference of this process to a journal's file, of a reader or of the writer.
 
     Args:
         path: the file, which exists.

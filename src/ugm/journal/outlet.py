@@ -90,7 +90,8 @@ class JournalOutlet:
         if data:
             self.writer.append(data)
         if not self.writer.is_shared:
-            # Before other threads can see the change. `wait` reports a failure.
+            # Commit under the lock of the partition, so that other threads see only durable changes. `wait` raises the
+            # error.
             with suppress(JournalError):
                 self.writer.acknowledge(self.writer.number)
 

@@ -145,8 +145,8 @@ def open_partition(
         models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted.
         subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
-        clock: a function that returns the milliseconds since 1970. If it goes back, the time of the last change is
-            used until it has caught up.
+        clock: a function that returns the milliseconds since 1970. If it goes back, changes get the time of the last
+            change until the clock has passed it.
 
     Raises:
         RequestError: an argument is invalid.

@@ -8,7 +8,7 @@ The idea: the header of the file tells whether the journal was closed. Each sess
 is written to the ack marker of the name first, and then to the header, before anything else is written. When the
 journal is closed, the whole WAL is moved to the file first, and then the number in the header becomes even. So:
 
-- An even number: the file is complete under every name. Journals from before there were sessions have 0.
+- An even number: the file is complete under every name. Journals written by versions without sessions have 0.
 - An odd number: the last changes are in the WAL of the name whose ack marker has the same number. Under any other name
   the journal is refused.
 

@@ -5,7 +5,7 @@ the partition before the first of these changes, if the journal has been compact
 change before, and the number of rows. `history` has data about the time before the snapshot: usage over time, and the
 configurations that were in force.
 
-A row is read only if its checksum is right, and the numbers have to follow each other. So the rows that are read are
+A row is read only if its checksum is valid, and the numbers have to follow each other. So the rows that are read are
 the rows that were written. This module does not interpret the data of a row.
 """
 
@@ -23,8 +23,8 @@ from ugm.journal.file_use import sync_directory
 
 __all__ = [
     "FORMAT",
+    "LOCK_TIMEOUT",
     "MAGIC",
-    "PATIENCE",
     "checksummed_rows",
     "connect",
     "create",
@@ -40,14 +40,14 @@ __all__ = [
 FORMAT: Final = 2
 #: The application id in the header of the file.
 MAGIC: Final = 0x75676D6A
-#: The longest time that SQLite waits for a lock of another process, in seconds.
-PATIENCE: Final = 10
+#: The maximum time that SQLite waits for a lock of another process, in seconds.
+LOCK_TIMEOUT: Final = 10
 
 #: The number of pages in the WAL after which they are moved to the file. It is small because the reserved disk space
 #: has to suffice for moving them.
 _WAL_PAGES: Final = 200
-#: The same on a full disk, where the space is needed for the file. Each commit costs more, but the number of commits
-#: that succeed does not depend on the size of the WAL when the disk became full.
+#: The same on a full disk, where the space is needed for the file. Each commit costs more, but the space that is left
+#: does not depend on the size of the WAL when the disk became full.
 _WAL_PAGES_ON_FULL_DISK: Final = 1
 #: The size to which the WAL file is truncated after its pages were moved. One transaction may need more: a compaction,
 #: a large gang.
@@ -96,7 +96,7 @@ def connect(path: str) -> sqlite3.Connection:
     Raises:
         sqlite3.Error: the file cannot be opened, or is not a database.
     """
-    connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, timeout=LOCK_TIMEOUT, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL").fetchone()
     connection.execute("PRAGMA synchronous = FULL")
     # Some builds of SQLite overwrite deleted rows. On a full disk the WAL has no space for that.
@@ -130,7 +130,7 @@ def truncate_wal(connection: sqlite3.Connection) -> bool:
     try:
         [is_busy, _, _] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     finally:
-        connection.execute(f"PRAGMA busy_timeout = {PATIENCE * 1000}").fetchall()
+        connection.execute(f"PRAGMA busy_timeout = {LOCK_TIMEOUT * 1000}").fetchall()
     return not is_busy
 
 

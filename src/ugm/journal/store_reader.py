@@ -14,7 +14,7 @@ from zlib import crc32
 from ugm.journal.ack_marker import require_last_name, require_same_name
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.file_use import open_file_use
-from ugm.journal.store import MAGIC, PATIENCE, has_content, row_checksum
+from ugm.journal.store import LOCK_TIMEOUT, MAGIC, has_content, row_checksum
 
 __all__ = ["StoreReader", "StoredChange", "open_reader", "read_format"]
 
@@ -59,7 +59,7 @@ def open_reader(path: str) -> Iterator[StoreReader]:
     with open_file_use(path) as use:
         session = require_last_name(path, use)
         try:
-            connection = sqlite3.connect(_address(path, session), uri=True, timeout=PATIENCE, isolation_level=None)
+            connection = sqlite3.connect(_address(path, session), uri=True, timeout=LOCK_TIMEOUT, isolation_level=None)
         except sqlite3.Error as error:
             raise JournalError(path, f"it cannot be read: {error}") from error
         with closing(connection):

@@ -1,6 +1,6 @@
 """Usage over time, computed from a journal.
 
-Amounts are resource-milliseconds: base units times milliseconds, whole numbers, exact. A thousandth of a core for one
+Amounts are resource-milliseconds: base units times milliseconds, as exact integers. A thousandth of a core for one
 second is 1,000 of them.
 """
 
@@ -51,7 +51,7 @@ class UsageRow(NamedTuple):
         return f"UsageRow(name={self.name!r}, begin={self.begin}, end={self.end}, amounts={{{amounts}}})"
 
     def to_dict(self) -> dict[str, Json]:
-        """Return the row for JSON, with exact resource-seconds as texts."""
+        """Return the row for JSON, with exact resource-seconds as strings."""
         amounts = {name: format_seconds(amount) for name, amount in self.amounts.items()}
         return {"name": self.name, "begin": self.begin, "end": self.end, "resource_seconds": amounts}
 
@@ -85,7 +85,7 @@ def usage(
         path: the journal.
         by: the subjects of the sums. The queue of an application is the one in which it was placed.
         since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
-        until: the instant after the last one; the future is excluded.
+        until: the end of the range, which is not included; None, or a time in the future, stands for now.
         period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.
         zone: the time zone of the calendar. A day may have 23 or 25 hours.
         clock: a function that returns the milliseconds since 1970.

@@ -143,7 +143,7 @@ class Writer:
         self.is_closed = self._is_idle = False
         #: Held by the thread that uses the log.
         self._writing: Final = OwnedLock()
-        #: Held for moments: `_appended`, `_callbacks` and `_durable` change together.
+        #: Protects `_appended`, `_callbacks` and `_durable`; never held during a commit.
         self._guard: Final = OwnedLock()
         self._work_to_do: Final = Condition(self._guard)
         self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if together else None
@@ -183,7 +183,7 @@ class Writer:
             raise ReentrantCallError
 
     def require_writable(self) -> None:
-        """Check that no change is in doubt, and read the clock.
+        """Write changes in doubt, if any, and read the clock for the next change.
 
         Raises:
             JournalError: a change is in doubt, and cannot be written now either; or the journal is closed.

@@ -1,12 +1,11 @@
-"""ElasticQuota manifests: read in the documented and in the current form, written in the current form.
+"""ElasticQuota manifests: read in the documented or the current form of Koordinator, written in the current form.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "API". Labels and annotations all start with
-``quota.scheduling.koordinator.sh/``. The document names the parent in the label ``parent-quota-name``; current
-manifests use ``parent``. In the document, booleans are written without quotes, and vectors are mappings such as
-``{cpu:4, memory: 8Gi}``; in current manifests both are texts, and the text of a vector is JSON. All forms are read.
+``quota.scheduling.koordinator.sh/``. Koordinator's documentation names the parent in the label ``parent-quota-name``;
+current manifests use ``parent``. In the documentation, booleans are written without quotes, and vectors are mappings
+such as ``{cpu:4, memory: 8Gi}``; in current manifests both are strings, and a vector is in JSON. All forms are read.
 
-A value that cannot be understood is an error, never a silent default: a misspelt boolean could lend resources that must
-not be lent.
+A value that cannot be understood is an error: a misspelt boolean could lend resources that must not be lent.
 """
 
 from __future__ import annotations

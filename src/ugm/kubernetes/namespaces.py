@@ -5,8 +5,7 @@ Kubernetes quantities, of any resources. The deprecated ``yunikorn.apache.org/na
 ``yunikorn.apache.org/namespace.max.memory`` hold one quantity each; they are ignored if ``namespace.quota`` is set.
 ``yunikorn.apache.org/parentqueue`` names the queue above, with or without ``root.``.
 
-An empty annotation is absent. An annotation that is not valid is an error, never an absent quota, because that would
-mean no limit.
+An empty annotation is absent. An annotation that is not valid is an error, because ignoring it would remove the limit.
 
 This module creates no queue. The quota applies to the queue that placement creates for the namespace, not to the queue
 above it.
@@ -53,7 +52,7 @@ class NamespaceTerms(NamedTuple):
     """The settings of a namespace for placement and for its queue."""
 
     name: str
-    #: The maximum of the namespace's queue; None, and a resource that is not named, is without limit.
+    #: The maximum of the namespace's queue; None means unlimited, and so does a missing resource.
     max_resources: Resource | None = None
     #: The queue above, as written in the annotation.
     parent_queue: str | None = None

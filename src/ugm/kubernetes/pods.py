@@ -173,7 +173,7 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
 
 
 def _containers(spec: Mapping[str, object]) -> Resource:
-    """Return the larger of two requests: of all running containers, and of the largest step before them."""
+    """Return the maximum, per resource, of the sum over running containers and the peak during initialization."""
     started: dict[str, int] = {}
     peak: dict[str, int] = {}
     for requests, restartable in _requests(spec, "initContainers"):

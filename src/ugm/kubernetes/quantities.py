@@ -10,8 +10,8 @@ result is then rounded away from zero to the base unit, so that a request above 
 integers.
 
 There are two differences. Kubernetes reads a sign, a point or a suffix without any digit as 0; here it is an error, as
-in the pattern with which Kubernetes describes quantities. And absurd numbers (a text of more than 1,000 characters, a
-value of more than 100 digits before the point) are errors, because computing them takes too long.
+in the pattern with which Kubernetes describes quantities. And extremely long numbers (a text of more than 1,000
+characters, a value of more than 100 digits before the point) are errors, because computing them takes too long.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def parse_quantity(quantity: object, *, cpu: bool = False) -> int:
         The amount in base units, rounded away from zero. It may be negative, and larger than 64 bits.
 
     Raises:
-        QuantityError: the value is not a quantity, or is absurdly large.
+        QuantityError: the value is not a quantity, or is too large.
 
     >>> parse_quantity("1.5Gi"), parse_quantity("100m"), parse_quantity("1e3")
     (1610612736, 1, 1000)

@@ -381,7 +381,7 @@ class PartitionState:
         self.holding_index.clear()
         for application in self.applications.values():
             application.holding = None
-        self.tree.list_applications(self.applications)
+        self.tree.rebuild_links(self.applications)
         names = (*self.compiled.specs.names, *self.tree.names_outside(self.compiled.specs), *self._names_in_use())
         closed = self.cluster.total is not None
         self.in_force.reset_limits(self.compiled.limits, names, closed=closed)

@@ -1,8 +1,8 @@
 """Access control lists: the users and groups that may submit applications to a queue, or administer it.
 
-A list is a text: users separated by commas, then one blank, then groups separated by commas. A text that begins with a
-blank has groups only; ``*`` in place of the users or of the groups allows every user. An empty text is no list; a
-single blank is a list that allows no user.
+A list is a string: users separated by commas, then one space, then groups separated by commas. A string that begins
+with a space has groups only; ``*`` in place of the users or of the groups allows every user. An empty string means
+that there is no list; a single space is a list that allows no user.
 
 Names are compared as they are written and are not checked. A list does not know its queue: the caller passes the lists
 of a queue and of the queues above it to `path_allows`, which combines them.
@@ -52,13 +52,13 @@ class Acl:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Parse a list; an empty text is no list.
+        """Parse a list; return None for an empty string.
 
-        Several blanks in a row count as one, because a configuration may contain them: Apache YuniKorn accepts them in
+        Several spaces in a row count as one, because a configuration may contain them: Apache YuniKorn accepts them in
         a file and then fails to create the queue.
 
         Raises:
-            RequestError: the value is not a text, or has more parts than users and groups.
+            RequestError: the value is not a string, or has more parts than users and groups.
 
         >>> Acl.parse("") is None, Acl.parse(" "), Acl.parse(" physics"), Acl.parse("*")
         (True, Acl.parse(' '), Acl.parse(' physics'), Acl.parse('*'))

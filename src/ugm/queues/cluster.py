@@ -22,8 +22,9 @@ class Cluster:
     then on the sum is the limit, even after the last node is removed.
 
     A resource that only removed nodes offered stays in the sum with the amount 0. If more than half of the amounts are
-    0, the zeros are dropped: otherwise the sum would grow without bound in a cluster whose devices have names of their
-    own. Dropping them changes no decision, because a closed limit allows nothing of a resource that it does not name.
+    0, the zeros are dropped: otherwise the sum would grow without bound in a cluster in which every device has its own
+    resource name. Dropping them changes no decision, because a closed limit allows nothing of a resource that it does
+    not name.
     """
 
     __slots__ = ("nodes", "total")

@@ -35,13 +35,13 @@ __all__ = [
     "parse_pattern",
 ]
 
-#: The most characters that a pattern may have.
+#: The maximum number of characters of a pattern.
 MAX_LENGTH: Final = 1_000
-#: The most characters, classes and assertions that a pattern may have with its repetitions written out.
+#: The maximum number of characters, classes and assertions of a pattern after its repetitions are expanded.
 MAX_STATES: Final = 1_000
-#: The deepest nesting of groups.
+#: The maximum nesting depth of groups.
 _MAX_DEPTH: Final = 30
-#: The largest count of a repetition.
+#: The maximum count of a repetition.
 _MAX_COUNT: Final = 1_000
 
 _Ranges: TypeAlias = "tuple[tuple[int, int], ...]"

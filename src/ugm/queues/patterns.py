@@ -15,12 +15,13 @@ Idea
     eight) has its own transitions, which are built when a name first needs them.
 
 Invariant
-    Before each character, bit *n* of the set is 1 exactly if some match of the beginning of the pattern up to state *n*
-    ends there.
+    Before each character, bit *n* of the set is 1 exactly if the name up to there ends with a match of a prefix of the
+    pattern, and this prefix ends in state *n*.
 
 Cost
     A name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), for every
-    pattern. The tables have 4 entries for each state. Building them takes time in the square of the states at worst.
+    pattern. The tables have 4 entries for each state. Building them takes time quadratic in the number of states at
+    worst.
 
 `ugm.queues.pattern_syntax` describes the supported syntax.
 """

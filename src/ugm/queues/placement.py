@@ -25,10 +25,7 @@ from ugm.identity import MAX_DEPTH, ROOT, UserGroup
 from ugm.queues.filters import Filter
 from ugm.queues.rules import QUALIFIED, Find, Found, Submission, finder, provided, quoted
 
-__all__ = ["MOST_NAMES", "Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
-
-#: The most names in the path of a queue that placement creates; a configuration cannot be as deep.
-MOST_NAMES: Final = MAX_DEPTH
+__all__ = ["Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
 
 
 class QueueView(Protocol):
@@ -131,11 +128,16 @@ class PlacementRules:
         return cls(rules)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
-        """Find the queue of an application. Changes nothing, and accepts a submission with any texts.
+        """Find the queue of an application. Changes nothing, and accepts a submission with any strings.
 
-        The first rule that finds a usable queue decides. A queue is not usable if it does not exist and the rule
-        creates none, if it is not a leaf or would be below a leaf, if it or the queue that it would be created in is
-        draining, or if the user may not submit to it. The cost is that of the rules tried.
+        The first rule that finds a usable queue decides. A queue is not usable in any of these cases:
+
+        - it does not exist, and the rule creates none;
+        - it is not a leaf, or would be below a leaf;
+        - it is draining, or the queue in which it would be created is;
+        - the user may not submit to it.
+
+        The cost is that of the rules tried.
         """
         trials = []
         for chain in self._chains:
@@ -230,8 +232,8 @@ def _reason_against(path: str, user: UserGroup, queues: QueueView, *, create: bo
     else:
         if not create:
             return f"{path} does not exist and the rule creates none"
-        if path.count(".") >= MOST_NAMES:
-            return f"{quoted(path)} has more than {MOST_NAMES} names"
+        if path.count(".") >= MAX_DEPTH:
+            return f"{quoted(path)} has more than {MAX_DEPTH} names"
         draining = _nearest(path, queues)
         if queues.is_leaf(draining):
             return f"{draining} is a leaf and cannot have queues below it"

@@ -1,4 +1,4 @@
-"""The state of queues at one moment, as frozen values for people, pages and schedulers."""
+"""The state of queues at one moment, as immutable values for status pages and schedulers."""
 
 from __future__ import annotations
 

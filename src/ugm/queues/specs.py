@@ -24,9 +24,9 @@ __all__ = ["NO_QUOTA", "QueueSpec", "QueueSpecs", "Quota"]
 class Quota(NamedTuple):
     """The maximum of a queue, and its guarantee."""
 
-    #: None, and a resource that is not named, is without limit; 0 allows none of a resource.
+    #: None means unlimited, and so does a missing resource; an amount of 0 allows none of a resource.
     max_resources: Resource | None = None
-    #: 0 is without limit.
+    #: 0 means unlimited.
     max_applications: int = 0
     guaranteed: Resource | None = None
 

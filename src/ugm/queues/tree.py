@@ -178,7 +178,7 @@ class QueueTree:
         for (_, queue), facts in zip(structure.queues, structure.facts, strict=True):
             queue.spec, queue.managed, queue.has_left, queue.annotated = facts
 
-    def list_applications(self, applications: Mapping[str, PlacedTenant]) -> None:
+    def rebuild_links(self, applications: Mapping[str, PlacedTenant]) -> None:
         """Rebuild the applications and the children of every queue, and delete empty queues."""
         for application in applications.values():
             for queue in application.queue.lineage():

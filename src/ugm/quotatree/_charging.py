@@ -26,7 +26,7 @@ from ugm.quotatree.victims import no_victims
 
 __all__ = ["Charging", "Step"]
 
-#: The number of steps that can be undone. Gangs are smaller.
+#: The maximum number of steps that can be undone. Gangs are assumed to be smaller.
 _MAX_STEPS: Final = 1_000
 
 
@@ -44,8 +44,9 @@ class Charging:
     """The charges of one quota model.
 
     Args:
-        registry: of the manager.
-        forest: returns the tree or forest. Each operation looks it up, because it may be deleted or replaced.
+        registry: the registry of the manager.
+        forest: a function that returns the tree or forest. Each operation looks it up, because it may be deleted or
+            replaced.
     """
 
     def __init__(self, registry: Registry, forest: Callable[[], Forest]) -> None:

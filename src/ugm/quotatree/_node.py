@@ -27,8 +27,8 @@ _by_arrival = attrgetter("sequence")
 #: Up to this many consumers of a node are filtered by rank; more are listed by rank.
 _FILTERED: Final = 64
 
-#: A dictionary that has grown takes less than 110 bytes for each entry. One that takes more than this has shrunk. It is
-#: copied then, so that its first entries are found without a search through gaps.
+#: A dictionary with more bytes per entry than this has shrunk (one that has grown takes less than 110). It is copied
+#: then, so that its first entries are found without a search through deleted ones.
 _GAPPY: Final = 200
 
 
@@ -65,7 +65,7 @@ class Consumer:
     node: TreeNode | None
     #: Its position in the order of arrival at the node.
     sequence: int
-    #: The queue in which it waits to move down toward its group; None if its group holds it or is no leaf.
+    #: The queue in which it waits to move down toward its group; None if its group holds it or is not a leaf.
     queue: PackedQueue[Consumer] | None
     #: Its position in the queue.
     slot: int
@@ -99,9 +99,9 @@ class TreeNode:
     Args:
         name: unique in its tree.
         parent: None for the root.
-        quota: by position of the resource.
-        layouts: of the tree.
-        hard: whether requests may not continue to the parent. The root is hard by nature.
+        quota: the quotas by position of the resource.
+        layouts: the layouts of the tree.
+        hard: whether requests may not continue to the parent. The root is always hard.
     """
 
     # Attributes in slots are read faster, which counts here: every operation visits all nodes of a path.

@@ -1,10 +1,10 @@
-"""The reader of tree documents: a text in JSON or YAML to values that know their place.
+"""The reader of tree documents: a text in JSON or YAML to values with line and column.
 
-A text that begins like a JSON document is JSON, any other text is YAML. Although YAML contains JSON in principle, the
+A text that begins like a JSON document is JSON, any other text is YAML. Although JSON is nearly a subset of YAML, the
 standard library parses JSON, for three reasons:
 
-- the YAML parser accepts texts that are no JSON, such as one with a comma behind the last entry, and refuses some that
-  are, such as one with a character written as a surrogate pair;
+- the YAML parser accepts texts that are not valid JSON, such as one with a comma behind the last entry, and refuses
+  some that are, such as one with a character written as a surrogate pair;
 - it does not tell the text ``"1"`` from the number ``1``, which JSON documents must not confuse;
 - a program whose documents are in JSON loads neither yaml nor pydantic.
 
@@ -86,8 +86,8 @@ def from_text(text: str, file: str) -> Located:
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
     if text.lstrip(_BLANKS + "\ufeff")[:1] in ("{", "[", '"', ""):
         return _from_json(text.removeprefix("\ufeff"), file)
-    # Loads yaml, which JSON does not need.
-    from ugm.config.loader import load  # noqa: PLC0415 - as the comment says
+    # Imported late: documents in JSON need no yaml.
+    from ugm.config.loader import load  # noqa: PLC0415 - documents in JSON need no yaml
 
     document = load(text, file)
     if document.problems:

@@ -12,18 +12,18 @@ out, or drops it.
 
 1. The request walks from its group to the root. The *home* is the lowest node where it fits, or where it fits after
    consumers of lower priority slide up to the parent. A hard node that fails ends the walk.
-2. Above the home the request must fit at every node. Consumers of any priority slide up there, because they live on
+2. Above the home the request must fit at every node. Consumers of any priority slide up there, because they use
    borrowed quota. At the root they leave the tree.
 3. If a node above the home fails, the walk continues with the search for a home above that node, unless it has visited
    a hard node.
 4. If there is no home and the priority is above 0, consumers of lower priority on the path are preempted, highest node
    first, until the request fits the last visited node. Then the walk starts again.
 
-The original manager leaves one order to chance; here it is fixed: the consumers that a failed walk moved go to the end
-of the list of their node, in the order in which they were moved.
+The original manager does not define one order, which is fixed here: the consumers that a failed walk moved go to the
+end of the list of their node, in the order in which they were moved.
 
-**Cost.** The walk compares the request once with each node. The sums by rank (`TreeNode.totals`) reject a hopeless node
-without a look at its consumers.
+**Cost.** The walk compares the request once with each node. The sums by rank (`TreeNode.totals`) let the search skip a
+node that cannot free enough, without reading its consumers.
 """
 
 from __future__ import annotations

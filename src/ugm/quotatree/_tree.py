@@ -2,7 +2,7 @@
 
 A request that fits every node on its path is charged at once. Any other request starts a `Search`, which only reads.
 Its result is carried out step by step, in the order of the original manager, so that all lists end in the same order.
-A rejected request therefore changes nothing, unless the tree requeues like the original; then the order may change.
+A rejected request therefore changes nothing, unless `TreeOptions.requeue_rejected` is set; then the order may change.
 
 An `UndoLog` records the place of every consumer that a change touches. `QuotaTree.undo` restores all of them.
 """
@@ -40,8 +40,8 @@ class TreeOptions:
         policy: chooses the victims.
         requeue_rejected: whether a rejected request moves consumers to the end of their lists if it had moved them in
             its search, like the original manager.
-        check_unrequested: whether a resource that is not requested denies where a node is over its quota, like in the
-            original manager.
+        check_unrequested: whether a request is rejected if a node is over quota for a resource that is not requested,
+            as in the original manager.
     """
 
     policy: VictimPolicy = first_found
@@ -80,7 +80,7 @@ class QuotaTree:
         name: the name of the tree.
         resources: the counted resources, in order.
         root: the top node; None for an empty tree, on which nothing can be allocated.
-        options: of the manager.
+        options: the options of the manager.
     """
 
     def __init__(self, name: str, resources: tuple[str, ...], root: TreeNode | None, options: TreeOptions) -> None:
@@ -122,7 +122,7 @@ class QuotaTree:
         return rank
 
     def reject_group(self, consumer: Consumer) -> Rejection:
-        """Return the rejection of a consumer whose group is no leaf."""
+        """Return the rejection of a consumer whose group is not a leaf."""
         group = consumer.entry.group
         reason = Reason.NOT_A_LEAF if group in self.nodes else Reason.UNKNOWN_GROUP if group else Reason.NO_GROUP
         return Rejection(self.name, consumer.id, group, reason)

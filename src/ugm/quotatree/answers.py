@@ -48,7 +48,7 @@ class TreePlan(NamedTuple):
     tree_name: str
     #: The node that would hold the consumer; None if the tree would only lose victims.
     node: str | None
-    #: The consumers that another node would hold, or none.
+    #: The consumers that would move to another node or leave the tree.
     moves: tuple[Move, ...]
 
 

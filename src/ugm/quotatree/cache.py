@@ -1,7 +1,7 @@
 """The cache of a tree: its next version, which takes effect when the tree is updated.
 
-The cache remembers the renames of nodes since the last update, through chains and swaps, so that consumers follow their
-node.
+The cache records the renames of nodes since the last update, including chains (a to b to c) and swaps, so that
+consumers follow their node.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class TreeCache:
         return tuple(sorted(self._nodes))
 
     def add_node_spec(self, name: str, spec: NodeSpec | Mapping[str, object]) -> None:
-        """Add or replace a node. A rename from its name is forgotten.
+        """Add or replace a node. A recorded rename of this name is dropped.
 
         Raises:
             RequestError: the name is empty.

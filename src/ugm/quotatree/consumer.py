@@ -57,8 +57,8 @@ class ConsumerInfo:
 
     consumer_id: str
     trees: tuple[TreeRequest, ...]
-    #: The consumers that have preempted it; None instead of an empty set. A consumer that is neither known nor held can
-    #: be no victim, so the references are weak.
+    #: The consumers that have preempted it; None instead of an empty set. A consumer that is neither known nor held
+    #: cannot be a victim, so the references are weak.
     preempted_by: WeakSet[ConsumerInfo] | None
 
     def __init__(self, consumer_id: str, trees: Iterable[TreeRequest] = ()) -> None:
@@ -95,9 +95,9 @@ class ConsumerInfo:
     def barred_from(self) -> frozenset[ConsumerInfo]:
         """Return the consumers that this one may not preempt: those that have preempted it, directly or indirectly.
 
-        So the relation "has preempted" has no cycles. Therefore finitely many consumers that never leave by themselves
-        cause only finitely many preemptions, in any order of requests. Take the consumers that preempt
-        again and again: one of them is preempted by none of the others, so it stays allocated and requests no more.
+        So the relation "has preempted" has no cycles. Therefore a finite number of consumers that never leave by
+        themselves causes a finite number of preemptions: of the consumers that keep preempting, one is preempted by
+        none of the others, so it stays allocated and stops requesting.
         """
         found: set[ConsumerInfo] = set()
         pending = [self]

@@ -1,4 +1,4 @@
-"""The manager of quota trees and forests: every operation of the original quota manager, in the spelling of Python.
+"""The manager of quota trees and forests: every operation of the original quota manager, with Python names.
 
 A manager starts in *maintenance* mode, in which it grants requests at their group regardless of the quotas. In *normal*
 mode it enforces the quotas. Trees are edited in their caches and change when they are updated.
@@ -7,8 +7,8 @@ A tree is a forest with one tree (`ugm.quotatree._forest`), so an operation on a
 run the same code. Only `allocate` and `deallocate` on a tree have a path of their own, because they are called most:
 one tree does not have to be undone when another one rejects.
 
-Every operation holds one lock for all of its work. A call that raises has changed nothing, and neither has a rejected
-request, order included.
+Every operation holds one lock for all of its work. A call that raises changes nothing. Neither does a rejected request,
+except for the order of consumers with `requeue_rejected`.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class QuotaManager:
         policy: chooses the victims of a preemption: `first_found`, like the original manager, or `fewest`.
         requeue_rejected: whether a rejected request moves consumers to the end of their lists if its search had moved
             them, or on a forest preempted them, like in the original manager.
-        check_unrequested: whether a resource that is not requested denies where a node is over its quota, like in the
-            original manager.
+        check_unrequested: whether a request is rejected if a node is over quota for a resource that is not requested,
+            as in the original manager.
     """
 
     def __init__(
@@ -282,7 +282,7 @@ class QuotaManager:
 
     @locked
     def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a consumer at its group regardless of quotas and mode: it is running already, say after a restart.
+        """Allocate a running consumer at its group, for example after a restart, regardless of quotas and mode.
 
         Raises:
             RequestError: as for `allocate`.
@@ -291,7 +291,7 @@ class QuotaManager:
 
     @locked
     def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a consumer at its groups regardless of quotas and mode: it is running already, say after a restart.
+        """Allocate a running consumer at its groups, for example after a restart, regardless of quotas and mode.
 
         Raises:
             RequestError: as for `allocate_forest`.
@@ -368,7 +368,7 @@ class QuotaManager:
     def try_allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree so that `undo_allocate` can undo it.
 
-        If the group of the consumer is no leaf of the tree, the request is rejected and there is nothing to undo.
+        If the group of the consumer is not a leaf of the tree, the request is rejected and there is nothing to undo.
 
         Raises:
             RequestError: as for `allocate`, or the mode is not normal.
@@ -383,7 +383,7 @@ class QuotaManager:
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can undo it.
 
-        If one of its groups is no leaf, the request is rejected and there is nothing to undo, like in the original
+        If one of its groups is not a leaf, the request is rejected and there is nothing to undo, like in the original
         manager. In maintenance mode the request is granted like any other, and cannot be undone.
 
         Raises:

@@ -3,13 +3,13 @@
 The models implement `ugm.model.EvictingModel` and use nothing else of a partition. An allocation is a consumer whose id
 is that of the allocation. A function of the embedding program determines its group in each tree.
 
-**Denials.** No quota is skipped silently. A claim is denied with a `ugm.model.SetupViolation` if the manager is in
-maintenance mode, which enforces nothing, if the tree or the leaf does not exist, or if the claim has no group. The
-setup may give such claims a default group or leave them unrestricted.
+**Denials.** A claim is denied with a `ugm.model.SetupViolation` if the manager is in maintenance mode, which enforces
+nothing, if the tree or the leaf does not exist, or if the claim has no group. The setup may give such claims a default
+group or leave them unrestricted.
 
 **Evictions.** A claim that fits without an eviction passes the check, even if other consumers slide up for it. Only
 allocations of lower priority are proposed for eviction. Allocations that request again and again cannot form a cycle of
-priorities, so they do not evict each other for ever.
+priorities, so they do not evict each other forever.
 
 **Undo.** A partition undoes its changes in reverse order if another model objects. Therefore a charge right after the
 refund of an equal claim restores the tree as it was, order included, and so does a refund right after its charge.
@@ -64,7 +64,7 @@ class UnknownForest(SetupViolation):
 
 
 class UnknownNode(SetupViolation):
-    """The denial of a claim because its group is no leaf of the tree."""
+    """The denial of a claim because its group is not a leaf of the tree."""
 
     __slots__ = ()
     reason = "the tree has no such leaf"
@@ -81,8 +81,8 @@ class _Model(ABC):
     """The common part of both models.
 
     Args:
-        manager: of the tree or forest.
-        name: of the tree or forest.
+        manager: the manager of the tree or forest.
+        name: the name of the tree or forest.
         groups_of: returns the group of an allocation in each tree.
         unrestricted: whether claims without a group pass; otherwise they are denied.
 
@@ -117,7 +117,7 @@ class _Model(ABC):
     def reset(self) -> None:
         """Release all claims. The trees and all other consumers remain.
 
-        The state that an interrupted call has left does not matter. A partition charges all claims again after a
+        This works from any state, also after an interrupted call. A partition charges all claims again after a
         reset. A claim whose group has left the tree meanwhile is then held at the root, as after an update of the tree.
         """
         infos = {info for info, _ in self._charged.values()} | {step.info for step in self._charging.steps}
@@ -301,8 +301,8 @@ class ForestModel(_Model):
         manager: of the forest; in normal mode when requests are to be granted.
         forest_name: the forest.
         groups_of: returns the leaf of an allocation by the name of the tree. A tree without an entry does not limit
-            the allocation. Entries for trees outside the forest are ignored. An entry for a tree that does not exist is
-            denied, and so is None in place of a leaf.
+            the allocation. Entries for trees outside the forest are ignored. A claim is denied if it has an entry for
+            a tree that does not exist, or None instead of a leaf.
         unrestricted: whether claims without an entry for a tree of the forest pass, and trees whose entry is None do
             not limit; otherwise these claims are denied.
 

@@ -71,7 +71,7 @@ class Rejection:
     def violations(self) -> tuple[Violation, ...]:
         """Every violated quota, from the group upward.
 
-        Waiting may never help although it could at every visited node. The quotas above that prevent it follow then.
+        If waiting could help at every visited node but not at a node above, the quotas of those nodes are listed, too.
         """
         found = tuple(
             self._violation(level, at, amount)
@@ -145,5 +145,5 @@ class Rejection:
 
 
 def is_group_rejection(answer: object) -> bool:
-    """Return whether an answer is the rejection of a consumer whose group is no leaf of the tree."""
+    """Return whether an answer is the rejection of a consumer whose group is not a leaf of the tree."""
     return isinstance(answer, Rejection) and answer.reason is not Reason.NO_ROOM

@@ -56,7 +56,7 @@ class Packing:
         """Pack a request. Resources that the tree does not count are left out.
 
         Args:
-            amounts: by name.
+            amounts: the amounts by name.
 
         Returns:
             The packed amounts, the signs of the requested resources, and the amounts without the negative ones, which

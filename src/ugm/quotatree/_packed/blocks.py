@@ -19,7 +19,7 @@ from ugm.quotatree._packed.lanes import LaneLayout, Layouts
 __all__ = ["Blocks", "QueuedRequest"]
 
 #: A minimum is recomputed, which takes as long as a few visits of the block, after this many changes of the block. A
-#: fruitless visit counts as some changes, so that the search does not repeat it for ever.
+#: visit that finds nothing counts as `_FRUITLESS` changes, so that the search does not repeat it forever.
 _STALE: Final = 16
 _FRUITLESS: Final = 2
 
@@ -172,7 +172,8 @@ class Blocks(Generic[R]):
                 left, spread = search(level - 1, at, fit_below, free, spread, found)
                 if left is not free:
                     free = left
-                    # Only later blocks: a negative request may have freed something, but earlier ones had their turn.
+                    # Only later blocks: a negative request may have freed something, but earlier blocks were searched
+                    # already.
                     fit = layout.fitting(spread, self._levels[level][number]) & -(first << 1)
                     continue
             fit ^= first
