@@ -7,7 +7,7 @@ import pytest
 from support.config_cases import problems_of, table
 from ugm.config import LimitConfig, PartitionConfig, QueueConfig, parse_config
 from ugm.config.findings import PartitionSpot
-from ugm.config.validation_limits import _name_groups, limit_resources_fit_ancestors
+from ugm.config.validation_limits import _name_sets, limit_resources_fit_ancestors
 from ugm.resources import Resource
 
 LIMITS = table("""
@@ -334,7 +334,7 @@ def test_amounts_are_compared_once_for_many_names() -> None:
     child = QueueConfig(name="b", limits=(limit,))
     root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
 
-    groups = list(_name_groups(root.children[0].children[0], "users"))
+    groups = list(_name_sets(root.children[0].children[0], "users"))
 
     assert [len(group.names) for group in groups] == [50, 50]
     assert [[held.relation for held in group.above] for group in groups] == [["ancestor"], ["wildcard"]]
