@@ -24,7 +24,7 @@ class RevokePlan(NamedTuple):
     """The pods to evict from a group that uses more than its runtime."""
 
     group: str
-    #: The pods to evict, in this order.
+    #: Most important first if the plan suffices; least important first if usage above the runtime remains.
     victims: tuple[str, ...]
     #: The usage above the runtime now.
     excess: Resource

@@ -145,7 +145,7 @@ class ElasticModel:
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority in the same group to evict for *claim*.
 
-        None if no eviction is necessary, or if none would help.
+        Empty if no eviction is necessary, or if none would help.
         """
         pod = self._pod(claim)
         if self._has_no_group(self.quota.group_of(pod)):

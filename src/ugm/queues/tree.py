@@ -2,7 +2,7 @@
 
 The tree follows the configuration. It contains every queue that the configuration names. A queue that is removed from
 the configuration drains: it accepts no more applications and is deleted with its last one. Placement creates further
-queues below parents; they get their quota from the template of the parent and are deleted when they are empty.
+queues below parents; they get their quota from the nearest template above and are deleted when they are empty.
 
 The root has no quota of resources. Its maximum is the sum of the registered nodes; it is unlimited until the first node
 is registered.

@@ -33,9 +33,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 class Actor(NamedTuple):
     """The client or event that changes the configuration."""
 
-    #: The address of the client; ``local`` for a signal or the watch of the file.
+    #: The address of the client; ``local`` for the program, a signal, or the watch of the file.
     client: str
-    #: ``operator``, ``signal`` or ``watch``.
+    #: ``operator``, ``program``, ``signal`` or ``watch``.
     role: str
 
 

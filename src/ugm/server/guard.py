@@ -9,7 +9,7 @@ checks protect the partitions:
   ``Sec-Fetch-Site`` and ``Origin``. Links to the page are allowed, because the other site cannot read the response.
 - A body must have the documented media type (see `ugm.server.requests`), which a form of another site cannot send.
 
-Of these headers, programs send only ``Host``, so they are not affected.
+Other programs usually send only ``Host`` of these headers, so only the first check affects them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Connections at a time; further requests get the status 503.
 _MOST_CONNECTIONS: Final = 1000
-#: The largest number of connections that wait for their clients; if there are more, the oldest are closed.
+#: The largest number of connections that wait for their clients; see `ugm.server.connections`.
 _MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
 _SHUTDOWN_SECONDS: Final = 5
