@@ -32,6 +32,7 @@ nitpick_ignore_regex = [
 nitpick_ignore = [
     ("py:obj", "DEFAULT_PREFIXES"),  # private names in docstrings
     ("py:obj", "MAX_SECONDS"),
+    ("py:class", "ugm.partition.plan._DynamicQueue"),  # part of a plan input
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation

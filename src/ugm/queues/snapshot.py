@@ -23,7 +23,7 @@ class QueueState:
     is_leaf: bool
     #: True if the configuration names it; otherwise placement has created it, or it is draining.
     is_managed: bool
-    #: True if it accepts no more applications, see `Queue.draining`.
+    #: True if it accepts no more applications, see ``Queue.draining``.
     is_draining: bool
     #: Its own maximum, which for the root is the size of the cluster; None for no limit.
     max_resources: Resource | None

@@ -138,6 +138,7 @@ def test_names_with_markup_are_text(page: Page, few: tuple[str, Partition]) -> N
     assert page.title() == f"{pages.MARKUP} - Users - default - ugm"
 
 
+@pytest.mark.deep  # depends on the tests before it; to be made independent
 def test_detail_says_which_limit_binds(page: Page, few: tuple[str, Partition]) -> None:
     """The detail of a user has the whole chain; a limit with something left does not bind, one with nothing does."""
     page.goto(f"{few[0]}#/default/users/sue")
