@@ -1,0 +1,58 @@
+"""One partition for many processes: a leader decides, and all other processes are its clients.
+
+**The problem.** Many schedulers share limits. Each decision must see all earlier ones, be durable before its answer,
+and happen once, although processes and connections fail at any time.
+
+**The idea.** One process, the *leader*, has the partition in memory and executes the operations of all clients in the
+order of their arrival. The changes of all operations that arrive during a commit share the next one. The log (see
+`ugm.journal`) decides which process leads. A *standby* follows the log, and leads when the leader has failed. Clients
+number their operations, so that a repeated one is not executed again.
+
+**The invariant.** An answer is sent when everything that its operation has read or changed is durable. So a client
+never sees a state that the next leader does not have.
+
+**The cost.** A round trip between two processes, and a wait for at most two commits.
+
+It needs the extra ``service``: ``pip install 'ugm[service]'``. The documentation describes the path of a call through
+the modules: "Architecture", "A call to a service".
+"""
+
+from ugm.service.client import AsyncConnectedPartition, ConnectedPartition, connect, connect_async
+from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
+from ugm.service.member import JoinedPartition, join
+from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
+from ugm.service.server_connection import ClientLimits
+from ugm.service.service import Security, Service, ServiceSettings, tune_interpreter
+from ugm.service.session_interface import AbstractSessions, SessionReport
+from ugm.service.status import CommitStatus, ServiceStatus, StandbyStatus
+from ugm.service.subscription import AsyncSubscription, Subscription
+from ugm.service.wire import Staleness
+
+__all__ = [
+    "AbstractSessions",
+    "AsyncConnectedPartition",
+    "AsyncRemotePartition",
+    "AsyncSubscription",
+    "ClientLimits",
+    "CommitStatus",
+    "ConnectedPartition",
+    "DeadlineError",
+    "FencedError",
+    "JoinedPartition",
+    "ProtocolError",
+    "RemotePartition",
+    "Security",
+    "Service",
+    "ServiceError",
+    "ServiceSettings",
+    "ServiceStatus",
+    "SessionReport",
+    "Staleness",
+    "StandbyStatus",
+    "Subscription",
+    "UnavailableError",
+    "connect",
+    "connect_async",
+    "join",
+    "tune_interpreter",
+]

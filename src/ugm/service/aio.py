@@ -1,0 +1,346 @@
+"""The connection of an asyncio client: any number of tasks share one socket and one session.
+
+All calls that are made in one iteration of the loop are sent in one message. One task connects, sends pings while calls
+are open, and gives up calls whose deadline has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Final, final
+
+from msgspec import Raw
+
+from ugm.errors import RequestError
+from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
+from ugm.service.calls import OpenCalls, require_query
+from ugm.service.connection import Timing
+from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
+from ugm.service.operations import Operation
+from ugm.service.wire import (
+    FINAL_REFUSALS,
+    MAX_ANSWERS,
+    MAX_ARGUMENTS,
+    SESSION_UNKNOWN,
+    VERSION,
+    Bye,
+    FrameReader,
+    Hello,
+    LeaderMessage,
+    Moved,
+    OperationRequest,
+    Ping,
+    Refused,
+    Replies,
+    Staleness,
+    Welcome,
+    decode_leader_message,
+    frame,
+)
+
+__all__ = ["AsyncClientConnection"]
+
+_SUCCESS: Final = 0
+_PING: Final = frame(Ping())
+
+
+@final
+class _Call:
+    """A call of a task."""
+
+    __slots__ = ("deadline", "future", "operation", "request")
+
+    def __init__(
+        self, operation: Operation, request: OperationRequest, deadline: float, future: asyncio.Future[Any]
+    ) -> None:
+        self.operation: Final = operation
+        self.request: Final = request
+        self.deadline: Final = deadline
+        self.future: Final = future
+
+    def wake(self) -> None:
+        """Do nothing: a task does not read."""
+
+    def complete(self, status: int, value: Raw) -> None:
+        """Complete the future with the answer."""
+        if self.future.done():
+            return
+        try:
+            if status == _SUCCESS:
+                self.future.set_result(self.operation.decode_result(bytes(value)))
+            else:
+                self.future.set_exception(self.operation.decode_error(bytes(value)))
+        except Exception as error:  # noqa: BLE001 - it is delivered
+            self.future.set_exception(error)
+
+    def fail(self, error: Exception) -> None:
+        """Complete the future with an error."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+@final
+class _Channel(asyncio.Protocol):
+    """One connection to one address."""
+
+    def __init__(self, owner: AsyncClientConnection, address: Address) -> None:
+        self._owner: Final = owner
+        self.address: Final = address
+        self._frames: Final = FrameReader(MAX_ANSWERS)
+        self._transport: asyncio.Transport | None = None
+        self.welcomed: Final[asyncio.Future[Welcome]] = asyncio.get_running_loop().create_future()
+        self.lost: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        self.received = monotonic()
+        self.pinged = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of the type that the loop creates
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Handle the messages that are complete."""
+        self.received, self.pinged = monotonic(), False
+        try:
+            for each in self._frames.feed(data):
+                self._handle(decode_leader_message(each))
+        except ProtocolError as error:
+            self.fail(error)
+
+    def _handle(self, message: LeaderMessage) -> None:
+        if type(message) is Replies:
+            self._owner.receive(message)
+        elif type(message) is Staleness:
+            self._owner.staleness = message
+        elif type(message) is Welcome:
+            if not self.welcomed.done():
+                self.welcomed.set_result(message)
+        elif type(message) is Moved:
+            self._owner.choice.suggest(message.address)
+            self.fail(ConnectionResetError("another process leads"))
+        elif type(message) is Refused:
+            if message.code == SESSION_UNKNOWN:
+                self._owner.lose_session(message.reason)
+            self.fail(ProtocolError(message.code, message.reason))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Let the owner connect again."""
+        self.fail(error or ConnectionResetError("the leader closed the connection"))
+
+    def fail(self, error: Exception) -> None:
+        """Give up this connection."""
+        if not self.welcomed.done():
+            self.welcomed.set_exception(error)
+            # The exception is also seen if no task waits for the greeting any more.
+            self.welcomed.exception()
+        if not self.lost.done():
+            self.lost.set_result(None)
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send data without waiting."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+@final
+class AsyncClientConnection:
+    """A session with the leader for the tasks of one asyncio loop; `connect` opens it."""
+
+    def __init__(
+        self,
+        addresses: str,
+        *,
+        client: str,
+        token: str,
+        tls: ssl.SSLContext | None,
+        deadline: float,
+        read_only: bool = False,
+        timing: Timing | None = None,
+    ) -> None:
+        #: The arguments, for a subscription to the same partition.
+        self.access: Final = LeaderAccess(addresses, client, token, tls, deadline)
+        self.choice: Final = AddressChoice(parse_addresses(addresses))
+        self._client: Final = client
+        self._token: Final = token
+        self._tls: Final = tls
+        self._deadline: Final = deadline
+        self._is_read_only: Final = read_only
+        self._timing: Final = timing or Timing()
+        self._loop: Final = asyncio.get_running_loop()
+        self._open: Final = OpenCalls()
+        self._channel: _Channel | None = None
+        self._is_scheduled = False
+        self._work: asyncio.Task[None] | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        #: Why there is no connection.
+        self._reason = "no address was tried"
+        self.session: str = ""
+        self.term: int = 0
+        #: The staleness of the last answer to a read-only connection.
+        self.staleness: Staleness | None = None
+
+    async def open(self) -> None:
+        """Connect to the leader.
+
+        Raises:
+            DeadlineError: no leader can be reached within the deadline.
+            ProtocolError: the service refuses this client.
+        """
+        await self._connect(monotonic() + self._deadline)
+        self._work = self._loop.create_task(self._keep_connected())
+        self._expire()
+
+    # Calls
+
+    def call(self, operation: Operation, arguments: bytes) -> Awaitable[Any]:
+        """Execute an operation; the awaitable returns its result."""
+        if self._work is None or self._work.done():
+            raise UnavailableError(self.choice.names, "the connection is closed")
+        if self._is_read_only:
+            require_query(operation)
+        if len(arguments) > MAX_ARGUMENTS:
+            raise RequestError(operation.name, len(arguments), f"the arguments are larger than {MAX_ARGUMENTS} bytes")
+        future = self._loop.create_future()
+        self._open.add(
+            _Call(operation, OperationRequest(operation.number, Raw(arguments)), monotonic() + self._deadline, future)
+        )
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+        return future
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        channel = self._channel
+        while channel is not None and (data := self._open.take()):
+            channel.send(data)
+
+    def receive(self, message: Replies) -> None:
+        """Complete the calls that are answered."""
+        for call, answer in self._open.take_answered(message.answers):
+            call.complete(answer.status, answer.value)
+        self._flush()
+
+    def lose_session(self, reason: str) -> None:
+        """Give up all open calls, because the session does not exist any more; the next call opens another one."""
+        self.session = ""
+        for call in self._open.take_all():
+            call.fail(UnavailableError(self.choice.names, reason))
+
+    # Connecting
+
+    async def _connect(self, deadline: float) -> None:
+        reason = "no address was tried"
+        while (left := deadline - monotonic()) > 0:
+            address = self.choice.next()
+            try:
+                async with asyncio.timeout(min(left, self._timing.connect)):
+                    channel = await self._greet(address)
+            except (OSError, TimeoutError, ProtocolError) as error:
+                if isinstance(error, ProtocolError) and error.code in FINAL_REFUSALS:
+                    raise
+                reason = f"{address}: {error}"
+                if isinstance(error, TimeoutError):
+                    self.choice.avoid(address)
+                if not self.choice.has_suggestion:
+                    await asyncio.sleep(min(self._timing.pause, left))
+                continue
+            self._channel = channel
+            self._open.send_again()
+            self._flush()
+            return
+        raise DeadlineError(self.choice.names, reason)
+
+    async def _greet(self, address: Address) -> _Channel:
+        _, channel = await self._dial(address)
+        acknowledged = self._open.acknowledged
+        hello = Hello(VERSION, self._client, self._token, self.session, acknowledged, self._is_read_only)
+        channel.send(frame(hello))
+        try:
+            welcome = await channel.welcomed
+            self._require_current(welcome)
+        except BaseException:
+            channel.close()
+            raise
+        self.session, self.term = welcome.session, welcome.term
+        return channel
+
+    def _require_current(self, welcome: Welcome) -> None:
+        """Check that the leader is not one that has been replaced and does not know it yet."""
+        if welcome.term < self.term:
+            raise ConnectionResetError(f"its term {welcome.term} is over, this client knows term {self.term}")
+
+    async def _dial(self, address: Address) -> tuple[asyncio.Transport, _Channel]:
+        if address.path:
+            return await self._loop.create_unix_connection(lambda: _Channel(self, address), address.path)
+        tls = (self._tls or ssl.create_default_context()) if address.is_encrypted else None
+        return await self._loop.create_connection(lambda: _Channel(self, address), address.host, address.port, ssl=tls)
+
+    async def _keep_connected(self) -> None:
+        """Connect again whenever the connection is lost, and give up calls whose deadline has passed."""
+        try:
+            while True:
+                channel = self._channel
+                if channel is None:
+                    await self._try_connect()
+                else:
+                    await asyncio.wait((channel.lost,), timeout=self._timing.silence / 2)
+                    self._check(channel)
+        finally:
+            if self._expiry is not None:
+                self._expiry.cancel()
+            for call in self._open.take_all():
+                call.fail(UnavailableError(self.choice.names, "the connection is closed"))
+
+    async def _try_connect(self) -> None:
+        try:
+            await self._connect(monotonic() + self._timing.connect)
+        except DeadlineError as error:
+            self._reason = error.reason
+        except ProtocolError as error:
+            for call in self._open.take_all():
+                call.fail(error)
+            await asyncio.sleep(self._timing.silence)
+
+    def _expire(self) -> None:
+        """Give up the calls whose deadline has passed, now and regularly."""
+        self._expiry = self._loop.call_later(self._timing.silence / 4, self._expire)
+        expired = self._open.take_expired(monotonic())
+        reason = f"no answer within {self._deadline:g} s"
+        for call in expired:
+            call.fail(DeadlineError(self.choice.names, reason if self._channel else f"{reason}; {self._reason}"))
+        if expired:
+            self._flush()
+
+    def _check(self, channel: _Channel) -> None:
+        """Drop a channel that is lost, and ping one that is silent while calls are open."""
+        silence = monotonic() - channel.received
+        is_silent = channel.pinged and silence > self._timing.patience
+        if is_silent and not channel.lost.done():
+            self.choice.avoid(channel.address)
+        if is_silent or channel.lost.done():
+            channel.close()
+            self._channel = None
+        elif self._open and not channel.pinged and silence > self._timing.silence:
+            channel.pinged, channel.received = True, monotonic()
+            channel.send(_PING)
+
+    async def close(self) -> None:
+        """End the session and close the connection. Allocations stay."""
+        if self._channel is not None:
+            self._channel.send(frame(Bye()))
+            self._channel.close()
+        if self._work is not None:
+            self._work.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._work

@@ -1,0 +1,259 @@
+"""The log of the leader's partition: the changes of a loop iteration are written together.
+
+The problem: a commit takes a hundred times as long as a decision. A leader that commits every change by itself is as
+slow as its disk.
+
+The idea: `BatchLog` only collects the rows of the events. The leader decides as long as there is input. Then it takes
+the rows and appends them to the log as one change. While that change is being committed, the next rows gather. Group
+commit is thus driven by load, without a timer.
+
+Invariant: rows are collected in the order of the changes, because the lock of the partition is held. They leave in the
+same order, each in exactly one batch.
+
+The cost: a caller waits for at most two commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Event as Flag
+from threading import Lock, get_ident
+from time import monotonic
+from typing import Final, final
+
+from ugm.journal.change_data import add_operation
+from ugm.journal.client_sessions import NO_SESSION, By, SessionRecord, SessionTable
+from ugm.journal.errors import JournalError
+from ugm.journal.writer import copy_of
+from ugm.partition.event_codec import Json
+from ugm.partition.events import Denied, Event
+from ugm.partition.transaction import LogPosition
+
+__all__ = ["Batch", "BatchLog"]
+
+
+@final
+class Batch:
+    """Changes that are committed together, and the callers that wait for them."""
+
+    __slots__ = ("began_at", "callbacks", "data", "failure", "has_ended", "last_change", "last_event", "number", "rows")
+
+    def __init__(self) -> None:
+        self.rows: Final[list[Json]] = []
+        #: Called in the loop when the batch is durable.
+        self.callbacks: Final[list[Callable[[], None]]] = []
+        #: When the commit began, on the monotonic clock.
+        self.began_at: float = 0.0
+        self.failure: JournalError | None = None
+        #: Set when the batch is durable or has failed.
+        self.has_ended: Final = Flag()
+        #: The numbers of the last change and of the last event in the batch.
+        self.last_change: int = 0
+        self.last_event: int = 0
+        #: The data and the number of the change in the log, once it is passed to the log.
+        self.data: bytes = b""
+        self.number: int = 0
+
+    def fail(self, failure: JournalError) -> None:
+        """Let the threads that wait for the batch raise an error."""
+        self.failure = failure
+        self.has_ended.set()
+
+
+@final
+class BatchLog:
+    """The changes that are decided but not yet durable; a `ugm.partition.transaction.TransactionLog`.
+
+    Args:
+        sessions: the table to which the changes are applied.
+        is_stored: whether rows are made of the changes; otherwise only the table gets them.
+        require_writable: raises an error if the log accepts no changes now. The argument tells whether the change may
+            need space that a later release needs as well.
+        request_commit: asks the loop to take a batch soon; called from any thread.
+    """
+
+    __slots__ = (
+        "_before",
+        "_changes",
+        "_gathering",
+        "_guard",
+        "_in_flight",
+        "_loop_thread",
+        "_owner",
+        "_request_commit",
+        "_require_writable",
+        "_sessions",
+        "is_followed",
+        "is_stored",
+        "number",
+        "owner",
+    )
+
+    #: Whether rows are made of the changes; otherwise every change is final at once.
+    is_stored: Final[bool]
+    #: Whether clients follow the changes. Their rows are then also made if they are not stored.
+    is_followed: bool
+    #: The number of changes that were decided.
+    number: int
+    #: The session whose operations the loop executes; empty for none.
+    owner: str
+
+    def __init__(
+        self,
+        sessions: SessionTable,
+        require_writable: Callable[[bool], None],
+        request_commit: Callable[[], None],
+        *,
+        is_stored: bool,
+    ) -> None:
+        self.is_stored = is_stored
+        self.is_followed = False
+        self._sessions: Final = sessions
+        self._require_writable: Final = require_writable
+        self._request_commit: Final = request_commit
+        #: Protects the batches.
+        self._guard: Final = Lock()
+        self._gathering = Batch()
+        self._in_flight: Batch | None = None
+        self.number = 0
+        #: The number of changes with events, without the records about sessions, which may come in between.
+        self._changes = self._before = 0
+        self.owner = ""
+        #: The session of the last row.
+        self._owner = ""
+        #: The thread that runs the loop; 0 before there is one.
+        self._loop_thread = 0
+
+    def enter_loop(self) -> None:
+        """Note that this thread runs the loop. Its operations do not wait until they are durable."""
+        self._loop_thread = get_ident()
+
+    # Called by the transactions
+
+    def require_ready(self) -> None:
+        """Accept the change; `prepare` checks the log."""
+
+    def prepare(self, *, needs_space: bool) -> None:
+        """Check that a change can be written.
+
+        Raises:
+            JournalError: the log cannot be written.
+        """
+        self._before = self._changes
+        self._require_writable(needs_space)
+
+    def require_writable(self) -> None:
+        """Check that a record about a session can be written.
+
+        Raises:
+            JournalError: the log cannot be written.
+        """
+        self._require_writable(False)  # noqa: FBT003 - a callback
+
+    def write(self, events: Sequence[Event]) -> None:
+        """Add the rows of the events of a change to the batch."""
+        stored = [event for event in events if type(event) is not Denied]
+        if stored:
+            self._add((), stored)
+
+    def add_record(self, record: SessionRecord, at: int = 0) -> None:
+        """Add a record about a session to the batch."""
+        self._add((record,), (), at)
+
+    def _add(self, records: tuple[SessionRecord, ...], events: Sequence[Event], at: int = 0) -> None:
+        owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
+        with self._guard:
+            if self.is_stored:
+                self._add_rows(records, events, at, owner)
+            else:
+                self._sessions.apply(records, events, at, owner)
+                self._count(events)
+                if self.is_followed and events:
+                    add_operation(self._gathering.rows, (), events)
+                    self._request_commit()
+
+    def _add_rows(self, records: tuple[SessionRecord, ...], events: Sequence[Event], at: int, owner: str) -> None:
+        batch = self._gathering
+        # A change in the log begins without a session.
+        by = self._owner if batch.rows else NO_SESSION
+        if events and owner != by:
+            records = (By(owner),)
+        self._owner = self._sessions.apply(records, events, at, by)
+        self._count(events)
+        add_operation(batch.rows, records, events)
+        batch.last_change = self.number
+
+    def _count(self, events: Sequence[Event]) -> None:
+        self.number += 1
+        if events:
+            self._changes += 1
+
+    def is_written(self) -> bool:
+        """Return whether the current change is in a batch."""
+        return self._changes > self._before
+
+    def mark_committed(self) -> None:
+        """Note that the current change is final."""
+        self._before = self._changes
+
+    def wait(self, position: LogPosition) -> bool:
+        """Wait until a change is durable, in any thread but that of the loop.
+
+        Raises:
+            JournalError: it is uncertain whether the change holds.
+        """
+        if get_ident() == self._loop_thread:
+            self._gathering.last_event = position.event
+            return False
+        batch = self._batch_of(position.change)
+        if batch is not None:
+            self._request_commit()
+            batch.has_ended.wait()
+            if batch.failure is not None:
+                raise copy_of(batch.failure)
+        return True
+
+    def release_locks(self) -> None:
+        """Do nothing: no lock of this class is held after a call."""
+
+    def _batch_of(self, change: int) -> Batch | None:
+        """Return the batch of a change that is not durable yet."""
+        with self._guard:
+            for batch in (self._in_flight, self._gathering):
+                if batch is not None and batch.last_change >= change:
+                    return batch
+            return None
+
+    # Called by the loop
+
+    @property
+    def gathering(self) -> Batch:
+        """The batch to which changes are added now."""
+        return self._gathering
+
+    @property
+    def in_flight(self) -> Batch | None:
+        """The batch that is being committed."""
+        return self._in_flight
+
+    def take(self) -> Batch:
+        """Begin the next batch, and return the one that is to be committed."""
+        with self._guard:
+            batch, self._gathering = self._gathering, Batch()
+            self._in_flight, batch.began_at = batch, monotonic()
+            return batch
+
+    def end(self, batch: Batch) -> None:
+        """Note that the batch in flight is durable."""
+        with self._guard:
+            self._in_flight = None
+        batch.has_ended.set()
+
+    def fail(self, failure: JournalError) -> None:
+        """Commit nothing more, and let the threads that wait for a batch, now or later, raise an error."""
+        with self._guard:
+            for batch in (self._in_flight, self._gathering):
+                if batch is not None:
+                    batch.fail(failure)
+            # No further batch is taken while one is in flight.
+            self._in_flight = self._gathering

@@ -1,0 +1,149 @@
+"""The calls of a client that are not answered yet, without any input or output.
+
+Every call has a number in the session. Calls are sent in the order of their numbers. After a reconnect all calls that
+were not answered are sent again with the same numbers, and the leader does not execute them twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Final, Protocol, final
+
+import msgspec
+
+from ugm.errors import RequestError
+from ugm.service.operations import Kind, Operation
+from ugm.service.wire import Do, OperationRequest, Reply, frame
+
+__all__ = ["Call", "OpenCalls", "require_query"]
+
+#: The number of operations in one message, and the size at which a message is not extended any more, in bytes.
+_REQUESTS: Final = 500
+_MESSAGE: Final = 1 << 18
+#: The number of operations after the last acknowledged one that are sent. The leader keeps the answers to them.
+_WINDOW: Final = 10_000
+
+
+class Call(Protocol):
+    """A call that waits for its answer."""
+
+    @property
+    def request(self) -> OperationRequest:
+        """The encoded operation."""
+        ...
+
+    @property
+    def deadline(self) -> float:
+        """The time of `time.monotonic` until which the call waits."""
+        ...
+
+    def wake(self) -> None:
+        """Let the thread that waits for the call read."""
+        ...
+
+    def complete(self, status: int, value: msgspec.Raw) -> None:
+        """Accept the answer."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Accept an error instead of an answer."""
+        ...
+
+
+@final
+class OpenCalls:
+    """The calls of one session that are not answered yet, in the order of their numbers."""
+
+    __slots__ = ("_calls", "_last", "_unsent")
+
+    def __init__(self) -> None:
+        self._calls: Final[dict[int, Call]] = {}
+        self._unsent: Final[deque[int]] = deque()
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, call: Call) -> int:
+        """Add a call and return its number."""
+        self._last = number = self._last + 1
+        self._calls[number] = call
+        self._unsent.append(number)
+        return number
+
+    @property
+    def has_unsent(self) -> bool:
+        """True if a call was not sent; `take` may hold it back. Any thread may ask at any time."""
+        return bool(self._unsent)
+
+    @property
+    def can_send(self) -> bool:
+        """True if `take` may return a message."""
+        unsent = self._unsent
+        return bool(unsent) and unsent[0] <= self.acknowledged + _WINDOW
+
+    def first(self, count: int) -> list[Call]:
+        """Return the oldest calls."""
+        return list(islice(self._calls.values(), count))
+
+    def discard(self, number: int) -> None:
+        """Give up a call. If it was not sent yet, it never will be."""
+        self._calls.pop(number, None)
+
+    def send_again(self) -> None:
+        """Send all calls again, because the connection is a new one."""
+        self._unsent.clear()
+        self._unsent.extend(self._calls)
+
+    @property
+    def acknowledged(self) -> int:
+        """The last number up to which no call is open."""
+        return next(iter(self._calls), self._last + 1) - 1
+
+    def take(self) -> bytes:
+        """Return the next message to send; empty if everything was sent, or if too many answers are missing."""
+        unsent, calls = self._unsent, self._calls
+        # Calls that were given up leave gaps, and the numbers of a message have none.
+        while unsent and unsent[0] not in calls:
+            unsent.popleft()
+        acknowledged = self.acknowledged
+        if not unsent or unsent[0] > acknowledged + _WINDOW:
+            return b""
+        first, size = unsent.popleft(), 0
+        requests = [calls[first].request]
+        while unsent and len(requests) < _REQUESTS:
+            size += len(memoryview(requests[-1].arguments))
+            call = calls.get(unsent[0])
+            if call is None or unsent[0] != first + len(requests) or size > _MESSAGE:
+                break
+            unsent.popleft()
+            requests.append(call.request)
+        return frame(Do(first, acknowledged, requests))
+
+    def take_answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
+        """Remove the calls that are answered. Replies to calls that were given up are ignored."""
+        calls = self._calls
+        return [(calls.pop(answer.number), answer) for answer in answers if answer.number in calls]
+
+    def take_expired(self, now: float) -> list[Call]:
+        """Remove the calls whose deadline has passed."""
+        expired = [number for number, call in self._calls.items() if call.deadline <= now]
+        return [self._calls.pop(number) for number in expired]
+
+    def take_all(self) -> list[Call]:
+        """Remove all calls."""
+        calls = list(self._calls.values())
+        self._calls.clear()
+        self._unsent.clear()
+        return calls
+
+
+def require_query(operation: Operation) -> None:
+    """Check that a read-only connection may execute an operation.
+
+    Raises:
+        RequestError: it is a change, or an operation on sessions.
+    """
+    if operation.kind is Kind.CHANGE or operation.is_about_sessions:
+        raise RequestError("operation", operation.name, "the connection is read-only")

@@ -1,0 +1,97 @@
+"""The calls of a blocking client: a call for which a thread waits, and a call whose answer completes a future."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any, Final, final
+
+import msgspec
+
+from ugm.service.operations import RESULT, Operation
+from ugm.service.wire import OperationRequest
+
+__all__ = ["ClientCall", "PromisedCall"]
+
+
+class ClientCall:
+    """A call for which a thread waits.
+
+    Attributes:
+        operation: the operation.
+        request: the encoded operation.
+        deadline: the time of `time.monotonic` until which the call waits.
+        number: the number in the session.
+        is_done: whether there is an answer or an error.
+        error: the error if there is no answer.
+    """
+
+    __slots__ = ("_answer", "_woken", "deadline", "error", "is_done", "number", "operation", "request")
+
+    def __init__(self, operation: Operation, request: OperationRequest, deadline: float) -> None:
+        self.operation: Final = operation
+        self.request: Final = request
+        self.deadline: Final = deadline
+        self.number: int = 0
+        self.is_done: bool = False
+        self.error: Exception | None = None
+        self._answer: tuple[int, msgspec.Raw] | None = None
+        self._woken: Final = Lock()
+        self._woken.acquire()
+
+    def complete(self, status: int, value: msgspec.Raw) -> None:
+        """Accept the answer."""
+        self._answer = status, value
+        self.is_done = True
+        self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """Accept an error instead of an answer."""
+        self.error = error
+        self.is_done = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the thread that waits, because it may read or is done."""
+        try:  # noqa: SIM105 - it costs nothing if there is no error
+            self._woken.release()
+        except RuntimeError:
+            pass
+
+    def sleep(self, seconds: float) -> None:
+        """Wait until the thread is woken, or for a time."""
+        self._woken.acquire(timeout=max(seconds, 0))
+
+    def result(self) -> Any:  # noqa: ANN401 - as the operation
+        """Return the result or raise the error."""
+        if self.error is not None:
+            raise self.error
+        assert self._answer is not None  # noqa: S101 - it is done
+        status, value = self._answer
+        if status == RESULT:
+            return self.operation.decode_result(bytes(value))
+        raise self.operation.decode_error(bytes(value))
+
+
+@final
+class PromisedCall(ClientCall):
+    """A call whose answer completes a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, operation: Operation, request: OperationRequest, deadline: float) -> None:
+        super().__init__(operation, request, deadline)
+        self.future: Final[Future[Any]] = Future()
+        self.future.set_running_or_notify_cancel()
+
+    def wake(self) -> None:
+        """Do nothing: no thread waits."""
+
+    def finish(self) -> None:
+        """Complete the future; its callbacks may make other calls."""
+        try:
+            result = self.result()
+        except Exception as error:  # noqa: BLE001 - it is delivered
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(result)

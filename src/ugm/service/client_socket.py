@@ -1,0 +1,229 @@
+"""The socket of a blocking client: one connection to one address, used by a sender and a reader at the same time.
+
+The problem: a thread that sends must not wait for a leader that does not read, because it would miss its deadline. The
+timeout of a Python socket belongs to the socket, so two threads cannot use different ones. OpenSSL does not allow two
+threads to use one connection at the same time.
+
+The idea: sending never blocks. `send` passes to the system as much as fits, and keeps the rest. The reader waits for
+both directions and sends the rest. If nothing is left to send, the reader waits in the call that receives: one system
+call instead of two. The system ends it after a fixed time. An encrypted connection never blocks. A lock protects its
+state for the few microseconds of a call.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from queue import Empty, Queue
+from struct import pack
+from threading import Lock, Thread
+from time import monotonic
+from typing import Any, Final, TypeAlias, final
+
+from ugm.service.addresses import Address
+from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message
+
+__all__ = ["ClientSocket"]
+
+#: An element of the result of `socket.getaddrinfo`.
+_AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
+
+_RECEIVE: Final = 1 << 16
+#: The number of bytes that wait to be sent at which the socket accepts no more.
+_CONGESTED: Final = 1 << 20
+_WAIT: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+#: The flag of a call that does not block; 0 on systems without it, where the whole socket does not block.
+_DO_NOT_WAIT: Final = getattr(socket, "MSG_DONTWAIT", 0)
+#: The time after which the system ends a call that receives, in seconds, and as a `timeval` of C.
+_PATIENCE: Final = 0.1
+_PATIENCE_IN_C: Final = pack("ll", 0, int(_PATIENCE * 1_000_000))
+
+
+@final
+class ClientSocket:
+    """One connection to one address.
+
+    Args:
+        address: the address.
+        tls: the context for a ``tls`` address; None for the certificates of the system.
+        deadline: the time of `time.monotonic` until which the connection must be open.
+
+    Raises:
+        OSError: the address cannot be reached.
+    """
+
+    __slots__ = (
+        "_can_block",
+        "_flags",
+        "_frames",
+        "_guard",
+        "_poll",
+        "_receiving",
+        "_socket",
+        "_unsent",
+        "active_at",
+        "address",
+        "is_pinged",
+    )
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float) -> None:
+        self.address: Final = address
+        self._socket: Final = _connect(address, tls, deadline)
+        #: Whether a call without flags blocks for `_PATIENCE`, and the flags of a call that does not block.
+        self._can_block: Final = bool(_DO_NOT_WAIT) and not isinstance(self._socket, ssl.SSLSocket)
+        self._flags: Final[int] = _DO_NOT_WAIT if self._can_block else 0
+        if self._can_block:
+            self._socket.settimeout(None)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE_IN_C)
+        else:
+            self._socket.settimeout(0)
+        self._frames: Final = FrameReader(MAX_ANSWERS)
+        #: Protects the bytes that wait to be sent, and the state of an encrypted connection.
+        self._guard: Final = Lock()
+        self._receiving: Final = self._guard if isinstance(self._socket, ssl.SSLSocket) else nullcontext()
+        self._unsent: Final = bytearray()
+        self._poll: Final = select.poll()
+        #: When the leader was last known to read or write.
+        self.active_at: float = monotonic()
+        #: Whether a ping was sent since then.
+        self.is_pinged: bool = False
+
+    @property
+    def is_congested(self) -> bool:
+        """True if the bytes that wait to be sent exceed the bound."""
+        return len(self._unsent) > _CONGESTED
+
+    def send(self, data: bytes) -> None:
+        """Send data, as far as the system accepts them now; `receive` sends the rest.
+
+        Raises:
+            OSError: the connection is lost.
+        """
+        with self._guard:
+            if self._unsent:
+                sent = 0
+            else:
+                try:
+                    sent = self._socket.send(data, self._flags)
+                except _WAIT:
+                    sent = 0
+            if sent < len(data):
+                self._unsent.extend(data[sent:])
+
+    def _send_rest(self) -> None:
+        with self._guard, suppress(*_WAIT):
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent, self._flags)]
+                self.active_at = monotonic()
+
+    def receive(self, timeout: float) -> list[LeaderMessage]:
+        """Return the messages that arrive within a time; none if there are none. One thread at a time calls this.
+
+        Raises:
+            OSError: the connection is lost.
+            ProtocolError: the data are not those of a leader.
+        """
+        if self._can_block and timeout >= _PATIENCE and not self._unsent:
+            flags = 0
+        elif self._has_arrived(timeout):
+            flags = self._flags
+        else:
+            return []
+        try:
+            with self._receiving:
+                data = self._socket.recv(_RECEIVE, flags)
+        except _WAIT:
+            return []
+        if not data:
+            raise ConnectionResetError("the leader closed the connection")
+        self.active_at, self.is_pinged = monotonic(), False
+        return [decode_leader_message(each) for each in self._frames.feed(data)]
+
+    def _has_arrived(self, timeout: float) -> bool:
+        """Wait for data, and send what waits to be sent."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
+        wanted = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
+        self._poll.register(self._socket, wanted)
+        found = 0
+        for _, events in self._poll.poll(max(timeout, 0) * 1000):
+            found |= events
+        if found & select.POLLOUT:
+            self._send_rest()
+        return bool(found & ~select.POLLOUT)
+
+    def abort(self) -> None:
+        """End the connection, so that the reader notices at once; from any thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection; called by the reader."""
+        self._socket.close()
+
+
+def _connect(address: Address, tls: ssl.SSLContext | None, deadline: float) -> socket.socket:
+    if address.path:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(_left(deadline))
+            connection.connect(address.path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+    connection = _connect_tcp(address, deadline)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not address.is_encrypted:
+        return connection
+    context = tls or ssl.create_default_context()
+    try:
+        connection.settimeout(_left(deadline))
+        return context.wrap_socket(connection, server_hostname=address.host)
+    except OSError:
+        connection.close()
+        raise
+
+
+def _connect_tcp(address: Address, deadline: float) -> socket.socket:
+    """Connect to the first of the host's addresses that answers."""
+    failure: OSError = OSError(f"{address} has no address")
+    for family, kind, protocol, _, place in _addresses_of(address, deadline):
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(_left(deadline))
+            connection.connect(place)
+        except OSError as error:
+            connection.close()
+            failure = error
+        else:
+            return connection
+    raise failure
+
+
+def _addresses_of(address: Address, deadline: float) -> Sequence[_AddressInfo]:
+    """Look up a host. The system bounds this time by nothing, so it is done in a thread that may be left behind."""
+    found: Queue[Sequence[_AddressInfo] | OSError] = Queue()
+
+    def look_up() -> None:
+        try:
+            found.put(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            found.put(error)
+
+    Thread(target=look_up, name=f"look-up of {address.host}", daemon=True).start()
+    try:
+        result = found.get(timeout=_left(deadline))
+    except Empty:
+        raise TimeoutError(f"the look-up of {address.host} takes too long") from None
+    if isinstance(result, OSError):
+        raise result
+    return result
+
+
+def _left(deadline: float) -> float:
+    """Return the remaining time; a time of 0 would mean that the socket does not block."""
+    return max(deadline - monotonic(), 0.001)

@@ -1,0 +1,233 @@
+"""The committer: passes the changes of a leader to the log in batches, one at a time.
+
+An answer to an operation that has changed nothing needs no commit. It is sent at once if the log has confirmed a moment
+ago that this process leads. Otherwise the log is asked first: a process that was stopped for some time does not know
+that another one leads now.
+
+If the log does not accept a batch, the batch stays in flight and is tried again. Until then changes are refused and
+queries are answered from memory. If another process leads, the committer ends: no client has received an answer to the
+changes that the log does not have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from threading import get_ident
+from time import monotonic
+from typing import Final, final
+
+from ugm.journal.client_sessions import SessionTable
+from ugm.journal.errors import DeposedError, JournalError
+from ugm.journal.writer import Writer, copy_of
+from ugm.partition.event_codec import to_json
+from ugm.service.batch_log import Batch, BatchLog
+from ugm.service.change_feed import ChangeFeed
+from ugm.service.heartbeat import Heartbeat
+from ugm.service.status import CommitTimes
+
+__all__ = ["Committer"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: The time between attempts to write a batch that the log did not accept, in seconds.
+_RETRY: Final = 0.1
+#: The time between two records of the leader in an idle log, in seconds.
+_RENEWAL: Final = 0.1
+#: The time for which an answer from the log shows that no other process leads, in seconds. It is half of the time after
+#: which a log lets another process lead.
+_LEASE: Final = 0.25
+
+
+@final
+class Committer:
+    """Passes batches to the log, one at a time.
+
+    Args:
+        loop: the event loop.
+        writer: the writer of the log; None for a partition in memory, where every change is final at once.
+        sessions: the table of sessions to which changes are applied.
+        deliver_events: called in the loop when the events up to a number are durable.
+        feed: gets every change that is durable.
+        on_deposed: called in the loop when another process leads.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        writer: Writer | None,
+        sessions: SessionTable,
+        deliver_events: Callable[[int], None],
+        feed: ChangeFeed,
+        on_deposed: Callable[[], None],
+    ) -> None:
+        self._loop: Final = loop
+        self._thread: Final = get_ident()
+        self._writer: Final = writer
+        self._deliver_events: Final = deliver_events
+        self._feed: Final = feed
+        self._on_deposed: Final = on_deposed
+        self._is_scheduled = False
+        self.log: Final = BatchLog(sessions, self._require_writable, self.request, is_stored=writer is not None)
+        self.log.enter_loop()
+        #: The durations of commits.
+        self.times: Final = CommitTimes()
+        #: The number of the last durable change in the log.
+        self.durable: int = 0 if writer is None else writer.number
+        #: Why the log does not accept the batch in flight; None if it does.
+        self.outage: JournalError | None = None
+        #: When the last request began that the log has confirmed, on the monotonic clock.
+        self._confirmed_at = monotonic()
+        self._began_at = 0.0
+        self._renewal = None if writer is None else loop.call_later(_RENEWAL, self._renew)
+        self._heartbeat: Final = None if writer is None else Heartbeat(writer.renew)
+
+    def request(self) -> None:
+        """Commit the batch that gathers after this iteration, or after the commit in progress; from any thread."""
+        if self._writer is None and not self.log.is_followed:
+            return
+        if get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.request)
+        elif not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._commit)
+
+    def _require_writable(self, needs_space: bool) -> None:  # noqa: FBT001 - a callback
+        if self.outage is not None:
+            raise copy_of(self.outage)
+        if self._writer is None:
+            return
+        # A retry waits for the log. `_retry` does it in another thread, so that the loop continues.
+        if needs_space:
+            self._writer.require_space(retry=False)
+        else:
+            self._writer.require_writable(retry=False)
+
+    def _commit(self) -> None:
+        self._is_scheduled = False
+        log = self.log
+        if log.in_flight is not None:
+            return
+        batch = log.take()
+        self._began_at = monotonic()
+        if self._writer is None:
+            log.end(batch)
+            if batch.rows:
+                self._feed.publish(self._feed.last + 1, to_json(batch.rows))
+        elif not batch.rows and self._began_at - self._confirmed_at < _LEASE:
+            # Everything that the answers depend on is durable.
+            self._finish(batch)
+        else:
+            self._write(batch, self._writer)
+
+    def _write(self, batch: Batch, writer: Writer) -> None:
+        """Commit a batch. If it has no changes, ask the log whether this process still leads."""
+        if batch.rows:
+            batch.data = to_json(batch.rows)
+            writer.append(batch.data)
+            batch.number = writer.number
+            writer.when_durable(batch.number, partial(self._note_end, batch))
+        else:
+            self._loop.run_in_executor(None, self._confirm, batch, writer)
+
+    def _confirm(self, batch: Batch, writer: Writer) -> None:
+        """Ask the log whether this process still leads; in another thread."""
+        try:
+            writer.renew()
+        except JournalError as error:
+            self._note_end(batch, error)
+        else:
+            self._note_end(batch, None)
+
+    def _renew(self) -> None:
+        """Record that this process is active, unless a commit has just done so."""
+        self._renewal = self._loop.call_later(_RENEWAL, self._renew)
+        if self._heartbeat is not None:
+            self._heartbeat.beat()
+        if self.log.in_flight is None and monotonic() - self._confirmed_at > _RENEWAL / 2 and self._writer is not None:
+            self._began_at = monotonic()
+            # Changes may gather already, and must not be lost.
+            self._write(self.log.take(), self._writer)
+
+    def _note_end(self, batch: Batch, failure: JournalError | None) -> None:
+        """Pass the result of a commit on to the loop; in the thread of the writer."""
+        self._loop.call_soon_threadsafe(self._end, batch, failure)
+
+    def _end(self, batch: Batch, failure: JournalError | None) -> None:
+        if batch is not self.log.in_flight:
+            return
+        if failure is None:
+            self.outage, self._confirmed_at = None, self._began_at
+            self._finish(batch)
+            if self.log.gathering.callbacks or self.log.gathering.rows:
+                self._commit()
+            return
+        batch.fail(failure)
+        self.outage = failure
+        if isinstance(failure, DeposedError):
+            self._on_deposed()
+            return
+        _LOGGER.warning("the log does not answer: %s", failure)
+        self._loop.call_later(_RETRY, self._retry, batch)
+
+    def _finish(self, batch: Batch) -> None:
+        self.log.end(batch)
+        if batch.data:
+            self.durable = batch.number
+            self.times.add(monotonic() - batch.began_at)
+            self._feed.publish(batch.number, batch.data)
+        for callback in batch.callbacks:
+            callback()
+        self._deliver_events(batch.last_event)
+
+    def when_durable(self, callback: Callable[[], None]) -> None:
+        """Call a function when all changes up to now are durable; during an outage, or without a log, at once."""
+        if self._writer is None:
+            callback()
+            self._deliver_events(self.log.gathering.last_event)
+        elif self.outage is not None:
+            # A leader that was replaced answers nothing.
+            if not isinstance(self.outage, DeposedError):
+                callback()
+        else:
+            self.log.gathering.callbacks.append(callback)
+            self.request()
+
+    def _retry(self, batch: Batch) -> None:
+        self._loop.run_in_executor(None, self._flush, batch)
+
+    def _flush(self, batch: Batch) -> None:
+        try:
+            if self._writer is not None:
+                self._began_at = monotonic()
+                self._writer.flush()
+                self._writer.renew()
+        except JournalError as error:
+            self._note_end(batch, error)
+        else:
+            self._note_end(batch, None)
+
+    @property
+    def complete_at(self) -> float:
+        """All changes that any process had acknowledged before this time of the monotonic clock are known here."""
+        return monotonic() if self.outage is None else self._confirmed_at
+
+    @property
+    def term(self) -> int:
+        """The term of this leader."""
+        return 1 if self._writer is None else self._writer.term
+
+    async def finish(self) -> None:
+        """Wait until everything that was decided is durable, unless the log does not accept it; then end."""
+        if self._renewal is not None:
+            self._renewal.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
+        while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
+            self.request()
+            await asyncio.sleep(_RETRY / 10)
+        place = "in memory" if self._writer is None else self._writer.path
+        self.outage = self.outage or JournalError(place, "this process does not lead any more")
+        self.log.fail(self.outage)

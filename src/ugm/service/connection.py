@@ -1,0 +1,476 @@
+"""The connection of a client: blocking calls of any number of threads over one socket.
+
+The problem: a call should cost no more thread switches than a plain request and answer on the socket, calls of many
+threads should share messages, and no call may wait longer than its deadline, even if the leader stops.
+
+The idea: the connection needs no thread of its own. A thread that makes a call sends it, together with the calls of
+other threads that wait to be sent. Then one of the waiting threads reads for all of them. When its own answer has
+arrived, it passes the reading on to another. A thread in the background reads only for calls without a waiting thread.
+
+If nothing is received for a while, the reader sends a ping. If there is no answer either, it connects to the next
+address and sends all open calls again, with their numbers.
+
+Invariants:
+
+- While a call is open, a thread reads, or a waiting thread has been woken to read.
+- While a call is not sent, a thread sends, or the reader sends it when the socket accepts data again.
+- No thread waits for the leader except in `ClientSocket.receive` and while it connects, and both end at the deadline.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event as Flag
+from threading import Lock, Thread, current_thread, local
+from time import monotonic, sleep
+from typing import Any, Final, TypeVar, final
+
+import msgspec
+
+from ugm.errors import RequestError
+from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
+from ugm.service.calls import OpenCalls, require_query
+from ugm.service.client_calls import ClientCall, PromisedCall
+from ugm.service.client_socket import ClientSocket
+from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
+from ugm.service.operations import Operation
+from ugm.service.wire import (
+    FINAL_REFUSALS,
+    MAX_ARGUMENTS,
+    SESSION_UNKNOWN,
+    VERSION,
+    Bye,
+    Hello,
+    LeaderMessage,
+    Moved,
+    OperationRequest,
+    Ping,
+    Refused,
+    Replies,
+    Staleness,
+    Welcome,
+    frame,
+)
+
+__all__ = ["ClientConnection", "Timing"]
+
+_T = TypeVar("_T")
+
+_PING: Final = frame(Ping())
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The times of a connection, in seconds.
+
+    Attributes:
+        silence: without any answer for this long, the leader gets a ping.
+        patience: without an answer to the ping for this long, the connection is replaced.
+        connect: the maximum time to connect to one address.
+        pause: the time between attempts to connect.
+    """
+
+    silence: float = 0.2
+    patience: float = 0.3
+    connect: float = 0.5
+    pause: float = 0.02
+
+
+@final
+class ClientConnection:
+    """A session with the leader, over one socket at a time.
+
+    Args:
+        addresses: the addresses of all processes that may lead, separated by commas.
+        client: the name of this client, for people.
+        token: the secret of the service; empty for none.
+        tls: the context for ``tls`` addresses; None for the certificates of the system.
+        deadline: the maximum time of a call, in seconds.
+        read_only: whether only queries are made, which any process answers.
+
+    Raises:
+        RequestError: an address is invalid.
+        DeadlineError: no leader can be reached within the deadline.
+        ProtocolError: the service refuses this client.
+    """
+
+    def __init__(
+        self,
+        addresses: str,
+        *,
+        client: str = "",
+        token: str = "",
+        tls: ssl.SSLContext | None = None,
+        deadline: float = 10.0,
+        read_only: bool = False,
+        timing: Timing | None = None,
+    ) -> None:
+        #: The arguments, for a subscription to the same partition.
+        self.access: Final = LeaderAccess(addresses, client, token, tls, deadline)
+        self._choice: Final = AddressChoice(parse_addresses(addresses))
+        self._client: Final = client
+        self._token: Final = token
+        self._tls: Final = tls
+        self._deadline: Final = deadline
+        self._is_read_only: Final = read_only
+        self._timing: Final = timing or Timing()
+        #: Protects the open calls, and the creation of the thread.
+        self._guard: Final = Lock()
+        self._open: Final = OpenCalls()
+        #: The promised calls that are done, and whose futures are not complete yet.
+        self._settled: list[PromisedCall] = []
+        #: Held by the thread that sends, and by the thread that reads.
+        self._sending: Final = Lock()
+        self._reading: Final = Lock()
+        self._socket: ClientSocket | None = None
+        self._thread: Thread | None = None
+        self._deferral: Final = local()
+        self._closed: Final = Flag()
+        self.session: str = ""
+        self.term: int = 0
+        #: The staleness of the last answer to a read-only connection.
+        self.staleness: Staleness | None = None
+        #: Why there is no connection.
+        self._reason = "no address was tried"
+        self._refusal: ProtocolError | None = None
+        self._open_session()
+
+    def _open_session(self) -> None:
+        end = monotonic() + self._deadline
+        while self._socket is None:
+            if self._refusal is not None:
+                raise self._refusal
+            if monotonic() >= end:
+                raise DeadlineError(self._choice.names, self._reason)
+            self._try_connect(end)
+
+    # Calls
+
+    def call(self, operation: Operation, arguments: bytes) -> Any:  # noqa: ANN401 - the result of the operation
+        """Execute an operation and return its result.
+
+        Raises:
+            DeadlineError: there was no answer within the deadline.
+            UgmError: the error of the operation.
+        """
+        if self._is_read_only:
+            require_query(operation)
+        if len(arguments) > MAX_ARGUMENTS:
+            raise RequestError(operation.name, len(arguments), f"the arguments are larger than {MAX_ARGUMENTS} bytes")
+        request = OperationRequest(operation.number, msgspec.Raw(arguments))
+        if getattr(self._deferral, "is_on", False):
+            self._deferral.future = self._promise(operation, request)
+            return None
+        call = ClientCall(operation, request, monotonic() + self._deadline)
+        self._start(call)
+        self._await(call)
+        return call.result()
+
+    def promise(self, operation: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401
+        """Call an operation of the partition without waiting for its answer; the future gets it."""
+        deferral = self._deferral
+        deferral.is_on, deferral.future = True, None
+        try:
+            result = operation(*args, **kwargs)
+        finally:
+            deferral.is_on = False
+        future: Future[_T] | None = deferral.future
+        if future is None:
+            future = Future()
+            future.set_result(result)
+        return future
+
+    def _promise(self, operation: Operation, request: OperationRequest) -> Future[Any]:
+        call = PromisedCall(operation, request, monotonic() + self._deadline)
+        self._start_thread()
+        self._start(call)
+        return call.future
+
+    def _start(self, call: ClientCall) -> None:
+        with self._guard:
+            if self._closed.is_set():
+                raise self._unavailable("the connection was closed")
+            call.number = self._open.add(call)
+        self._flush()
+
+    def _unavailable(self, reason: str) -> UnavailableError:
+        return UnavailableError(self._choice.names, reason)
+
+    def _await(self, call: ClientCall) -> None:
+        """Wait for the answer to a call, and read while no other thread does."""
+        try:
+            while not call.is_done and (left := call.deadline - monotonic()) > 0:
+                if self._reading.acquire(blocking=False):
+                    self._read_until(call)
+                else:
+                    call.sleep(left)
+        finally:
+            if not call.is_done:
+                self._give_up(call)
+
+    def _read_until(self, call: ClientCall) -> None:
+        """Read until a call is done or its time is up, or until futures have to be completed."""
+        try:
+            while not call.is_done and not self._settled and monotonic() < call.deadline:
+                self._read(call.deadline)
+        finally:
+            self._end_reading()
+
+    def _end_reading(self) -> None:
+        """Let another thread read, and complete the futures of the calls that are done."""
+        settled, self._settled = self._settled, []
+        self._reading.release()
+        # A call that is added after this check finds that nothing reads.
+        if self._open:
+            self._wake_reader()
+        for call in settled:
+            call.finish()
+
+    def _give_up(self, call: ClientCall) -> None:
+        with self._guard:
+            self._open.discard(call.number)
+        call.fail(self._late())
+        # This thread may have been woken to read.
+        self._wake_reader()
+        self._flush()
+
+    def _late(self) -> DeadlineError:
+        reason = f"no answer within {self._deadline:g} s"
+        return DeadlineError(self._choice.names, reason if self._socket else f"{reason}; {self._reason}")
+
+    def _wake_reader(self) -> None:
+        """Let waiting threads read: the two oldest, because one of them may be giving up."""
+        with self._guard:
+            calls = self._open.first(2)
+        for call in calls:
+            call.wake()
+
+    # Sending
+
+    def _flush(self) -> None:
+        """Send all unsent calls, also those of threads that find another one sending."""
+        while self._open.has_unsent and self._sending.acquire(blocking=False):
+            try:
+                has_sent = self._send_next()
+            finally:
+                self._sending.release()
+            # Checked after the lock was released: another thread that could send now may have found it held.
+            if not has_sent and not self._can_send():
+                return
+
+    def _can_send(self) -> bool:
+        connection = self._socket
+        with self._guard:
+            return connection is not None and not connection.is_congested and self._open.can_send
+
+    def _send_next(self) -> bool:
+        """Send one message, under `_sending`; return whether there was one that can be sent now."""
+        connection = self._socket
+        if connection is None or connection.is_congested:
+            return False
+        with self._guard:
+            data = self._open.take()
+        if data:
+            try:
+                connection.send(data)
+            except OSError:
+                # The reader finds the lost connection and sends all open calls again.
+                connection.abort()
+        return bool(data)
+
+    # Reading, by the thread that holds `_reading`
+
+    def _read(self, deadline: float) -> None:
+        """Receive messages once, or try once to connect."""
+        connection = self._socket
+        if connection is None:
+            self._try_connect(deadline)
+            return
+        timing = self._timing
+        limit = timing.patience if connection.is_pinged else timing.silence
+        try:
+            messages = connection.receive(min(deadline - monotonic(), limit))
+            if not messages:
+                self._check_silence(connection, limit)
+            for message in messages:
+                self._handle(message)
+            self._flush()
+        except (OSError, ProtocolError) as error:
+            self._reason = f"{connection.address}: {error}"
+            self._drop()
+            if isinstance(error, TimeoutError):
+                self._choice.avoid(connection.address)
+            if isinstance(error, ProtocolError):
+                self._note_refusal(error)
+
+    def _check_silence(self, connection: ClientSocket, limit: float) -> None:
+        if monotonic() - connection.active_at < limit:
+            return
+        if connection.is_pinged:
+            raise TimeoutError("the leader does not answer")
+        connection.is_pinged, connection.active_at = True, monotonic()
+        connection.send(_PING)
+
+    def _handle(self, message: LeaderMessage) -> None:
+        if type(message) is Replies:
+            with self._guard:
+                answered = self._open.take_answered(message.answers)
+            for call, answer in answered:
+                call.complete(answer.status, answer.value)
+                self._note_done(call)
+        elif type(message) is Staleness:
+            self.staleness = message
+        elif type(message) is Moved:
+            self._choice.suggest(message.address)
+            raise ConnectionResetError("another process leads")
+        elif type(message) is Refused:
+            raise ProtocolError(message.code, message.reason)
+
+    def _note_done(self, call: object) -> None:
+        if type(call) is PromisedCall:
+            self._settled.append(call)
+
+    def _note_refusal(self, error: ProtocolError) -> None:
+        """Give up all open calls if they would be refused again; a session that does not exist is replaced."""
+        if error.code == SESSION_UNKNOWN:
+            self.session = ""
+            self._fail_all(self._unavailable(error.reason))
+        elif error.code in FINAL_REFUSALS:
+            self._refusal = error
+            self._fail_all(error)
+        sleep(self._timing.pause)
+
+    def _fail_all(self, error: Exception) -> None:
+        with self._guard:
+            calls = self._open.take_all()
+        for call in calls:
+            call.fail(error)
+            self._note_done(call)
+
+    def _drop(self) -> None:
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+    # Connecting
+
+    def _try_connect(self, deadline: float) -> None:
+        """Try one address; connect, resume the session and send all open calls again."""
+        address = self._choice.next()
+        try:
+            connection = self._connected(address, min(deadline, monotonic() + self._timing.connect))
+        except (OSError, ProtocolError) as error:
+            self._reason = f"{address}: {error}"
+            if isinstance(error, ProtocolError):
+                self._note_refusal(error)
+            if isinstance(error, TimeoutError):
+                self._choice.avoid(address)
+            if not self._choice.has_suggestion:
+                sleep(min(self._timing.pause, max(deadline - monotonic(), 0)))
+            return
+        self._resume(connection)
+
+    def _connected(self, address: Address, limit: float) -> ClientSocket:
+        """Return a connection whose greeting was answered.
+
+        Raises:
+            OSError: there is no leader at the address.
+            ProtocolError: the service refuses this client.
+        """
+        connection = ClientSocket(address, self._tls, limit)
+        try:
+            self._greet(connection, limit)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _greet(self, connection: ClientSocket, limit: float) -> None:
+        with self._guard:
+            acknowledged = self._open.acknowledged
+        hello = Hello(VERSION, self._client, self._token, self.session, acknowledged, self._is_read_only)
+        connection.send(frame(hello))
+        is_welcome = False
+        while not is_welcome:
+            if monotonic() >= limit:
+                raise TimeoutError("no answer to the greeting")
+            for message in connection.receive(limit - monotonic()):
+                if type(message) is Welcome:
+                    self._accept(message)
+                    is_welcome = True
+                else:
+                    self._handle(message)
+
+    def _accept(self, welcome: Welcome) -> None:
+        """Use a session, unless the leader has been replaced and does not know it yet."""
+        if welcome.term < self.term:
+            raise ConnectionResetError(f"its term {welcome.term} is over, this client knows term {self.term}")
+        self.session, self.term, self._refusal = welcome.session, welcome.term, None
+
+    def _resume(self, connection: ClientSocket) -> None:
+        with self._sending:
+            with self._guard:
+                self._open.send_again()
+            self._socket = connection
+        self._flush()
+
+    # The thread in the background
+
+    def _start_thread(self) -> None:
+        with self._guard:
+            if self._thread is None:
+                self._thread = Thread(target=self._work, name="ugm connection", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        """Read for the calls without a waiting thread."""
+        silence = self._timing.silence
+        while not self._closed.is_set():
+            if self._reading.acquire(timeout=silence):
+                try:
+                    if not self._closed.is_set():
+                        self._read(self._next_deadline())
+                finally:
+                    self._end_reading()
+            self._expire()
+
+    def _next_deadline(self) -> float:
+        """Return until when this thread may read before it has to give up calls."""
+        with self._guard:
+            [*oldest] = self._open.first(1)
+        latest = monotonic() + self._timing.connect
+        return min(latest, oldest[0].deadline + self._timing.pause) if oldest else latest
+
+    def _expire(self) -> None:
+        with self._guard:
+            expired = self._open.take_expired(monotonic())
+        for call in expired:
+            call.fail(self._late())
+            if type(call) is PromisedCall:
+                call.finish()
+
+    def close(self) -> None:
+        """End the session and close the connection. Allocations stay."""
+        with self._guard:
+            self._closed.set()
+        connection = self._socket
+        if connection is not None:
+            with suppress(OSError):
+                connection.send(frame(Bye()))
+                connection.abort()
+        with self._guard:
+            calls = self._open.take_all()
+        for call in calls:
+            call.fail(self._unavailable("the connection was closed"))
+            if type(call) is PromisedCall:
+                call.finish()
+        # If the callback of a future calls this method, its own thread reads.
+        if self._reading.acquire(timeout=self._timing.connect):
+            self._drop()
+            self._reading.release()
+        if self._thread not in (None, current_thread()):
+            self._thread.join()

@@ -1,0 +1,104 @@
+"""The engine of a leader, assembled from a log that this process leads, or without a log in memory.
+
+It consists of a partition whose changes go to a `ugm.service.batch_log.BatchLog`, the sessions of the clients, the
+committer that passes batches to the log, and the feed of durable changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import time_ns
+from typing import Literal, NamedTuple, final
+
+from ugm.configuration import PartitionConfig
+from ugm.events import Subscriber
+from ugm.journal.client_sessions import SessionTable
+from ugm.journal.opening import OpenLog
+from ugm.journal.writer import Writer
+from ugm.model import QuotaModel
+from ugm.operation_lock import OperationLock
+from ugm.partition import Partition
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.event_outbox import EventOutbox
+from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.state import PartitionState
+from ugm.service.batch_log import BatchLog
+from ugm.service.change_feed import ChangeFeed, ReadLog
+from ugm.service.committer import Committer
+
+__all__ = ["Engine", "EngineSettings", "ServicePartition", "build_engine"]
+
+
+@final
+class ServicePartition(Partition):
+    """The partition of a leader."""
+
+    __slots__ = ()
+
+    def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: BatchLog) -> None:
+        self._assemble(state, models, outbox, log)
+        if models:
+            models.reset()
+            models.apply(claims_of(state))
+        state.active_limits.lock.mark_consistent()
+        self._start_recording()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """The arguments of a partition that is built by a service; see `ugm.Partition`."""
+
+    config: PartitionConfig | None
+    models: tuple[QuotaModel, ...]
+    subscribers: tuple[Subscriber, ...]
+    group_limits: Literal["always", "unless-user-limited"]
+
+    @property
+    def user_limits_win(self) -> bool:
+        """True if a user with a limit of its own is exempt from group limits."""
+        return self.group_limits == "unless-user-limited"
+
+
+class Engine(NamedTuple):
+    """The parts of a leader that execute and commit operations."""
+
+    partition: ServicePartition
+    sessions: SessionTable
+    committer: Committer
+    feed: ChangeFeed
+
+
+def build_engine(
+    settings: EngineSettings, opened: OpenLog | None, read_log: ReadLog | None, on_deposed: Callable[[], None]
+) -> Engine:
+    """Return an engine for the running loop.
+
+    Args:
+        settings: the arguments of the partition.
+        opened: the log; None for an engine in memory.
+        read_log: reads older changes of the log for clients that follow; None without a log.
+        on_deposed: called in the loop when another process leads.
+
+    Raises:
+        RequestError: a model or a subscriber is invalid.
+    """
+    state, sessions, writer = _parts(settings, opened)
+    outbox = EventOutbox(settings.subscribers)
+    # Without a log, the numbers of the next process are larger, so it refuses clients that followed this one.
+    feed = ChangeFeed(time_ns() // 1000 if writer is None else writer.number, read_log)
+    committer = Committer(asyncio.get_running_loop(), writer, sessions, outbox.deliver, feed, on_deposed)
+    models = ModelSet(settings.models, state.active_limits.lock)
+    partition = ServicePartition(state, models, outbox, committer.log)
+    if settings.config is not None and partition.config is None:
+        partition.configure(settings.config)
+    return Engine(partition, sessions, committer, feed)
+
+
+def _parts(settings: EngineSettings, opened: OpenLog | None) -> tuple[PartitionState, SessionTable, Writer | None]:
+    if opened is not None:
+        return opened.state, opened.sessions, opened.writer
+    compiled, lock = CompiledConfig.of(None), OperationLock()
+    state = PartitionState(compiled, user_limits_win=settings.user_limits_win, lock=lock)
+    return state, SessionTable(), None

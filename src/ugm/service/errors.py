@@ -1,0 +1,76 @@
+"""The errors of the service and its clients."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ugm.errors import OutageError
+
+__all__ = ["DeadlineError", "FencedError", "ProtocolError", "ServiceError", "UnavailableError"]
+
+
+class ServiceError(OutageError):
+    """The leader could not execute an operation.
+
+    Attributes:
+        reason: the problem, as the end of a sentence.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason: Final = reason
+
+    def __str__(self) -> str:
+        return f"the service failed: {self.reason}"
+
+
+class UnavailableError(ServiceError):
+    """No leader can be reached. A change that was sent may take effect or not; repeat the call to find out.
+
+    Attributes:
+        addresses: the addresses that were tried.
+    """
+
+    def __init__(self, addresses: tuple[str, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.args: tuple[object, ...] = (addresses, reason)
+        self.addresses: Final = addresses
+
+    def __str__(self) -> str:
+        return f"no answer of a leader at {', '.join(self.addresses)}: {self.reason}"
+
+
+class DeadlineError(UnavailableError):
+    """A call was not answered within its deadline. Its change may take effect or not; repeat the call to find out."""
+
+
+class FencedError(ServiceError):
+    """The session of the client was fenced: it can neither obtain nor release allocations.
+
+    Attributes:
+        session: the session.
+    """
+
+    def __init__(self, session: str) -> None:
+        super().__init__(f"session {session} was fenced")
+        self.args: tuple[object, ...] = (session,)
+        self.session: Final = session
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ProtocolError(ServiceError):
+    """The other side sent something that the protocol does not allow, or refused a connection.
+
+    Attributes:
+        code: a stable identifier for programs.
+    """
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.args: tuple[object, ...] = (code, reason)
+        self.code: Final = code
+
+    def __str__(self) -> str:
+        return self.reason

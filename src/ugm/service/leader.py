@@ -1,0 +1,199 @@
+"""The leader: executes the operations of all sessions, and answers when their changes are durable.
+
+The problem: many clients want answers at once, an answer may be sent only when its change is on disk, and a client that
+has lost its connection repeats operations that may have been executed.
+
+The idea: operations are executed in the order of their arrival, in one thread. Their changes gather in a batch
+(`ugm.service.batch_log`), and one commit makes the batch durable. Each operation has a number in its session. The
+leader keeps the answers to changes until the client acknowledges them, in memory and in the log, so that this leader
+and the next one answer a repeated number without a second execution.
+
+Invariants:
+
+- An answer is sent only after everything that its operation has read or changed is durable.
+- The log has the answers to all changes of a session up to its last change. A repeated operation without a stored
+  answer had changed nothing, or was never executed.
+
+The cost: a dictionary entry for each operation that is not acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, final
+
+from msgspec import Raw
+
+from ugm.service.committer import Committer
+from ugm.service.engine import Engine
+from ugm.service.error_codec import encode_error
+from ugm.service.errors import FencedError
+from ugm.service.leader_sessions import LeaderSessions
+from ugm.service.operations import ERROR, Kind, Operation, operation_by_number
+from ugm.service.server_connection import ServerConnection
+from ugm.service.session import Session
+from ugm.service.status import ServiceStatus, StandbyStatus
+from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Refused, Reply, Welcome, frame
+
+__all__ = ["Leader"]
+
+#: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
+_TIDY: Final = 60.0
+_FORGET: Final = 3600.0
+#: The number of threads for queries over the whole partition.
+_SCANS: Final = 2
+
+
+@final
+class Leader:
+    """Executes operations for sessions in the thread of the loop; a `ugm.service.server_connection.Clients`.
+
+    Args:
+        engine: the partition, the sessions in the log, and the parts that pass changes on.
+        max_sessions: the maximum number of sessions.
+    """
+
+    __slots__ = ("_committer", "_feed", "_log", "_loop", "_partition", "_scans", "_sessions", "_tidying")
+
+    def __init__(self, engine: Engine, max_sessions: int) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._partition, self._committer, self._feed = engine.partition, engine.committer, engine.feed
+        self._log: Final = engine.committer.log
+        self._sessions: Final = LeaderSessions(engine.partition, engine.sessions, self._log, max_sessions)
+        self._tidying = self._loop.call_later(_TIDY, self._tidy)
+        self._scans: Final = ThreadPoolExecutor(_SCANS, thread_name_prefix="ugm query")
+
+    # Sessions
+
+    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:
+        """Return the session of a client, opened or resumed, or the reason why there is none."""
+        if hello.session:
+            session = self._sessions.get(hello.session)
+            if session is None:
+                return None, Refused(SESSION_UNKNOWN, f"the session {hello.session} does not exist")
+            session.acknowledge(hello.after)
+            if session.peer is not None:
+                session.peer.close()
+        elif (opened := self._sessions.open(hello.client)) is not None:
+            session = opened
+        else:
+            return None, Refused("too-many-sessions", "there are too many sessions with allocations or a connection")
+        session.peer = connection
+        welcome = frame(Welcome(session.name, self._committer.term, session.last))
+        self._committer.when_durable(lambda: connection.send(welcome))
+        return session, None
+
+    def leave(self, session: Session) -> None:
+        """End the session of a client that has said goodbye, unless it owns allocations."""
+        self._sessions.leave(session)
+        self._committer.request()
+
+    def follow(self, connection: ServerConnection, after: int) -> None:
+        """Send all changes after a number to a connection; see `ChangeFeed.follow`."""
+        self._log.is_followed = True
+        self._feed.follow(connection, after)
+
+    def disconnected(self, connection: ServerConnection) -> None:
+        """Forget a connection that was lost. Its session is kept, because the client may return."""
+        self._feed.leave(connection)
+
+    @property
+    def committer(self) -> Committer:
+        """The committer of the engine."""
+        return self._committer
+
+    def status(self, name: str, address: str, standbys: tuple[StandbyStatus, ...]) -> ServiceStatus:
+        """Return the status of the service; from any thread.
+
+        Args:
+            name: the name of this process.
+            address: its address.
+            standbys: the processes that stand by.
+        """
+        committer, sessions = self._committer, tuple(self._sessions)
+        return ServiceStatus(
+            name,
+            is_leading=True,
+            leader=name,
+            address=address,
+            term=committer.term,
+            change=committer.durable,
+            standbys=standbys,
+            sessions=len(sessions),
+            connected=sum(session.peer is not None for session in sessions),
+            waiting=sum(session.waiting for session in sessions),
+            commits=committer.times.status(),
+            outage=str(committer.outage or ""),
+        )
+
+    def _tidy(self) -> None:
+        """Forget the sessions of clients that own nothing and did not return."""
+        self._sessions.forget_idle(_FORGET)
+        self._committer.request()
+        self._tidying = self._loop.call_later(_TIDY, self._tidy)
+
+    def close(self) -> None:
+        """Stop the timer, and the threads for queries."""
+        self._tidying.cancel()
+        self._scans.shutdown(wait=False, cancel_futures=True)
+
+    # Operations
+
+    def execute(self, session: Session, message: Do) -> None:
+        """Execute the operations of a message, and answer when they are durable.
+
+        Raises:
+            ProtocolError: there is no such operation; none of the message was executed.
+        """
+        operations = [operation_by_number(request.operation) for request in message.requests]
+        session.acknowledge(message.acknowledged)
+        log = self._log
+        before, log.owner, self._sessions.caller = log.number, session.name, session
+        try:
+            answers = self._execute_all(session, message, operations)
+        finally:
+            log.owner, self._sessions.caller = "", None
+        if log.number != before and log.is_stored:
+            log.add_record(session.progress())
+        if answers:
+            self._committer.when_durable(partial(session.finish, answers))
+
+    def _execute_all(self, session: Session, message: Do, operations: list[Operation]) -> list[Reply]:
+        answers, repeated = [], []
+        for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):
+            if session.begin(number, is_change=operation.kind is Kind.CHANGE):
+                answer = self._execute(session, number, operation, bytes(request.arguments))
+                if answer is not None:
+                    answers.append(answer)
+            elif (kept := session.kept_answer(number)) is not None:
+                repeated.append(kept)
+        if repeated:
+            session.send(repeated)
+        return answers
+
+    def _execute(self, session: Session, number: int, operation: Operation, arguments: bytes) -> Reply | None:
+        """Return the answer to one operation, or None if it is given later."""
+        if operation.kind is Kind.SCAN:
+            self._scan(session, number, operation, arguments)
+            return None
+        target = self._sessions if operation.is_about_sessions else self._partition
+        if operation.kind is Kind.QUERY:
+            return Reply(number, *operation.execute(target, arguments))
+        if session.is_fenced:
+            answer = Reply(number, ERROR, Raw(encode_error(FencedError(session.name))))
+        else:
+            answer = Reply(number, *operation.execute(target, arguments))
+        if self._log.is_stored:
+            session.log_later(answer)
+        return answer
+
+    def _scan(self, session: Session, number: int, operation: Operation, arguments: bytes) -> None:
+        """Execute a query over the whole partition in another thread."""
+
+        def work() -> None:
+            answer = Reply(number, *operation.execute(self._partition, arguments))
+            self._loop.call_soon_threadsafe(self._committer.when_durable, partial(session.finish, [answer]))
+
+        self._scans.submit(work)

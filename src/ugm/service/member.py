@@ -1,0 +1,154 @@
+"""Processes that elect a leader among themselves: each of them can lead, and all of them are clients of the leader.
+
+The problem: several schedulers share a partition, and an extra process for the leader is one more thing to operate.
+
+The idea: every scheduler runs a `Service` in a thread, which leads or stands by, and is a client that connects to its
+own service first. It uses the socket also if the leader is in the same process. So every scheduler has a session: its
+allocations have an owner, it can be fenced, and its calls are repeated by number when the leader changes, also when
+this process itself has just ceased to lead.
+
+The cost: a call to a leader in the same process takes a round trip through a socket instead of a function call. The
+threads of the program and the loop of the leader share one interpreter.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from secrets import token_hex
+from types import TracebackType
+from typing import Final, final
+
+from ugm.configuration import PartitionConfig
+from ugm.errors import RequestError
+from ugm.journal.file_log import FileLog
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.log import Log
+from ugm.model import QuotaModel
+from ugm.service.client import ConnectedPartition
+from ugm.service.connection import ClientConnection
+from ugm.service.listener import remove_stale_socket
+from ugm.service.service import Security, Service, ServiceSettings
+
+__all__ = ["JoinedPartition", "join"]
+
+#: The maximum time of a call, in seconds.
+_DEADLINE: Final = 10.0
+#: The seconds of silence after which another process replaces a leader. A leader in a program that computes a lot gets
+#: its turn late, and a leader with a journal file is killed when it is replaced.
+_TAKEOVER: Final = 2.0
+#: The part of the name of a socket that follows the name of the journal.
+_MEMBER: Final = "-member-"
+#: The maximum length of the path of a Unix socket on all systems, in bytes.
+_LONGEST_PATH: Final = 103
+
+
+@final
+class JoinedPartition(ConnectedPartition):
+    """The partition of processes that elect a leader among themselves; `join` returns it.
+
+    Any number of threads may use it. As a context manager it leaves at the end.
+
+    Attributes:
+        service: the service of this process, which leads or stands by.
+    """
+
+    __slots__ = ("service",)
+
+    def __init__(self, connection: ClientConnection, service: Service) -> None:
+        super().__init__(connection)
+        self.service: Final = service
+
+    def leave(self) -> None:
+        """End the session and the service of this process. Another process leads then. Allocations stay."""
+        self.connection.close()
+        self.service.stop()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.leave()
+
+
+def join(
+    location: LogLocation,
+    listen: str = "",
+    *,
+    config: PartitionConfig | None = None,
+    models: Iterable[QuotaModel] = (),
+    client: str = "",
+    security: Security | None = None,
+    settings: ServiceSettings | None = None,
+    deadline: float = _DEADLINE,
+) -> JoinedPartition:
+    """Use a partition together with other processes that call this function, one of which leads.
+
+    Args:
+        location: the log: the path of a journal, or the URL of a PostgreSQL database.
+        listen: the address of this process for the others; empty for a Unix socket next to the journal, which only
+            processes of the same user can use. A log in PostgreSQL needs an address, such as ``tls://host:port``.
+        config: the configuration of a new partition. A log that has a configuration keeps it.
+        models: as for `ugm.Partition`; the same in all processes.
+        client: the name of this process, for people; empty for its host and process id.
+        security: the secret and the certificates, the same in all processes.
+        settings: as for `ugm.service.Service`. By default a silent leader is replaced after 2 seconds.
+        deadline: the maximum time of every call, in seconds, and the time for which the log may be unusable now.
+
+    Raises:
+        RequestError: an argument is invalid.
+        JournalError: the log cannot be used.
+        OSError: the address cannot be used.
+        DeadlineError: no leader can be reached within the deadline.
+    """
+    security, settings, log = security or Security(), settings or ServiceSettings(takeover=_TAKEOVER), log_at(location)
+    service = Service(
+        log, listen or _own_address(log), config=config, models=models, security=security, settings=settings
+    )
+    service.start(deadline)
+    try:
+        connection = ClientConnection(
+            str(service.addresses[0]),
+            client=client or service.name,
+            token=security.token,
+            tls=security.client_tls,
+            deadline=deadline,
+        )
+    except BaseException:
+        service.stop()
+        raise
+    return JoinedPartition(connection, service)
+
+
+def _own_address(log: Log) -> str:
+    """Return an address for this process next to a journal, and remove the sockets of processes that were killed.
+
+    Raises:
+        RequestError: the log is not a file, or its path is too long.
+    """
+    if not isinstance(log, FileLog):
+        raise RequestError("listen", "", "a log in PostgreSQL needs the address of this process, as tls://host:port")
+    prefix = f"{log.location}{_MEMBER}"
+    folder, name = os.path.split(prefix)
+    for found in Path(folder).glob(f"{glob.escape(name)}*"):
+        _remove_if_dead(str(found), found.name.removeprefix(name))
+    path = f"{prefix}{os.getpid()}-{token_hex(2)}"
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise RequestError("location", log.location, "its path is too long for a Unix socket next to it; pass listen")
+    return f"unix:{path}"
+
+
+def _remove_if_dead(path: str, name: str) -> None:
+    """Remove a socket on which no process listens any more."""
+    process = name.partition("-")[0]
+    try:
+        # A process that is just starting does not listen yet.
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        with suppress(OSError):
+            remove_stale_socket(path)
+    except (ValueError, OverflowError, OSError):
+        # The file is not a socket of this module, or the process belongs to another user.
+        return

@@ -1,0 +1,225 @@
+"""Read-only connections: queries that a standby answers from the state that it follows, or a leader from its engine.
+
+The problem: the followed state changes in another thread, and a query may take long. Its answer must not show half of a
+change, and the client must know how old the answer is.
+
+The idea: every query runs in another thread under the lock of the partition. The follower holds the same lock while it
+applies a change, and releases it between two changes. The age of the state is read before a query begins, so the stated
+age is never lower than the age of the answer.
+
+Invariant: an answer has all changes that were acknowledged more than `Staleness.seconds` before it was sent.
+
+The cost: two changes of threads for each query. These connections are not in the log, so nothing remains of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import monotonic
+from typing import Final, NamedTuple, final
+
+from msgspec import Raw
+
+from ugm.errors import RequestError
+from ugm.journal.follower import Follower
+from ugm.partition import AbstractPartition, Partition
+from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
+from ugm.service.calls import require_query
+from ugm.service.error_codec import encode_error
+from ugm.service.errors import ProtocolError
+from ugm.service.operations import ERROR, Operation, operation_by_number
+from ugm.service.server_connection import ServerConnection
+from ugm.service.session import Session
+from ugm.service.status import ServiceStatus, StandbyStatus
+from ugm.service.wire import (
+    Do,
+    Hello,
+    LeaderMessage,
+    Moved,
+    Reply,
+    Staleness,
+    StandbyReport,
+    StatusMessage,
+    Welcome,
+    frame,
+)
+
+__all__ = ["FollowedPartition", "ReadView", "Readers"]
+
+#: The number of threads for queries.
+_THREADS: Final = 2
+#: The maximum size of a text in the report of a standby, in characters.
+_LONGEST_TEXT: Final = 512
+#: The queries whose answer depends on quota models.
+_OF_MODELS: Final = frozenset({"check", "explain", "explain_submission", "application_report"})
+
+
+@final
+class FollowedPartition(Partition):
+    """The state of a follower as a partition, for queries only."""
+
+    __slots__ = ()
+
+    def __init__(self, state: PartitionState) -> None:
+        self._assemble(state, ModelSet((), state.active_limits.lock))
+
+    def is_of(self, state: PartitionState) -> bool:
+        """Return whether this is the partition of a state."""
+        return self._state is state
+
+
+class ReadView(NamedTuple):
+    """A partition that can be queried, as far as it is complete."""
+
+    partition: AbstractPartition
+    #: The partition has all changes up to this number, and all that were acknowledged before this time of the monotonic
+    #: clock.
+    number: int
+    complete_at: float
+    #: Whether quota models limit the partition, and this process does not keep them.
+    lacks_models: bool = False
+
+    @classmethod
+    def of_follower(cls, follower: Follower, before: ReadView | None, *, lacks_models: bool) -> ReadView:
+        """Return the view of a follower, in the thread that polls it.
+
+        Args:
+            follower: the follower.
+            before: the view before, whose partition is used again.
+            lacks_models: whether quota models limit the partition.
+        """
+        partition = before.partition if before is not None else None
+        if not isinstance(partition, FollowedPartition) or not partition.is_of(follower.state):
+            partition = FollowedPartition(follower.state)
+        return cls(partition, follower.number, follower.complete_at, lacks_models)
+
+
+@final
+class Readers:
+    """Answers the queries of read-only connections; a `ugm.service.server_connection.Clients`.
+
+    It is used in the thread of the loop.
+
+    Args:
+        view: returns the partition that can be queried now; None if there is none.
+        when_durable: calls a function in the loop when everything that the partition has is durable.
+        status: returns the status of the service, for standbys.
+    """
+
+    __slots__ = ("_pool", "_reports", "_status", "_view", "_when_durable")
+
+    def __init__(
+        self,
+        view: Callable[[], ReadView | None],
+        when_durable: Callable[[Callable[[], None]], None],
+        status: Callable[[], ServiceStatus],
+    ) -> None:
+        self._status: Final = status
+        #: The last reports of standbys, by connection, with the time of the monotonic clock.
+        self._reports: Final[dict[ServerConnection, tuple[StandbyReport, float]]] = {}
+        self._view: Final = view
+        self._when_durable: Final = when_durable
+        self._pool: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix="ugm reader")
+
+    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:
+        """Accept a client; its session is not in the log, and ends with the connection."""
+        if self._view() is None:
+            return None, Moved("")
+        session = Session("", hello.client)
+        session.peer = connection
+        connection.send(frame(Welcome("", 0, 0)))
+        return session, None
+
+    def execute(self, session: Session, message: Do) -> None:
+        """Execute queries in other threads.
+
+        Raises:
+            ProtocolError: there is no such operation; none of the message was executed.
+        """
+        operations = [operation_by_number(request.operation) for request in message.requests]
+        session.acknowledge(message.acknowledged)
+        loop, view = asyncio.get_running_loop(), self._view()
+        for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):
+            if view is not None and session.begin(number, is_change=False):
+                work = partial(_answer, view, number, operation, bytes(request.arguments))
+                self._pool.submit(self._work, loop, session, view, work)
+
+    def _work(
+        self, loop: asyncio.AbstractEventLoop, session: Session, view: ReadView, work: Callable[[], Reply]
+    ) -> None:
+        """Execute a query, and pass the answer on to the loop."""
+        answer = work()
+        loop.call_soon_threadsafe(self._when_durable, partial(_send, session, view, answer))
+
+    def follow(self, connection: ServerConnection, after: int) -> None:  # noqa: ARG002 - as declared
+        """Refuse to send changes.
+
+        Raises:
+            ProtocolError: always.
+        """
+        raise ProtocolError("unexpected", "a read-only connection cannot follow the changes")
+
+    def leave(self, session: Session) -> None:
+        """Do nothing: the session ends with the connection."""
+
+    def disconnected(self, connection: ServerConnection) -> None:
+        """Forget the reports of a connection."""
+        self._reports.pop(connection, None)
+
+    # Standbys
+
+    def report(self, connection: ServerConnection, report: StandbyReport) -> None:
+        """Note the position of a standby, and answer with the status of the service.
+
+        Raises:
+            ProtocolError: a text of the report is too long.
+        """
+        if max(len(report.name), len(report.address)) > _LONGEST_TEXT:
+            raise ProtocolError("name", f"the texts of a report have at most {_LONGEST_TEXT} characters")
+        self._reports[connection] = report, monotonic()
+        connection.send(frame(StatusMessage(self._status())))
+
+    def standbys(self, last: int) -> tuple[StandbyStatus, ...]:
+        """Return the standbys, sorted by name; from any thread.
+
+        Args:
+            last: the number of the last durable change.
+        """
+        now = monotonic()
+        # A standby that has just connected again replaces its report over the lost connection.
+        found = {
+            (one.name, one.address): StandbyStatus(
+                one.name, one.address, one.change, max(0, last - one.change), one.seconds + now - at
+            )
+            for one, at in tuple(self._reports.values())
+        }
+        return tuple(found[key] for key in sorted(found))
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _answer(view: ReadView, number: int, operation: Operation, arguments: bytes) -> Reply:
+    """Execute a query, in any thread."""
+    try:
+        _require_answerable(view, operation)
+    except RequestError as error:
+        return Reply(number, ERROR, Raw(encode_error(error)))
+    return Reply(number, *operation.execute(view.partition, arguments))
+
+
+def _require_answerable(view: ReadView, operation: Operation) -> None:
+    require_query(operation)
+    if view.lacks_models and operation.name in _OF_MODELS:
+        raise RequestError("operation", operation.name, "a process that stands by does not keep the quota models")
+
+
+def _send(session: Session, view: ReadView, answer: Reply) -> None:
+    if session.peer is not None:
+        session.peer.send(frame(Staleness(monotonic() - view.complete_at, view.number)))
+    session.finish([answer])

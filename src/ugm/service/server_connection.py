@@ -1,0 +1,315 @@
+"""The connection of a client at a service, with bounds on everything that a client can use up.
+
+The problem: a slow, silent or malicious client must not delay the others, or fill the memory of the leader.
+
+The idea: if a client does not read its answers, the service stops reading its messages, and disconnects it when too
+many answers wait. A connection executes a limited number of operations, and then waits until the others had their turn.
+A connection without a valid `Hello` is closed after a few seconds. `ClientLimits` has all bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, final
+
+from ugm.service.errors import ProtocolError
+from ugm.service.session import Session
+from ugm.service.wire import (
+    MAX_FRAME,
+    VERSION,
+    Bye,
+    ClientMessage,
+    Do,
+    Follow,
+    FrameReader,
+    Hello,
+    LeaderMessage,
+    Ping,
+    Pong,
+    Refused,
+    StandbyReport,
+    decode_client_message,
+    frame,
+)
+
+__all__ = ["ClientLimits", "Clients", "ReadingClients", "ServerConnection"]
+
+_PONG: Final = frame(Pong())
+#: The maximum size of a greeting in bytes, and of the name of a client in characters.
+_LARGEST_GREETING: Final = 1 << 16
+_LONGEST_NAME: Final = 256
+#: The bound of the numbers of operations.
+_LARGEST_NUMBER: Final = 1 << 53
+#: A connection whose peer has vanished without notice is closed after about half a minute.
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """The bounds of a listener.
+
+    Attributes:
+        connections: the number of open connections.
+        sessions: the number of sessions, with or without a connection.
+        requests: the number of operations in one message.
+        outstanding: the number of operations of a session that are not acknowledged.
+        turn: the number of operations that a connection executes before the others get a turn.
+        unread: the number of bytes that a client has not read when it is disconnected.
+        hello: the time for the first message, and for reading the last ones, in seconds.
+        frame: the size of a frame in bytes.
+    """
+
+    connections: int = 10_000
+    sessions: int = 20_000
+    requests: int = 1_000
+    outstanding: int = 20_000
+    turn: int = 256
+    unread: int = 64 * 2**20
+    hello: float = 5.0
+    frame: int = MAX_FRAME
+
+
+class Clients(Protocol):
+    """Handles the messages of clients: a leader, or a process that stands by."""
+
+    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:
+        """Return the session of a client, or the message that ends the connection."""
+        ...
+
+    def execute(self, session: Session, message: Do) -> None:
+        """Execute operations and arrange their answers."""
+        ...
+
+    def follow(self, connection: ServerConnection, after: int) -> None:
+        """Send the changes after a number to a connection, now and from now on."""
+        ...
+
+    def leave(self, session: Session) -> None:
+        """End a session."""
+        ...
+
+    def disconnected(self, connection: ServerConnection) -> None:
+        """Forget a connection."""
+        ...
+
+
+class ReadingClients(Clients, Protocol):
+    """Handles the messages of read-only connections."""
+
+    def report(self, connection: ServerConnection, report: StandbyReport) -> None:
+        """Note the position of a standby, and answer with the status of the service."""
+        ...
+
+
+def _ignore(connection: ServerConnection) -> None:
+    """Do nothing."""
+
+
+@final
+class ServerConnection(asyncio.Protocol):
+    """The connection of one client."""
+
+    def __init__(
+        self, clients: Clients, readers: ReadingClients, limits: ClientLimits, token: str, *, is_full: bool
+    ) -> None:
+        self._clients: Clients = clients
+        self._readers: Final = readers
+        self._limits: Final = limits
+        self._token: Final = token
+        self._is_full: Final = is_full
+        self._reader: Final = FrameReader(min(limits.frame, _LARGEST_GREETING))
+        self._transport: asyncio.Transport | None = None
+        self._greeting: asyncio.TimerHandle | None = None
+        self._backlog: Final[deque[ClientMessage]] = deque()
+        self._is_working = False
+        self._is_unread = False
+        self._is_following = self._is_ended = False
+        #: The size of the largest frame since the client last read everything. It may be larger than the bound.
+        self._largest = 0
+        #: Ends the connection if the client does not read the last messages.
+        self._closing: asyncio.TimerHandle | None = None
+        self.session: Session | None = None
+        #: Called when the connection is lost.
+        self.on_lost: Callable[[ServerConnection], None] = _ignore
+
+    # Called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the greeting."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of the type that the loop creates
+        self._transport = transport
+        if self._is_ended:
+            transport.abort()
+            return
+        _detect_lost_peer(transport)
+        if self._is_full:
+            self._refuse(ProtocolError("too-many-connections", "too many clients are connected"))
+            return
+        self._greeting = asyncio.get_running_loop().call_later(self._limits.hello, self._greeting_is_late)
+
+    def _greeting_is_late(self) -> None:
+        self._refuse(ProtocolError("no-hello", f"no greeting arrived within {self._limits.hello:g} s"))
+
+    def data_received(self, data: bytes) -> None:
+        """Handle the messages that are complete."""
+        if self._is_closing:
+            return
+        try:
+            self._backlog.extend(map(decode_client_message, self._reader.feed(data)))
+            if not self._is_working:
+                self._work()
+        except ProtocolError as error:
+            self._refuse(error)
+
+    def pause_writing(self) -> None:
+        """Stop reading from a client that does not read its answers."""
+        self._is_unread = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again from a client that has read its answers."""
+        self._is_unread, self._largest = False, 0
+        self._resume()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the reason does not matter
+        """Forget the connection; the session continues when the client connects again."""
+        for timer in (self._greeting, self._closing):
+            if timer is not None:
+                timer.cancel()
+        self._transport = None
+        self._backlog.clear()
+        if self.session is not None and self.session.peer is self:
+            self.session.disconnect()
+        self._clients.disconnected(self)
+        self.on_lost(self)
+
+    # Messages
+
+    def _work(self) -> None:
+        """Handle messages of the backlog until the turn of this connection is over."""
+        backlog, left = self._backlog, self._limits.turn
+        while backlog and left > 0:
+            message = backlog.popleft()
+            self._handle(message)
+            left -= len(message.requests) if type(message) is Do else 1
+        if backlog:
+            self._is_working = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._continue)
+        elif self._is_working:
+            self._is_working = False
+            self._resume()
+
+    def _continue(self) -> None:
+        try:
+            self._work()
+        except ProtocolError as error:
+            self._refuse(error)
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._is_unread and not self._is_working:
+            self._transport.resume_reading()
+
+    def _handle(self, message: ClientMessage) -> None:
+        session = self.session
+        if session is None:
+            self._greet(message)
+        elif type(message) is Do:
+            self._require_bounded(session, message)
+            self._clients.execute(session, message)
+        elif type(message) is Ping:
+            self.send(_PONG)
+        elif type(message) is Follow:
+            self._follow(message)
+        elif type(message) is Bye:
+            self._clients.leave(session)
+            self.close()
+        elif type(message) is StandbyReport and self._clients is self._readers:
+            self._readers.report(self, message)
+        else:
+            raise ProtocolError("unexpected", "a second greeting arrived")
+
+    def _follow(self, message: Follow) -> None:
+        if self._is_following:
+            raise ProtocolError("unexpected", "a second subscription arrived")
+        self._is_following = True
+        self._clients.follow(self, message.after)
+
+    def _require_bounded(self, session: Session, message: Do) -> None:
+        if not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER:
+            reason = f"{message.acknowledged} cannot be acknowledged with an operation {message.first}"
+            raise ProtocolError("numbers", reason)
+        if len(message.requests) > self._limits.requests:
+            reason = f"a message has {len(message.requests)} operations, at most {self._limits.requests} are allowed"
+            raise ProtocolError("too-many-operations", reason)
+        if session.outstanding > self._limits.outstanding:
+            reason = f"more than {self._limits.outstanding} operations are not acknowledged"
+            raise ProtocolError("too-many-outstanding", reason)
+
+    def _greet(self, message: ClientMessage) -> None:
+        if type(message) is not Hello:
+            raise ProtocolError("no-hello", "the first message must be a greeting")
+        if len(message.client) > _LONGEST_NAME:
+            raise ProtocolError("name", f"the name of a client has at most {_LONGEST_NAME} characters")
+        if message.version != VERSION:
+            raise ProtocolError("version", f"the client speaks version {message.version}, this is {VERSION}")
+        if not hmac.compare_digest(message.token.encode(), self._token.encode()):
+            raise ProtocolError("token", "the token is not valid")
+        self._reader.limit = self._limits.frame
+        if message.is_reader:
+            self._clients = self._readers
+        self.session, answer = self._clients.welcome(self, message)
+        if self._greeting is not None:
+            self._greeting.cancel()
+        if answer is not None:
+            self.send(frame(answer))
+            self.close()
+
+    def _refuse(self, error: ProtocolError) -> None:
+        self._backlog.clear()
+        self.send(frame(Refused(error.code, error.reason)))
+        self.close()
+
+    def send(self, data: bytes) -> None:
+        """Send a frame, or disconnect a client that has too much to read."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(data)
+        self._largest = max(self._largest, len(data))
+        if self._is_unread and transport.get_write_buffer_size() > self._limits.unread + self._largest:
+            transport.abort()
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def abort(self) -> None:
+        """End the connection at once, also if it is just being made."""
+        self._is_ended = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Execute nothing more, and close the connection after everything was sent, or soon in any case."""
+        self._backlog.clear()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._closing = asyncio.get_running_loop().call_later(self._limits.hello, self._transport.abort)
+
+
+def _detect_lost_peer(transport: asyncio.Transport) -> None:
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family == socket.AF_UNIX:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

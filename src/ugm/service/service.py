@@ -1,0 +1,442 @@
+"""The service: a process that leads a partition, or stands by until it may lead.
+
+A service listens on its addresses all the time. While it leads, it executes operations. While it stands by, it follows
+the log, answers the queries of read-only connections, and sends all other clients to the leader. It leads as soon as
+the log lets it: when no process leads, or when the leader has been silent for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf
+from threading import Event, Thread
+from time import monotonic
+from typing import Final, Literal, final
+
+from ugm.configuration import PartitionConfig
+from ugm.events import Subscriber
+from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.follower import Follower
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.log import Candidate, LeaderRecord, Log
+from ugm.journal.opening import OpenLog
+from ugm.model import QuotaModel
+from ugm.partition import AbstractPartition
+from ugm.service.access import ServiceCaller
+from ugm.service.addresses import Address, parse_addresses
+from ugm.service.compactor import compact_regularly
+from ugm.service.connection import ClientConnection
+from ugm.service.engine import Engine, EngineSettings, build_engine
+from ugm.service.leader import Leader
+from ugm.service.listener import Listener
+from ugm.service.readers import Readers, ReadView
+from ugm.service.remote_partition import RemotePartition, RemoteSessions
+from ugm.service.server_connection import ClientLimits, ServerConnection
+from ugm.service.session import Session
+from ugm.service.session_interface import AbstractSessions
+from ugm.service.standby_reports import StandbyReporter
+from ugm.service.status import ServiceStatus
+from ugm.service.wire import Do, Hello, LeaderMessage, Moved, StandbyReport
+
+__all__ = ["Security", "Service", "ServiceSettings", "tune_interpreter"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: The time between two looks at the log of a standby, in seconds.
+_POLL: Final = 0.02
+#: The time after which a standby tries again to follow a log that it could not follow, in seconds.
+_RETRY: Final = 0.1
+#: The longest time between two looks that counts as silence of the leader, in seconds.
+_LONGEST_LOOK: Final = 5 * _POLL
+#: Threads that compute must not keep the loop waiting for longer than this, in seconds.
+_SWITCH_INTERVAL: Final = 0.001
+#: A collection of all objects stops the loop for about a second with a million allocations. A query over the whole
+#: partition creates so many objects that it would start several. With this threshold there is one for about seven
+#: million new objects.
+_RARELY: Final = 1000
+
+
+def tune_interpreter() -> None:
+    """Set up a process that only serves: threads are switched sooner, and cycles of objects are collected later."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    gc.set_threshold(*gc.get_threshold()[:2], _RARELY)
+
+
+@final
+class _Standby:
+    """Sends all clients with a session to the leader; a `ugm.service.server_connection.Clients`."""
+
+    def __init__(self) -> None:
+        #: The address of the leader; empty if it is unknown.
+        self.leader = ""
+        #: The followed state, for read-only connections; None before the log was read.
+        self.view: ReadView | None = None
+
+    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:  # noqa: ARG002
+        """Name the leader."""
+        return None, Moved(self.leader)
+
+    def execute(self, session: Session, message: Do) -> None:
+        """Do nothing: no client has a session here."""
+
+    def follow(self, connection: ServerConnection, after: int) -> None:
+        """Do nothing, as above."""
+
+    def leave(self, session: Session) -> None:
+        """Do nothing, as above."""
+
+    def disconnected(self, connection: ServerConnection) -> None:
+        """Do nothing, as above."""
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The secret and the certificates of a service.
+
+    Attributes:
+        token: the secret that clients need; empty for none.
+        tls: the certificate for ``tls`` addresses.
+        client_tls: the certificates that this process trusts when it connects to the leader; None for those of the
+            system.
+    """
+
+    token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """The settings of a service that rarely differ from the default.
+
+    Attributes:
+        name: the name of the process, for people; empty for its host and process id.
+        takeover: the seconds of silence after which a standby replaces the leader.
+        group_limits: as for `ugm.Partition`.
+        limits: the bounds for clients.
+        compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
+    """
+
+    name: str = ""
+    takeover: float = 0.6
+    group_limits: Literal["always", "unless-user-limited"] = "always"
+    limits: ClientLimits = field(default_factory=ClientLimits)
+    compact_after: int = 1_000_000
+
+
+@final
+class _LeaderWatch:
+    """Notices that a leader has not renewed its record for some time, without comparing clocks of two machines.
+
+    The time for which this process itself was stopped, or did not get a processor, does not count. The leader may have
+    been delayed by the same cause.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience: Final = patience
+        self._seen: tuple[int, int] | None = None
+        #: The time for which the record has not changed, and when it was last looked at.
+        self._silence = 0.0
+        self._looked_at = monotonic()
+
+    def is_silent(self, leader: LeaderRecord | None) -> bool:
+        """Return whether the record has not changed for too long."""
+        seen = None if leader is None else (leader.term, leader.renewed_at)
+        now = monotonic()
+        if seen == self._seen:
+            self._silence += min(now - self._looked_at, _LONGEST_LOOK)
+        else:
+            self._seen, self._silence = seen, 0.0
+        self._looked_at = now
+        return seen is not None and self._silence > self._patience
+
+
+@final
+class Service:
+    """A process that leads a partition, or stands by until it may lead.
+
+    Args:
+        location: the log: the path of a journal, or the URL of a PostgreSQL database; None for a partition in memory.
+        listen: the addresses to listen on, separated by commas; the first is the one that other processes tell clients.
+        config: the configuration of a new partition. A log that has a configuration keeps it.
+        models: as for `ugm.Partition`.
+        subscribers: as for `ugm.Partition`; called while this process leads.
+        security: the secret of clients and the certificates; required for addresses that other machines can reach.
+        settings: everything else.
+
+    Raises:
+        RequestError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        location: LogLocation | None,
+        listen: str,
+        *,
+        config: PartitionConfig | None = None,
+        models: Iterable[QuotaModel] = (),
+        subscribers: Iterable[Subscriber] = (),
+        security: Security | None = None,
+        settings: ServiceSettings | None = None,
+    ) -> None:
+        self._log: Final[Log | None] = None if location is None else log_at(location)
+        self._addresses: Final = parse_addresses(listen)
+        self._settings: Final = settings or ServiceSettings()
+        self._engine: Final = EngineSettings(config, tuple(models), tuple(subscribers), self._settings.group_limits)
+        #: The name of the process, for people.
+        self.name: Final = self._settings.name or f"{socket.gethostname()}:{os.getpid()}"
+        self._security: Final = security or Security()
+        self._standby: Final = _Standby()
+        self._readers: Final = Readers(self._view, self._when_durable, self.status)
+        self._reporter: Final = StandbyReporter(self.name, self._security.token, self._security.client_tls)
+        self._listener: Final = Listener(
+            self._standby,
+            self._readers,
+            self._addresses,
+            token=self._security.token,
+            tls=self._security.tls,
+            limits=self._settings.limits,
+        )
+        self._stopping: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: Thread | None = None
+        self._failure: BaseException | None = None
+        self._leader: Leader | None = None
+        self._began_at: Final = monotonic()
+        self._on_ready: Callable[[], object] | None = None
+        #: Until when a log that cannot be used is tried again before this process is ready, on the monotonic clock.
+        self._give_up_at = inf
+        #: The addresses with their ports; empty until the service listens.
+        self.addresses: tuple[Address, ...] = ()
+        #: The engine while this process leads; otherwise None.
+        self.engine: AbstractPartition | None = None
+        self._caller: Final = ServiceCaller(lambda: self.engine, self._connect)
+        #: The partition, in this process or at the leader. It can be used from any thread while the service runs.
+        self.partition: Final[AbstractPartition] = RemotePartition(self._caller)
+        #: The sessions of all clients.
+        self.sessions: Final[AbstractSessions] = RemoteSessions(self._caller)
+        #: The term while this process leads; otherwise 0.
+        self.term: int = 0
+
+    # Running
+
+    def run(self, on_ready: Callable[[], object] | None = None) -> None:
+        """Serve until `stop` is called, in a process of its own; it calls `tune_interpreter`.
+
+        Args:
+            on_ready: called when this process leads or stands by.
+        """
+        tune_interpreter()
+        asyncio.run(self.serve(on_ready))
+
+    def start(self, patience: float = inf) -> None:
+        """Serve in a thread, and return when this process leads or stands by.
+
+        Args:
+            patience: the time for which a log that cannot be used is tried again, in seconds.
+
+        Raises:
+            OSError: an address cannot be used.
+            JournalError: the log cannot be used.
+        """
+        ready, self._give_up_at = Event(), monotonic() + patience
+        self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm service", daemon=True)
+        self._thread.start()
+        ready.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run_in_thread(self, ready: Event) -> None:
+        try:
+            asyncio.run(self.serve(ready.set))
+        except BaseException as error:
+            self._failure = error
+            if ready.is_set():
+                _LOGGER.exception("the service has ended")
+        finally:
+            ready.set()
+
+    def stop(self) -> None:
+        """End the service, from any thread. Changes that are decided become durable first."""
+        loop, stopping = self._loop, self._stopping
+        if loop is not None and stopping is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(stopping.set)
+        self._caller.close()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _connect(self) -> ClientConnection:
+        """Connect to the leader, starting from this process, which knows its address."""
+        own = ",".join(map(str, self.addresses))
+        return ClientConnection(own, client=self.name, token=self._security.token, tls=self._security.client_tls)
+
+    async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
+        """Serve until `stop` is called, in the loop of the caller."""
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self.addresses = await self._listener.open()
+        try:
+            self._on_ready = on_ready
+            await self._serve(self._stopping)
+        finally:
+            self._listener.close_connections(Moved(self._standby.leader))
+            await self._listener.close()
+            self._readers.close()
+
+    def _note_ready(self) -> None:
+        """Tell the program, once, that this process leads or stands by."""
+        on_ready, self._on_ready = self._on_ready, None
+        if on_ready is not None:
+            on_ready()
+
+    async def _serve(self, stopping: asyncio.Event) -> None:
+        if self._log is None:
+            await self._lead(build_engine(self._engine, None, None, stopping.set), stopping, stopping)
+            return
+        while not stopping.is_set():
+            reports = asyncio.create_task(self._reporter.run(lambda: self._standby.leader, self._report))
+            try:
+                opened = await self._stand_by(self._log, stopping)
+            finally:
+                reports.cancel()
+            if opened is not None:
+                await self._lead_log(self._log, opened, stopping)
+
+    # Standing by
+
+    async def _stand_by(self, log: Log, stopping: asyncio.Event) -> OpenLog | None:
+        """Follow the log until this process leads it; None if the service stops before."""
+        candidate = Candidate(self.name, str(self.addresses[0]))
+        follower: Follower | None = None
+        watch, outage = _LeaderWatch(self._settings.takeover), ""
+        while not stopping.is_set():
+            pause = _POLL
+            try:
+                if follower is None:
+                    follower = await asyncio.to_thread(Follower, log, user_limits_win=self._engine.user_limits_win)
+                return await asyncio.to_thread(self._try_to_lead, follower, candidate, watch)
+            except JournalHeldError:
+                self._note_ready()
+                outage = ""
+            except Exception as error:
+                # A fault of one process or of one moment must not end the processes that stand by.
+                is_outage = isinstance(error, JournalError) and not isinstance(error, JournalDamagedError)
+                if outage != str(error):
+                    _LOGGER.warning(
+                        "the log cannot be followed: %s", error, exc_info=not isinstance(error, JournalError)
+                    )
+                outage, pause = str(error), _RETRY
+                if not is_outage:
+                    await self._close(follower)
+                    follower = None
+                if self._on_ready is not None and monotonic() > self._give_up_at:
+                    raise
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), pause)
+        await self._close(follower)
+        return None
+
+    @staticmethod
+    async def _close(follower: Follower | None) -> None:
+        if follower is not None:
+            await asyncio.to_thread(follower.close)
+
+    def _try_to_lead(self, follower: Follower, candidate: Candidate, watch: _LeaderWatch) -> OpenLog:
+        """Read the newest changes, and lead if no process does or if the leader is silent.
+
+        Raises:
+            JournalHeldError: another process leads.
+            JournalError: the log cannot be used now.
+        """
+        lacks_models = bool(self._engine.models)
+        while follower.poll():
+            pass
+        self._standby.view = ReadView.of_follower(follower, self._standby.view, lacks_models=lacks_models)
+        leader = follower.find_leader()
+        self._standby.leader = leader.address if leader is not None else ""
+        replaced = leader if watch.is_silent(leader) else None
+        opened = follower.lead(candidate, replacing=replaced)
+        if replaced is not None:
+            _LOGGER.warning("%s has replaced the leader %s, which was silent", candidate.name, replaced.name)
+        return opened
+
+    def _report(self) -> StandbyReport:
+        """Return the position of this process while it stands by."""
+        view, address = self._standby.view, str(self.addresses[0])
+        change, complete_at = (0, self._began_at) if view is None else (view.number, view.complete_at)
+        return StandbyReport(self.name, address, change, monotonic() - complete_at)
+
+    def status(self) -> ServiceStatus:
+        """Return the status of the service, from any thread.
+
+        A process that stands by returns the status that the leader has stated last.
+        """
+        leader = self._leader
+        if leader is None:
+            return self._reporter.status
+        address = str(self.addresses[0])
+        return leader.status(self.name, address, self._readers.standbys(leader.committer.durable))
+
+    # Read-only connections
+
+    def _view(self) -> ReadView | None:
+        """Return the partition that this process can query."""
+        partition, leader = self.engine, self._leader
+        if partition is None or leader is None:
+            return self._standby.view
+        return ReadView(partition, leader.committer.durable, leader.committer.complete_at)
+
+    def _when_durable(self, callback: Callable[[], None]) -> None:
+        """Call a function when everything that this process has is durable; all that a standby has is durable."""
+        if self._leader is None:
+            callback()
+        else:
+            self._leader.committer.when_durable(callback)
+
+    # Leading
+
+    async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
+        deposed, tail = asyncio.Event(), log.tail()
+        try:
+            engine = build_engine(self._engine, opened, tail.changes, deposed.set)
+            changes = engine.committer.log
+            compaction = asyncio.create_task(
+                compact_regularly(
+                    opened.journal, lambda: changes.number, opened.state.ledger.__len__, self._settings.compact_after
+                )
+            )
+            try:
+                await self._lead(engine, stopping, deposed)
+            finally:
+                compaction.cancel()
+        finally:
+            tail.close()
+            with suppress(JournalError):
+                await asyncio.to_thread(opened.journal.close)
+
+    async def _lead(self, engine: Engine, stopping: asyncio.Event, deposed: asyncio.Event) -> None:
+        """Execute the operations of clients until one of the events is set."""
+        leader = Leader(engine, self._settings.limits.sessions)
+        self._listener.clients, self.engine, self.term = leader, engine.partition, engine.committer.term
+        self._leader, self._standby.view = leader, None
+        self._note_ready()
+        waits = [asyncio.create_task(event.wait()) for event in (stopping, deposed)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            self._listener.clients, self.engine, self.term = self._standby, None, 0
+            self._leader = None
+            self._listener.close_connections(Moved(""))
+            leader.close()
+            await engine.committer.finish()

@@ -1,0 +1,94 @@
+"""The interface to the sessions of a service: presence, ownership, fencing and takeover.
+
+A session begins when a client connects, and continues when the client reconnects. It owns the allocations that its
+client obtained. If a client vanishes, an operator or another client decides about its allocations. No decision depends
+on a clock: a silent session keeps its allocations until they are taken over or released.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from ugm.partition.reports import OwnedAllocation
+
+__all__ = ["AbstractSessions", "SessionReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReport:
+    """A session at one moment.
+
+    Attributes:
+        session: the id.
+        client: the name of the client.
+        opened_at: when it was opened, in milliseconds since 1970.
+        is_connected: whether the client is connected.
+        silent_for: the seconds since the connection was lost, or since this leader began; 0 while connected.
+        allocations: the number of its allocations, including pending ones.
+        is_fenced: whether the session can neither obtain nor release anything.
+    """
+
+    session: str
+    client: str
+    opened_at: int
+    is_connected: bool
+    silent_for: float
+    allocations: int
+    is_fenced: bool
+
+
+class AbstractSessions(ABC):
+    """The operations on the sessions of a service. All can be repeated without harm."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def sessions(self, silent_for: float = 0.0) -> tuple[SessionReport, ...]:
+        """Return all sessions, or those that have been silent for some seconds, in the order of their opening."""
+
+    @abstractmethod
+    def owned_by(self, session: str) -> tuple[OwnedAllocation, ...]:
+        """Return the allocations of a session, including pending ones, sorted by id.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
+
+    @abstractmethod
+    def fence(self, session: str) -> None:
+        """Forbid a session every further change. When the call returns, none of its changes is in progress.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
+
+    @abstractmethod
+    def take_over(self, session: str) -> tuple[str, ...]:
+        """Fence a session, and move its allocations to the session of the caller.
+
+        Returns:
+            The ids of the allocations.
+
+        Raises:
+            RequestError: the session does not exist, or is that of the caller.
+        """
+
+    @abstractmethod
+    def release_of(self, session: str) -> tuple[str, ...]:
+        """Fence a session, and release its allocations.
+
+        Returns:
+            The ids of the allocations.
+
+        Raises:
+            RequestError: the session does not exist.
+        """
+
+    @abstractmethod
+    def forget(self, session: str) -> bool:
+        """Remove a session that is fenced and owns nothing, and return whether it existed.
+
+        Raises:
+            RequestError: the session is not fenced, or owns allocations.
+        """

@@ -1,0 +1,122 @@
+"""A service under faults: of processes, clients, networks, limits and the database. The log is examined afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from time import monotonic, sleep
+
+import pytest
+
+from support.chaos_log import Examination
+from support.postgres import Server, server_here
+from support.scheduling_jitter import Jitter
+from support.service_chaos import LATE, Cluster
+from support.service_client import DEADLINE
+from support.service_fixtures import eventually
+from ugm import UserGroup
+from ugm.events import Event, event_to_dict
+from ugm.journal.locations import LogLocation, log_at
+
+
+@contextmanager
+def log_in(kind: str, folder: Path) -> Iterator[tuple[LogLocation, Server | None]]:
+    """Provide a place for a log, with its server."""
+    if kind == "file":
+        yield folder / "journal", None
+        return
+    with server_here(durable=True) as server:
+        yield f"postgresql://ugm@127.0.0.1:{server.port}/postgres", server
+
+
+def examine(cluster: Cluster) -> int:
+    """Check the reports of all clients against the log, and return the number of acknowledged changes."""
+    # PostgreSQL protects a leader whose connection was lost for half a second.
+    sleep(1)
+    found, told = Examination(cluster.place), 0
+    for client, lines in cluster.reports().items():
+        assert not [line for line in lines if "wrong" in line]
+        assert not [line for line in lines if line.get("took", 0) > DEADLINE + LATE], client
+        told += found.require_reported(lines, is_released=client in cluster.released)
+    assert cluster.blocked() == []
+    return told
+
+
+@pytest.mark.parametrize(
+    ("kind", "seconds", "clients"),
+    [
+        pytest.param("file", 20, 3, marks=pytest.mark.ci),
+        pytest.param("postgres", 20, 3, marks=pytest.mark.ci),
+        pytest.param("file", 120, 6, marks=pytest.mark.deep),
+        pytest.param("postgres", 120, 6, marks=pytest.mark.deep),
+    ],
+)
+def test_faults(tmp_path: Path, kind: str, seconds: float, clients: int) -> None:
+    """No limit is ever exceeded, the log has every acknowledged change once, and no call waits for another client."""
+    with log_in(kind, tmp_path) as (place, server):
+        cluster = Cluster(tmp_path, place, leaders=3, clients=clients, seconds=seconds, server=server)
+        try:
+            cluster.disturb(pause=0.7)
+            cluster.finish()
+        finally:
+            cluster.stop()
+        told = examine(cluster)
+        print(f"{kind}: {told} acknowledged changes, faults: {dict(cluster.faults)}")  # noqa: T201 - the measurement
+        assert told > 5 * seconds
+        assert sum(cluster.faults.values()) > seconds / 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "times"),
+    [
+        pytest.param("file", 3, marks=pytest.mark.ci),
+        pytest.param("file", 100, marks=pytest.mark.deep),
+        pytest.param("postgres", 100, marks=pytest.mark.deep),
+    ],
+)
+def test_failovers(tmp_path: Path, kind: str, times: int) -> None:
+    """If the leader is killed again and again, nothing is lost, and clients wait for less than a second.
+
+    A subscriber gets exactly the events in the log, in their order.
+    """
+    received: dict[int, tuple[Event, ...]] = {}
+    with log_in(kind, tmp_path) as (place, _):
+        cluster = Cluster(tmp_path, place, leaders=3, clients=2, seconds=times * 5)
+        gaps = []
+        try:
+            with cluster.connect() as partition, partition.subscribe(received.__setitem__, after=0):
+                for _ in range(times):
+                    # A failover without a standby would measure the start of a process.
+                    cluster.require_ready()
+                    gaps.append(_fail_over(cluster))
+                cluster.finish()
+                partition.submit("end", UserGroup("sue"), "root.a")
+                eventually(lambda: "end" in str(list(received.values())[-1]), 30)
+        finally:
+            cluster.stop()
+        examine(cluster)
+        with log_at(place).open_contents() as contents:
+            logged = [event_to_dict(event) for change in contents.changes() for event in change.events]
+        assert [event_to_dict(event) for first in sorted(received) for event in received[first]] == logged
+        assert list(received) == sorted(received)
+        print(f"{kind}: median gap {median(gaps):.3f} s, longest {max(gaps):.3f} s")  # noqa: T201 - the measurement
+        # A few times on a busy machine say little.
+        assert times < 100 or median(gaps) < 1
+
+
+def _fail_over(cluster: Cluster) -> float:
+    """Kill the leader, and return the longest time without an answer around this moment, less the jitter."""
+    with cluster.connect() as partition, Jitter() as jitter:
+        partition.release("nothing")
+        leading = cluster.leading()
+        assert leading is not None
+        answered = [monotonic()]
+        cluster.restart(leading)
+        while monotonic() < answered[0] + 1.5 or len(answered) < 2:
+            partition.release("nothing")
+            answered.append(monotonic())
+            sleep(0.01)
+        return max(later - before - jitter.between(before, later) for before, later in pairwise(answered))

@@ -1,0 +1,96 @@
+"""The calls of a client that are not answered yet."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from ugm.service.calls import OpenCalls
+from ugm.service.wire import Do, FrameReader, OperationRequest, Reply, decode_client_message
+
+
+class Waiting:
+    """A call that notes what happened to it."""
+
+    def __init__(self, operation: int, deadline: float = 0) -> None:
+        self.request = OperationRequest(operation, Raw(b"\xc0"))
+        self.deadline = deadline
+        self.outcome: object = None
+
+    def wake(self) -> None:
+        """Do nothing."""
+
+    def complete(self, status: int, value: Raw) -> None:
+        """Note the answer."""
+        self.outcome = status, bytes(value)
+
+    def fail(self, error: Exception) -> None:
+        """Note the error."""
+        self.outcome = error
+
+
+def sent(calls: OpenCalls) -> tuple[int, int, list[int]] | None:
+    """Return the numbers and operations of the next message."""
+    data = calls.take()
+    if not data:
+        return None
+    [content] = FrameReader().feed(data)
+    message = decode_client_message(content)
+    assert isinstance(message, Do)
+    return message.first, message.acknowledged, [request.operation for request in message.requests]
+
+
+def test_calls_share_a_message() -> None:
+    """All calls that were not sent yet are in one message."""
+    calls = OpenCalls()
+    assert [calls.add(Waiting(operation)) for operation in (5, 6, 7)] == [1, 2, 3]
+    assert sent(calls) == (1, 0, [5, 6, 7])
+    assert sent(calls) is None
+    calls.add(Waiting(8))
+    assert sent(calls) == (4, 0, [8])
+
+
+def test_answers_are_acknowledged_without_gaps() -> None:
+    """Only numbers before the first open call are acknowledged."""
+    calls = OpenCalls()
+    for _ in range(3):
+        calls.add(Waiting(0))
+    answered = calls.take_answered([Reply(2, 0, Raw(b"\xc0")), Reply(9, 0, Raw(b"\xc0"))])
+    assert [reply.number for _, reply in answered] == [2]
+    assert calls.acknowledged == 0
+    calls.take_answered([Reply(1, 0, Raw(b"\xc0"))])
+    assert calls.acknowledged == 2
+    calls.take_answered([Reply(3, 0, Raw(b"\xc0"))])
+    assert (calls.acknowledged, len(calls)) == (3, 0)
+
+
+def test_open_calls_are_sent_again_with_their_numbers() -> None:
+    """After a reconnect the calls without an answer are sent again; gaps divide them into messages."""
+    calls = OpenCalls()
+    for operation in (1, 2, 3, 4):
+        calls.add(Waiting(operation))
+    sent(calls)
+    calls.take_answered([Reply(2, 0, Raw(b"\xc0"))])
+    calls.send_again()
+    assert sent(calls) == (1, 0, [1])
+    assert sent(calls) == (3, 0, [3, 4])
+    assert sent(calls) is None
+
+
+def test_calls_that_were_given_up_are_not_sent() -> None:
+    """A call that was given up before it was sent is never sent, and counts as acknowledged."""
+    calls = OpenCalls()
+    first = calls.add(Waiting(1))
+    calls.add(Waiting(2))
+    calls.discard(first)
+    assert sent(calls) == (2, 1, [2])
+
+
+def test_deadlines() -> None:
+    """Calls whose deadline has passed are removed."""
+    calls = OpenCalls()
+    late, early = Waiting(1, deadline=5), Waiting(2, deadline=3)
+    calls.add(late)
+    calls.add(early)
+    assert calls.take_expired(4) == [early]
+    assert calls.take_all() == [late]
+    assert len(calls) == 0

@@ -1,0 +1,75 @@
+"""The committer passes every change to the log, whenever it renews the record of the leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+
+from support.partition_fixtures import SUE, config
+from ugm.journal import open_partition
+from ugm.journal.errors import DeposedError, JournalError
+from ugm.journal.locations import log_at
+from ugm.journal.log import Candidate
+from ugm.journal.opening import open_log
+from ugm.operation_lock import OperationLock
+from ugm.service.engine import Engine, EngineSettings, build_engine
+
+
+def with_engine(path: Path, work: Callable[[Engine], None]) -> None:
+    """Run a function in the loop of a leader, and end the leader."""
+
+    async def run() -> None:
+        opened = open_log(log_at(path), Candidate("name", "unix:/x"), OperationLock())
+        engine = build_engine(EngineSettings(config("{name: a}"), (), (), "always"), opened, None, lambda: None)
+        work(engine)
+        await engine.committer.finish()
+        opened.journal.close()
+
+    asyncio.run(run())
+
+
+def test_renewal_keeps_changes_that_gather(tmp_path: Path) -> None:
+    """Changes that were decided before a renewal, in the same iteration of the loop, are written."""
+
+    def work(engine: Engine) -> None:
+        engine.partition.submit("app", SUE, "root.a")
+        engine.committer._confirmed_at = 0.0
+        engine.committer._renew()
+
+    with_engine(tmp_path / "j", work)
+    with open_partition(tmp_path / "j") as partition:
+        assert partition.application_ids() == ("app",)
+
+
+@pytest.mark.parametrize("failure", [DeposedError("j", 2), JournalError("j", "the disk is full")])
+def test_threads_do_not_wait_for_a_leader_that_has_ended(failure: JournalError, tmp_path: Path) -> None:
+    """A thread of the leader whose change gathers gets an error if the change is never written."""
+
+    def work(engine: Engine) -> None:
+        future = pool.submit(engine.partition.submit, "app", SUE, "root.a")
+        # The loop does not run meanwhile, so nothing is committed.
+        while not engine.committer.log.gathering.rows or not future.running():
+            sleep(0.001)
+        engine.committer.outage = failure
+        futures.append(future)
+
+    futures: list[Future[Any]] = []
+    with ThreadPoolExecutor(1) as pool:
+        with_engine(tmp_path / "j", work)
+        caught = futures[0].exception(timeout=10)
+    assert type(caught) is type(failure)
+    assert str(caught) == str(failure)
+
+
+def test_late_changes_are_refused(tmp_path: Path) -> None:
+    """After the leader has ended, its partition accepts no change."""
+    engines: list[Engine] = []
+    with_engine(tmp_path / "j", engines.append)
+    with pytest.raises(JournalError, match="does not lead any more"):
+        engines[0].partition.submit("app", SUE, "root.a")

@@ -1,0 +1,398 @@
+"""A remote partition: every operation has the same results and errors as the partition itself."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import pytest
+
+from support.loopback import async_remote, remote
+from support.partition_fixtures import config, memory
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, UserInQueue
+from ugm.partition import AbstractPartition, AuditReport, Difference, Plan, RunningAllocation
+from ugm.partition.plan import PlanInput, make_plan
+from ugm.partition.snapshot import PartitionSnapshot
+from ugm.service.operations import OPERATIONS
+from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
+from ugm.service.session_interface import AbstractSessions
+from ugm.testing.invariants import exposed_partition
+
+_T = TypeVar("_T")
+
+QUEUES: Final = (
+    "{name: p, parent: true, childtemplate: {resources: {guaranteed: {memory: 2}}}}, "
+    "{name: a, resources: {max: {memory: 20}}, submitacl: 'sue,bob ops', limits: ["
+    "{limit: s, users: [sue], maxresources: {memory: 9}}, {limit: d, groups: [dev], maxapplications: 3}]}"
+)
+RULES: Final = "{name: tag, value: namespace, create: true, parent: {name: fixed, value: p}}, {name: provided}"
+FIRST: Final = config(QUEUES, rules=RULES)
+SECOND: Final = config("{name: a, resources: {max: {memory: 3}}}", rules=RULES)
+SUE: Final = UserGroup("sue", ("dev", "ops"))
+BOB: Final = UserGroup("bob")
+MANY: Final = Resource({"memory": 2**70, "nvidia.com/gpu": 3})
+
+
+def busy() -> Partition:
+    """Return a partition with allocations of every kind."""
+    partition = Partition(FIRST)
+    partition.add_node("n1", memory(100))
+    partition.add_node("n2", Resource(memory=10, gpu=2))
+    assert partition.submit("one", SUE, "root.a", tags={"team": "red"})
+    assert partition.submit("two", BOB, "root.a", gang_style="hard")
+    assert partition.submit("dynamic", SUE, tags={"namespace": "x"}, quota=memory(7))
+    assert partition.allocate("one-0", "one", memory(4))
+    assert partition.allocate("two-0", "two", memory(3), placeholder=True)
+    assert partition.allocate("dynamic-0", "dynamic", memory(2), priority=3, preemptible=False)
+    partition.request("one-1", "one", memory(6))
+    partition.submit("idle", BOB, "root.a")
+    partition.adopt_application("failed", BOB, "root.a")
+    partition.adopt("failed-0", "failed", memory(1))
+    partition.fail("failed")
+    partition.adopt("one-2", "one", memory(8))
+    return partition
+
+
+#: Calls of every operation; one of each that fails.
+CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
+    "request": [
+        lambda p: p.request("n", "one", memory(1)),
+        lambda p: p.request("n", "two", memory(1), placeholder=True, priority=-5, preemptible=False),
+        lambda p: p.request("n", "nobody", memory(1)),
+    ],
+    "allocate": [
+        lambda p: p.allocate("n", "two", memory(1)),
+        lambda p: p.allocate("n", "one", memory(1)),
+        lambda p: p.allocate("n", "two", MANY),
+        lambda p: p.allocate("n", "two", Resource()),
+        lambda p: p.allocate("n", "two", memory(1), priority=7),
+        lambda p: p.allocate("n", "two", memory(1), preemptible=False, placeholder=True),
+        lambda p: p.allocate("n", "two", memory(1), priority=2**80),
+        lambda p: p.allocate("n" * 257, "two", memory(1)),
+        lambda p: p.allocate("", "two", memory(1)),
+        lambda p: p.allocate("\ud800", "two", memory(1)),
+        lambda p: p.allocate("one-0", "two", memory(1)),
+        lambda p: p.allocate("n", "failed", memory(-1)),
+    ],
+    "allocate_evicting": [
+        lambda p: p.allocate_evicting("n", "two", memory(1)),
+        lambda p: p.allocate_evicting("n", "one", memory(1), priority=1),
+        lambda p: p.allocate_evicting("n", "failed", memory(1)),
+    ],
+    "allocate_all": [
+        lambda p: p.allocate_all([("n", "two", memory(1)), AllocationRequest("m", "two", memory(2), priority=1)]),
+        lambda p: p.allocate_all(("n", name, memory(9)) for name in ("one", "two")),
+        lambda p: p.allocate_all([]),
+    ],
+    "replace": [
+        lambda p: p.replace("two-0", "n", memory(2)),
+        lambda p: p.replace("two-0", "n", memory(200)),
+        lambda p: p.replace("one-0", "n", memory(2)),
+    ],
+    "resize": [
+        lambda p: p.resize("one-0", memory(1)),
+        lambda p: p.resize("one-0", memory(1000)),
+        lambda p: p.resize("none", memory(1)),
+    ],
+    "preempt": [lambda p: p.preempt("one-0"), lambda p: p.preempt("none"), lambda p: p.preempt("")],
+    "release": [
+        lambda p: p.release("one-0"),
+        lambda p: p.release("none"),
+        lambda p: p.release(""),
+        lambda p: p.release("\udfff"),
+    ],
+    "adopt": [
+        lambda p: p.adopt("n", "one", memory(50)),
+        lambda p: p.adopt("n", "one", memory(50), priority=9),
+        lambda p: p.adopt("n", "nobody", memory(5)),
+    ],
+    "submit": [
+        lambda p: p.submit("n", SUE, "root.a"),
+        lambda p: p.submit("n", BOB, tags={"namespace": "y"}, quota=memory(3), gang_style="hard"),
+        lambda p: p.submit("n", UserGroup("eve"), "root.a"),
+        lambda p: p.submit("one", BOB, "root.a"),
+        lambda p: p.submit("n", BOB, "root.a", gang_style="lazy"),
+    ],
+    "adopt_application": [
+        lambda p: p.adopt_application("n", SUE, "root.p.new", tags={"a": "b"}, quota=memory(1), group="ops"),
+        lambda p: p.adopt_application("n", SUE, "root.p.new", group=None),
+        lambda p: p.adopt_application("n", SUE, "root"),
+    ],
+    "complete": [lambda p: p.complete("idle"), lambda p: p.complete("one")],
+    "fail": [lambda p: p.fail("one"), lambda p: p.fail("nobody")],
+    "remove": [lambda p: p.remove("one"), lambda p: p.remove("nobody")],
+    "time_out_gang": [lambda p: p.time_out_gang("two"), lambda p: p.time_out_gang("nobody")],
+    "close": [lambda p: p.close()],
+    "set_queue_quota": [
+        lambda p: p.set_queue_quota("root.p.x", memory(3)),
+        lambda p: p.set_queue_quota("root.a", memory(3)),
+    ],
+    "add_node": [lambda p: p.add_node("n3", Resource(fpga=1)), lambda p: p.add_node("n1", memory(3))],
+    "update_node": [lambda p: p.update_node("n1", memory(1)), lambda p: p.update_node("n3", memory(3))],
+    "remove_node": [lambda p: p.remove_node("n1"), lambda p: p.remove_node("n3")],
+    "plan": [lambda p: p.plan(SECOND), lambda p: p.plan(None)],
+    "plan_input": [lambda p: p.plan_input()],
+    "apply": [lambda p: p.apply(p.plan(SECOND)), lambda p: p.apply(p.plan(None)._replace(base=p.plan(None).compiled))],
+    "configure": [lambda p: p.configure(SECOND), lambda p: p.configure(None), lambda p: p.configure(wrong_config())],
+    "audit": [
+        lambda p: p.audit([("one-0", "one", memory(4)), RunningAllocation("x", "nobody", memory(1))]),
+        lambda p: p.audit([("one-0", "one", memory(4)), ("one-0", "one", memory(4))]),
+    ],
+    "reconcile": [
+        lambda p: p.reconcile(p.audit([("one-0", "one", memory(5)), ("n", "one", memory(1))])),
+        lambda p: p.reconcile(AuditReport((Difference(None, None),))),
+    ],
+    "verify": [lambda p: p.verify()],
+    "check": [
+        lambda p: p.check("two", memory(1)),
+        lambda p: p.check("one", memory(1)),
+        lambda p: p.check(UserInQueue(SUE, "root.a", {"a": "b"}, memory(1)), memory(2)),
+        lambda p: p.check("two", MANY),
+        lambda p: p.check("two", MANY, priority=2, preemptible=False),
+        lambda p: p.check("nobody", memory(1)),
+    ],
+    "explain": [
+        lambda p: p.explain("one", memory(3)),
+        lambda p: p.explain(UserInQueue(BOB, "root.a"), memory(12), max_holders=1),
+        lambda p: p.explain("one", memory(3), max_holders=-1),
+    ],
+    "headroom": [lambda p: p.headroom("one"), lambda p: p.headroom("nobody")],
+    "limits": [lambda p: p.limits("one"), lambda p: p.limits(UserInQueue(BOB, "root.p.x")), lambda p: p.limits("no")],
+    "place": [
+        lambda p: p.place(SUE, "root.a"),
+        lambda p: p.place(SUE, "root.z"),
+        lambda p: p.place(SUE, tags={"": ""}),
+    ],
+    "explain_submission": [
+        lambda p: p.explain_submission(SUE, "root.a", memory(10)),
+        lambda p: p.explain_submission(SUE, "", memory(10), {"namespace": "z"}, quota=memory(1), max_holders=2),
+        lambda p: p.explain_submission(SUE, "root.nowhere", memory(10)),
+        lambda p: p.explain_submission(SUE, "", memory(-10)),
+    ],
+    "application": [lambda p: p.application("one"), lambda p: p.application("nobody"), lambda p: p.application("")],
+    "applications": [
+        lambda p: p.applications(),
+        lambda p: p.applications("root.p"),
+        lambda p: p.applications("root.z"),
+    ],
+    "applications_by_id": [lambda p: p.applications_by_id(["two", "nobody", "one"])],
+    "application_ids": [lambda p: p.application_ids()],
+    "application_report": [
+        lambda p: p.application_report("one"),
+        lambda p: p.application_report("one", max_pending=0, max_holders=0),
+        lambda p: p.application_report("nobody"),
+    ],
+    "allocation": [lambda p: p.allocation("one-0"), lambda p: p.allocation("one-1"), lambda p: p.allocation("none")],
+    "allocations": [lambda p: p.allocations(), lambda p: p.allocations("two"), lambda p: p.allocations("nobody")],
+    "allocations_by_id": [lambda p: p.allocations_by_id(name for name in ("two-0", "none", "one-1"))],
+    "allocation_ids": [lambda p: p.allocation_ids()],
+    "config": [lambda p: p.config],
+    "queue": [lambda p: p.queue(), lambda p: p.queue("root.p"), lambda p: p.queue("root.z"), lambda p: p.queue(".")],
+    "queue_alone": [lambda p: p.queue_alone("root.a"), lambda p: p.queue_alone("root.z")],
+    "queue_paths": [lambda p: p.queue_paths()],
+    "queue_headroom": [
+        lambda p: p.queue_headroom("root.a"),
+        lambda p: p.queue_headroom("root.p", cluster=False),
+        lambda p: p.queue_headroom("root.z"),
+    ],
+    "queue_maximum": [lambda p: p.queue_maximum("root.a"), lambda p: p.queue_maximum("root.z")],
+    "pending": [lambda p: p.pending("root.a"), lambda p: p.pending("root.z")],
+    "nodes": [lambda p: p.nodes()],
+    "users": [lambda p: p.users()],
+    "user": [lambda p: p.user("sue"), lambda p: p.user("nobody"), lambda p: p.user("")],
+    "user_usage": [lambda p: p.user_usage("sue"), lambda p: p.user_usage("nobody")],
+    "user_names": [lambda p: p.user_names()],
+    "user_utilization": [lambda p: p.user_utilization("sue"), lambda p: p.user_utilization("nobody")],
+    "groups": [lambda p: p.groups()],
+    "group": [lambda p: p.group("dev"), lambda p: p.group("nobody")],
+    "group_names": [lambda p: p.group_names()],
+    "group_utilization": [lambda p: p.group_utilization("dev"), lambda p: p.group_utilization("nobody")],
+    "exceeded_limits": [lambda p: p.exceeded_limits()],
+    "model_utilization": [lambda p: p.model_utilization()],
+    "snapshot": [lambda p: p.snapshot(), lambda p: p.snapshot(list)],
+}
+#: One call of each operation by itself, for parametrization.
+EACH: Final = [(name, position) for name, calls in CALLS.items() for position in range(len(calls))]
+
+
+def wrong_config() -> Any:  # noqa: ANN401 - an invalid argument
+    """Return a value that is no configuration."""
+    return "root"
+
+
+def outcome(call: Callable[[AbstractPartition], object], partition: AbstractPartition) -> object:
+    """Return the result of a call in a form that can be compared, or the class and the data of its error."""
+    try:
+        return comparable(call(partition))
+    except Exception as error:  # noqa: BLE001 - compared
+        return type(error), error.args
+
+
+def comparable(result: object) -> object:
+    """Return a result, or values of an object without comparison."""
+    if isinstance(result, Plan):
+        return result[:4], result.base.config, result.compiled.config
+    if isinstance(result, PlanInput):
+        return comparable(make_plan(result, result.compiled))
+    if isinstance(result, PartitionSnapshot):
+        snapshot = result
+        users = [(snapshot.user(name), snapshot.user_utilization(name)) for name in snapshot.user_names]
+        return snapshot.config, snapshot.parts(), snapshot.queue(), users, dict(snapshot.pending_in_queues)
+    return result
+
+
+def test_every_operation_is_called() -> None:
+    """The calls of this module cover the interface."""
+    assert set(CALLS) == {name for name in vars(AbstractPartition) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("name", "position"), EACH)
+def test_same_outcome(name: str, position: int) -> None:
+    """A call has the same result or error and the same effect as with the partition itself."""
+    call = CALLS[name][position]
+    direct, behind = busy(), busy()
+    expected, found = outcome(call, direct), outcome(call, remote(behind))
+    if position == len(CALLS["configure"]) - 1 and name == "configure":
+        # The client refuses the argument, so its reason differs.
+        assert found == (RequestError, ("config", "root", "expected a value of type PartitionConfig | None"))
+        return
+
+    assert found == expected
+    # Equal objects of different classes, such as a text and an enumeration, have other representations.
+    assert repr(found) == repr(expected)
+    assert exposed_partition(remote(behind)) == exposed_partition(direct)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_same_outcome_with_asyncio(name: str) -> None:
+    """The methods for asyncio return awaitables with the same results and errors."""
+
+    async def awaited(call: Callable[[Any], Any]) -> object:
+        try:
+            result = call(async_remote(busy()))
+            return comparable(await (result() if name == "config" else result))
+        except Exception as error:  # noqa: BLE001 - compared
+            return type(error), error.args
+
+    call = CALLS[name][0]
+    if name in ("apply", "reconcile"):
+        return  # they need the awaited result of another call
+
+    assert asyncio.run(awaited(call)) == outcome(call, busy())
+
+
+def test_asyncio_has_every_operation() -> None:
+    """`AsyncRemotePartition` has the operations of the interface, and no others."""
+    names = {name for name in vars(AsyncRemotePartition) if not name.startswith("_")}
+    assert names == {name for name in vars(AbstractPartition) if not name.startswith("_")}
+    for name in names - {"config"}:
+        assert inspect.getattr_static(AsyncRemotePartition, name) is inspect.getattr_static(RemotePartition, name)
+
+
+def test_awaited_plan_can_be_applied() -> None:
+    """A plan that was made with asyncio is applied like any other."""
+    partition = busy()
+
+    async def change() -> None:
+        client = async_remote(partition)
+        await client.apply(await client.plan(SECOND))
+        running = [("one-0", "one", memory(4))]
+        await client.reconcile(await client.audit(running))
+
+    asyncio.run(change())
+    assert partition.config == SECOND
+    assert partition.allocation_ids() == ("one-0", "one-1")
+
+
+def test_snapshot_iterates_at_the_client() -> None:
+    """The function that wraps loops is called by the client, and is not sent."""
+    seen = []
+
+    def iterate(items: Iterable[_T], /) -> Iterable[_T]:
+        seen.append(1)
+        return items
+
+    snapshot = remote(busy()).snapshot(iterate)
+    assert snapshot.queue() == busy().queue()
+    assert seen
+
+
+def test_plan_of_one_client_is_valid_for_another() -> None:
+    """Plans are valid as long as the configuration is the same, and become outdated with it."""
+    partition = busy()
+    first, second = remote(partition), remote(partition)
+    plan, other = first.plan(SECOND), first.plan(None)
+    second.apply(plan)
+    first.apply(plan)
+    assert partition.config == SECOND
+    with pytest.raises(RequestError, match="it was made for another configuration"):
+        first.apply(other)
+
+
+@pytest.mark.parametrize("arguments", [(), ("a",), ("a", "b", memory(1), True), ("a", "b", "c", "d")])
+def test_wrong_number_of_arguments(arguments: tuple[Any, ...]) -> None:
+    """A call with too few or too many arguments is a TypeError, as with a method."""
+    with pytest.raises(TypeError):
+        remote(busy()).allocate(*arguments)
+
+
+def test_wrong_keywords() -> None:
+    """A keyword that does not exist, or repeats an argument, is a TypeError."""
+    partition: Any = remote(busy())
+    for options in ({"color": 1}, {"usage": memory(1)}):
+        with pytest.raises(TypeError):
+            partition.allocate("a", "b", memory(1), **options)
+
+
+def test_arguments_by_keyword() -> None:
+    """Every argument may be passed by keyword."""
+    partition = busy()
+    assert remote(partition).allocate(usage=memory(1), application_id="two", allocation_id="n")
+    assert partition.allocation("n") is not None
+
+
+#: Values of a wrong type for some parameter.
+WRONG: Final = [None, 7, b"x", 1.5, [], {}, object(), "text", memory, SUE, ("a", "b")]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=lambda value: type(value).__name__)
+def test_wrong_types_are_refused_by_the_client(value: Any) -> None:  # noqa: ANN401 - of any type
+    """An argument of a wrong type is an error that names the argument, and is not sent."""
+    sent: list[object] = []
+
+    class Unused:
+        def call(self, operation: object, arguments: bytes, /) -> Any:  # noqa: ANN401 - never used
+            sent.append((operation, arguments))
+
+    partition = RemotePartition(Unused())
+    if not isinstance(value, str):
+        for call in (partition.release, partition.application, partition.fail):
+            with pytest.raises(RequestError, match="expected a value of type str"):
+                call(value)
+        with pytest.raises(RequestError, match="application_id"):
+            partition.allocate("a", value, memory(1))
+    with pytest.raises(RequestError, match="expected a value of type Resource"):
+        partition.allocate("a", "b", value)
+    with pytest.raises(RequestError, match="usage"):
+        partition.check("a", value)
+    if value is not SUE:
+        with pytest.raises(RequestError, match="user"):
+            partition.submit("a", value)
+    with pytest.raises(RequestError, match="plan"):
+        partition.apply(value)
+    with pytest.raises(RequestError, match="report"):
+        partition.reconcile(value)
+    if value not in (None, {}):
+        with pytest.raises(RequestError, match="tags"):
+            partition.place(SUE, tags=value)
+    assert sent == []
+
+
+def test_operations_of_the_interface() -> None:
+    """The table has every operation except `plan`, which the client makes; numbers are unique."""
+    sessions = {name for name, operation in OPERATIONS.items() if operation.is_about_sessions}
+    assert set(OPERATIONS) == set(CALLS) - {"plan"} | sessions
+    assert sessions == {name for name in vars(AbstractSessions) if not name.startswith("_")}
+    assert len({operation.number for operation in OPERATIONS.values()}) == len(OPERATIONS)
