@@ -4,10 +4,10 @@
 changes since. A record that is written after the answer was given may be lost; one that is written before the decision
 may describe a change that never happens.
 
-**The idea.** The journal is a log of the events of a partition, in one SQLite file. Each operation decides and changes
-the state in memory under the lock of the partition, appends its events to the log, and returns when they have reached
-the disk. To open a journal is to replay its events. From time to time a compaction replaces them by a checkpoint of the
-state.
+**The idea.** The journal is a log of the events of a partition, in one SQLite file or in PostgreSQL. Each operation
+decides and changes the state in memory under the lock of the partition, appends its events to the log, and returns when
+they have reached the disk. To open a journal is to replay its events. From time to time a compaction replaces them by a
+checkpoint of the state.
 
 **The invariant.** Between operations, the state in memory equals the replay of all appended events. An answer is given
 only when all events up to it are durable. If a commit fails, the events stay in the queue and are in doubt: they are
@@ -21,26 +21,39 @@ proportion to the events since the last compaction.
 The path of a change through the modules:
 
 ======================  ===============================================================================================
-``outlet``              connects the partition with the writer: encodes events, and waits until they are durable
+``transaction_log``     encodes the events of a change, passes them to the writer, and waits until they are durable
 ``writer``              queues encoded changes, commits them alone or in groups, and notifies the waiting callers
-``change_log``          commits rows, and manages a full disk with the help of ``disk_reserve``
-``ack_marker``          stores the number of the last acknowledged change
+``file_writer``         commits rows to a file, and manages a full disk with the help of ``disk_reserve``
+``ack_marker``          stores the number of the last acknowledged change of a file
+``postgres.writer``     commits rows to a PostgreSQL database, instead of the last two modules
 ======================  ===============================================================================================
 
-The other modules open, read and maintain the file. ``writer_lock``, ``file_use`` and ``session`` ensure that it has one
-writer, under one name. ``store`` and ``store_reader`` access the tables, and ``contents`` decodes them. ``migration``,
-``compaction`` and ``inspection`` process the whole file. ``usage_intervals`` and ``usage`` compute usage over time.
+The other modules:
+
+- The two kinds of logs: ``log`` and ``leader_record`` define them, ``file_log`` and ``postgres`` implement them, and
+  ``locations`` finds the log of a path or URL.
+- Opening: ``opening`` gets the right to write a log and replays it; ``follower`` keeps the state of a log that another
+  process writes, and takes over; ``partition`` and ``journal`` are the partition and its journal for programs, and
+  ``deferred_results`` delivers results to futures and tasks; ``errors`` has the exceptions.
+- The right to write a file: ``writer_lock`` and ``file_use`` give it to one process, ``leader_file`` identifies it, and
+  ``open_mark`` ensures that the file is read under the name under which it was written.
+- The contents: ``change_data`` defines a change, ``client_sessions`` the clients of a service,
+  ``store`` and ``store_reader`` the tables of a file; ``contents`` decodes and replays them.
+- The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``compaction`` computes a checkpoint, and
+  ``background``, ``compaction_process`` and ``file_compaction`` do so while the log is in use.
+- Usage over time: ``usage_intervals`` and ``usage``.
 """
 
 from ugm.journal.compaction import Compaction
-from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
-from ugm.journal.inspection import JournalSummary, compact, export, inspect
+from ugm.journal.errors import DeposedError, JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.inspection import JournalSummary, backup, compact, export, inspect
 from ugm.journal.journal import Journal
 from ugm.journal.partition import JournaledPartition, open_partition
 from ugm.journal.usage import UsageRow, usage
 
 __all__ = [
     "Compaction",
+    "DeposedError",
     "Journal",
     "JournalDamagedError",
     "JournalError",
@@ -48,6 +61,7 @@ __all__ = [
     "JournalSummary",
     "JournaledPartition",
     "UsageRow",
+    "backup",
     "compact",
     "export",
     "inspect",

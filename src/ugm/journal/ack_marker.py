@@ -1,17 +1,16 @@
 """The ack marker: a small file next to a journal with the number of the last acknowledged change.
 
-The problem: SQLite cannot tell a truncated log from a short one. If the end of its log is lost, the journal looks like
-one that never had these changes. SQLite also finds the log by name: if the journal has several names, the log belongs
-to one of them.
+The problem: SQLite keeps the last changes in a WAL file next to the journal, and cannot tell a truncated WAL from a
+short one. If the end of the WAL is lost, the journal looks like one that never had these changes. SQLite also finds the
+WAL by name: if the journal has several names, the WAL belongs to one of them.
 
 The idea: the number of the last acknowledged change is stored in a second file, `<journal>-witness`, after the change
-has reached the disk. A journal that ends before this number has lost changes, and is refused. The same file
-has the number of the session that wrote it (see `ugm.journal.session`). It tells under which name the journal was
-opened last.
+has reached the disk. A journal that ends before this number has lost changes, and is refused. The second file also
+contains the open mark of the journal (see `ugm.journal.open_mark`), which shows under which name it was opened last.
 
 Invariant: the number in the marker never exceeds the last change on the disk.
 
-The cost: one `write` of 52 bytes per commit, without `fsync`: the number has to survive the process, not the machine.
+The cost: one `write` of 52 bytes per commit, without a sync: the number has to survive the process, not the machine.
 """
 
 from __future__ import annotations
@@ -26,11 +25,13 @@ from ugm.journal.file_use import FileUse, sync_directory
 
 __all__ = ["AckMark", "AckMarker", "read_ack_marker", "require_last_name", "require_same_name"]
 
-#: The reason why a journal is refused whose last changes may be in the log of another name.
+#: The reason why a journal is refused whose last changes may be in the WAL of another name.
 _OTHER_NAME: Final = (
     "it is in use under another name, or was not closed under another name; its last changes may be in the -wal file "
     "there. Use that name, or rename the -wal file and the ack marker (-witness) together with the journal"
 )
+#: How often the marker is read before it counts as damaged: a read may coincide with a write.
+_ATTEMPTS: Final = 5
 
 
 class AckMark(NamedTuple):
@@ -40,8 +41,8 @@ class AckMark(NamedTuple):
     number: int
     #: The process that wrote the marker.
     process: int
-    #: The session in which it was written; None in markers written by versions without sessions.
-    session: int | None
+    #: The open mark of the journal; None in ack markers of versions without open marks.
+    open_mark: int | None
 
 
 def read_ack_marker(path: str) -> AckMark | None:
@@ -50,70 +51,71 @@ def read_ack_marker(path: str) -> AckMark | None:
     Raises:
         JournalDamagedError: the marker is damaged.
     """
-    try:
-        text = Path(_marker_path(path)).read_bytes()
-    except FileNotFoundError:
-        return None
-    found = _decode(text)
-    if found is None:
-        raise JournalDamagedError(path, f"the ack marker {_marker_path(path)} is damaged", 0)
-    return found
+    for _ in range(_ATTEMPTS):
+        try:
+            text = Path(_marker_path(path)).read_bytes()
+        except FileNotFoundError:
+            return None
+        found = _decode(text)
+        if found is not None:
+            return found
+    raise JournalDamagedError(path, f"the ack marker {_marker_path(path)} is damaged", 0)
 
 
 def _marker_path(path: str) -> str:
     return f"{path}-witness"
 
 
-def _encode(number: int, process: int, session: int | None) -> bytes:
+def _encode(number: int, process: int, open_mark: int | None) -> bytes:
     content = b"%016x %016x" % (number, process)
-    if session is not None:
-        content += b" %08x" % session
+    if open_mark is not None:
+        content += b" %08x" % open_mark
     return b"%s %08x\n" % (content, crc32(content))
 
 
 def _decode(text: bytes) -> AckMark | None:
     try:
-        number, process, *sessions, _ = (int(part, 16) for part in text.split())
+        number, process, *marks, _ = (int(part, 16) for part in text.split())
     except ValueError:
         return None
-    found = AckMark(number, process, sessions[0] if sessions else None)
+    found = AckMark(number, process, marks[0] if marks else None)
     return found if _encode(*found) == text else None
 
 
 def require_last_name(path: str, use: FileUse) -> int:
-    """Check that a journal is complete under this name, and return the number of its last session.
+    """Check that a journal is complete under this name, and return its open mark.
 
-    An even number means that the journal was closed, so the file is complete. An odd number means that a process has
-    the journal open, or died: the last changes are in the log next to the name under which it was opened. The ack
-    marker next to that name has the same session number, because it was written first.
+    An even mark means that the journal was closed, so the file is complete. An odd mark means that a process has the
+    journal open, or died while it was open: the last changes are in the WAL next to the name under which it was opened.
+    The ack marker next to that name has the same open mark, because it was written first.
 
     Raises:
-        JournalError: the last changes are in the log of another name.
+        JournalError: the last changes are in the WAL of another name.
         JournalDamagedError: the ack marker is damaged.
     """
-    session = use.session
-    while session & 1:
+    open_mark = use.open_mark
+    while open_mark & 1:
         mark = read_ack_marker(path)
-        if mark is not None and mark.session == session:
+        if mark is not None and mark.open_mark == open_mark:
             break
-        # The journal may have been closed and opened again since its session was read.
-        before, session = session, use.session
-        if before == session:
+        # The journal may have been closed and opened again since its mark was read.
+        before, open_mark = open_mark, use.open_mark
+        if before == open_mark:
             raise JournalError(path, _OTHER_NAME)
-    return session
+    return open_mark
 
 
-def require_same_name(path: str, use: FileUse, first_session: int) -> None:
-    """Check that a journal was not written under another name since its session was *first_session*.
+def require_same_name(path: str, use: FileUse, first_mark: int) -> None:
+    """Check that a journal was not written under another name since it had the open mark *first_mark*.
 
     Raises:
         JournalError: it was.
     """
-    session = require_last_name(path, use)
-    if session == first_session:
+    open_mark = require_last_name(path, use)
+    if open_mark == first_mark:
         return
     mark = read_ack_marker(path)
-    if mark is None or mark.session is None or mark.session | 1 != session | 1:
+    if mark is None or mark.open_mark is None or mark.open_mark | 1 != open_mark | 1:
         raise JournalError(path, _OTHER_NAME)
 
 
@@ -121,26 +123,26 @@ def require_same_name(path: str, use: FileUse, first_session: int) -> None:
 class AckMarker:
     """The ack marker of an open journal.
 
-    The session is synced to the disk, because the journal refers to it. The numbers are not.
+    The open mark is synced to the disk, because the journal refers to it. The numbers are not.
 
     Args:
         path: the journal.
         number: the last change of the journal.
-        session: the session that begins.
+        open_mark: the open mark of the journal.
     """
 
-    __slots__ = ("_file", "_process", "session")
+    __slots__ = ("_file", "_process", "open_mark")
 
-    #: The session in the marker.
-    session: Final[int]
+    #: The open mark in the file.
+    open_mark: Final[int]
 
-    def __init__(self, path: str, number: int, session: int) -> None:
+    def __init__(self, path: str, number: int, open_mark: int) -> None:
         self._process: Final = os.getpid()
-        self.session = session
+        self.open_mark = open_mark
         # The file is renamed into place, so it is never empty.
         draft = Path(f"{_marker_path(path)}-new")
         with draft.open("wb") as file:
-            file.write(_encode(number, self._process, session))
+            file.write(_encode(number, self._process, open_mark))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(_marker_path(path))
@@ -150,7 +152,7 @@ class AckMarker:
     def write(self, number: int) -> None:
         """Store the number of a change that has reached the disk."""
         self._file.seek(0)
-        self._file.write(_encode(number, self._process, self.session))
+        self._file.write(_encode(number, self._process, self.open_mark))
 
     def close(self) -> None:
         """Close the file."""

@@ -7,27 +7,39 @@ transaction. Usage over time and the configurations that were in force move to t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
+from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
-from ugm.journal.session import open_for_maintenance
+from ugm.journal.open_mark import open_for_maintenance
 from ugm.journal.store import checksummed_rows, transaction, truncate_wal
 from ugm.journal.usage_intervals import UsageInterval, UsageMeter, decode_intervals, encode_intervals
-from ugm.partition.audit import verify
 from ugm.partition.checkpoint import checkpoint_of
 from ugm.partition.checkpoint_codec import encode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, to_json
 from ugm.partition.events import ConfigurationChanged
+from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 from ugm.partition.stored_config import config_to_data
 
-__all__ = ["Compaction", "compact_connection", "compact_file"]
+__all__ = ["Compaction", "RunExclusively", "compact_connection", "compact_file", "digest"]
+
+
+_T = TypeVar("_T")
+
+
+class RunExclusively(Protocol):
+    """Calls a function while no change is committed, after all changes have become durable; returns its result."""
+
+    def __call__(self, work: Callable[[], _T], /) -> _T:
+        """Call the function."""
+        ...
 
 
 class Compaction(NamedTuple):
@@ -60,7 +72,7 @@ def compact_connection(path: str, connection: sqlite3.Connection, *, usage_since
         JournalDamagedError: the journal is damaged.
     """
     with open_contents(path) as contents:
-        number, snapshot, history = _digest(contents, usage_since)
+        number, snapshot, history = digest(contents, usage_since)
         result = Compaction(number - contents.start.number, len(snapshot), len(history))
     _replace(path, connection, number, {"snapshot": snapshot, "history": history})
     return result
@@ -102,7 +114,7 @@ def _replace_tables(path: str, connection: sqlite3.Connection, number: int, tabl
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", checksummed_rows(0, rows))  # noqa: S608 - as above
 
 
-def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
+def digest(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
     """Return the number of the last change, the rows of the state after it, and the rows of the history up to it."""
     start = contents.start
     records = list(contents.history())
@@ -118,13 +130,13 @@ def _digest(contents: JournalContents, usage_since: int | None) -> tuple[int, li
             if isinstance(event, ConfigurationChanged)
         )
 
-    state = PartitionState(CompiledConfig.of(None), user_limits_win=False)
-    number, at = replay(contents, state, observe)
+    state, sessions = PartitionState(CompiledConfig.of(None), user_limits_win=False), SessionTable()
+    number, at = replay(contents, state, observe, sessions=sessions)
     verify(state)
     intervals.extend(meter.finish(at))
     since = max(start.usage_since, usage_since or 0)
     history += _usage_records(intervals, since)
-    snapshot = list(encode_checkpoint(checkpoint_of(state)))
+    snapshot = [*encode_checkpoint(checkpoint_of(state)), *sessions.rows()]
     settings = config_to_data(state.compiled.config)
     head = to_json([number, at, len(snapshot) + 1, len(history), since, settings])
     return number, [head, *snapshot], list(map(to_json, history))

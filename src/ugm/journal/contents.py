@@ -1,8 +1,11 @@
-"""The contents of a journal, read from the beginning to the end.
+"""The contents of a log, read from the beginning to the end and replayed.
 
-A journal begins with the state of a partition, which is empty until the first compaction, and continues with changes.
-It is read completely or not at all: after the last change it is certain that none is missing, up to the last change
-that was ever acknowledged.
+A log begins with the state of a partition, which is empty until the first compaction, and continues with changes. Files
+and databases store the same rows; a `LogReader` yields them, and `JournalContents` decodes them.
+
+Invariant: a log is read completely, or an error is raised. Every row has a valid checksum, the numbers of the changes
+have no gaps, and the last number is at least that of the last acknowledged change. The last condition can be checked
+only after all changes were read, so `replay` may raise an error at its end.
 """
 
 from __future__ import annotations
@@ -10,27 +13,40 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from ugm.journal.ack_marker import read_ack_marker
+from ugm.journal.change_data import LoggedOperation, config_after, decode_change
+from ugm.journal.client_sessions import NO_SESSION, SessionTable, is_session_row
 from ugm.journal.errors import JournalDamagedError, JournalError
+from ugm.journal.file_writer import ChangeRow, change_row
 from ugm.journal.store import FORMAT
-from ugm.journal.store_reader import StoreReader, open_reader
+from ugm.journal.store_reader import StoredChange, open_reader
 from ugm.partition.checkpoint import Checkpoint, restore
 from ugm.partition.checkpoint_codec import decode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, decode_events, from_json
-from ugm.partition.events import ConfigurationChanged, Event
+from ugm.partition.event_codec import Json, from_json
+from ugm.partition.events import Event
 from ugm.partition.replay import replay_events
 from ugm.partition.state import PartitionState
 from ugm.partition.stored_config import config_from_data
 
-__all__ = ["JournalContents", "JournalEntry", "StartState", "open_contents", "replay"]
+__all__ = [
+    "DECODING_ERRORS",
+    "JournalContents",
+    "JournalEntry",
+    "LogReader",
+    "StartState",
+    "decode_change_row",
+    "open_contents",
+    "replay",
+    "replay_entry",
+]
 
 _T = TypeVar("_T")
 
 #: The errors of decoding data that this module did not encode.
-_DECODING_ERRORS: Final = (ValueError, TypeError, LookupError)
+DECODING_ERRORS: Final = (ValueError, TypeError, LookupError)
 
 _EMPTY: Final = Checkpoint(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
 
@@ -47,6 +63,8 @@ class StartState(NamedTuple):
     usage_since: int
     compiled: CompiledConfig
     checkpoint: Checkpoint
+    #: The rows of the client sessions; see `ugm.journal.client_sessions.SessionTable.restore`.
+    sessions: tuple[bytes, ...] = ()
 
 
 class JournalEntry(NamedTuple):
@@ -55,7 +73,14 @@ class JournalEntry(NamedTuple):
     number: int
     #: In milliseconds since 1970.
     at: int
-    events: tuple[Event, ...]
+    operations: tuple[LoggedOperation, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The events of all operations."""
+        if len(self.operations) == 1:
+            return self.operations[0].events
+        return tuple(event for operation in self.operations for event in operation.events)
 
 
 @contextmanager
@@ -76,13 +101,34 @@ def open_contents(path: str) -> Iterator[JournalContents]:
         yield JournalContents(reader, mark.number if mark else 0)
 
 
+class LogReader(Protocol):
+    """The rows of a log at one moment."""
+
+    def rows(self, table: str) -> Iterator[bytes]:
+        """Yield the rows of the ``snapshot`` or of the ``history``."""
+        ...
+
+    def changes(self, after: int) -> Iterator[StoredChange]:
+        """Yield the changes after *after*, without gaps."""
+        ...
+
+    def damaged(self, reason: str) -> JournalDamagedError:
+        """Return the error for damage after the last row that was read."""
+        ...
+
+
 class JournalContents:
-    """The contents of one journal, as `open_contents` returns them."""
+    """The contents of one log.
+
+    Args:
+        reader: its rows.
+        acknowledged: the number of the last change that was acknowledged.
+    """
 
     __slots__ = ("_acknowledged", "_reader", "start")
 
-    def __init__(self, reader: StoreReader, acknowledged: int) -> None:
-        self._reader: Final = reader
+    def __init__(self, reader: LogReader, acknowledged: int) -> None:
+        self._reader: Final[LogReader] = reader
         self._acknowledged: Final = acknowledged
         self.start: Final = self._start()
 
@@ -96,9 +142,18 @@ class JournalContents:
         number, at, count, history, usage_since, settings = from_json(rows[0])
         if count != len(rows):
             raise self._reader.damaged(f"the snapshot has {len(rows)} of {count} rows")
-        return StartState(
-            number, at, history, usage_since, CompiledConfig.of(config_from_data(settings)), decode_checkpoint(rows[1:])
-        )
+        sessions = tuple(filter(is_session_row, rows))
+        state_rows = [row for row in rows[1:] if not is_session_row(row)] if sessions else rows[1:]
+        compiled = CompiledConfig.of(config_from_data(settings))
+        return StartState(number, at, history, usage_since, compiled, decode_checkpoint(state_rows), sessions)
+
+    def stored_rows(self, table: str) -> Iterator[bytes]:
+        """Yield the rows of the ``snapshot`` or of the ``history`` as they are stored."""
+        return self._reader.rows(table)
+
+    def stored_changes(self) -> Iterator[ChangeRow]:
+        """Yield the changes as they are stored, with their checksums."""
+        return (change_row(*change) for change in self._reader.changes(self.start.number))
 
     def history(self) -> Iterator[Json]:
         """Yield the records about the time before the first change."""
@@ -112,16 +167,15 @@ class JournalContents:
     def changes(self) -> Iterator[JournalEntry]:
         """Yield all changes."""
         compiled, last = self.start.compiled, self.start.number
-        for number, at, data in self._reader.changes(last):
+        for change in self._reader.changes(last):
             try:
-                events = decode_events(data, compiled)
-            except _DECODING_ERRORS as error:
+                entry = decode_change_row(change, compiled)
+            except DECODING_ERRORS as error:
                 raise self._undecodable(error) from error
-            for event in events:
-                if type(event) is ConfigurationChanged:
-                    compiled = event.after
-            yield JournalEntry(number, at, events)
-            last = number
+            for operation in entry.operations:
+                compiled = config_after(operation.events, compiled)
+            yield entry
+            last = change.number
         if last < self._acknowledged:
             raise self._reader.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
 
@@ -129,15 +183,37 @@ class JournalContents:
         """Decode data whose checksum is valid."""
         try:
             return decode()
-        except _DECODING_ERRORS as error:
+        except DECODING_ERRORS as error:
             raise self._undecodable(error) from error
+
+    def damaged(self, reason: str) -> JournalDamagedError:
+        """Return the error for damage after the last row that was read."""
+        return self._reader.damaged(reason)
 
     def _undecodable(self, error: Exception) -> JournalDamagedError:
         return self._reader.damaged(f"a record cannot be decoded: {error}")
 
 
+def decode_change_row(change: StoredChange, before: CompiledConfig) -> JournalEntry:
+    """Return the change of a row.
+
+    Args:
+        change: the row.
+        before: the configuration in force before the change.
+
+    Raises:
+        ValueError: the data are not those of a change; or another of `DECODING_ERRORS`.
+    """
+    number, at, data = change
+    return JournalEntry(number, at, decode_change(data, before))
+
+
 def replay(
-    contents: JournalContents, state: PartitionState, observe: Callable[[JournalEntry], None] | None = None
+    contents: JournalContents,
+    state: PartitionState,
+    observe: Callable[[JournalEntry], None] | None = None,
+    *,
+    sessions: SessionTable | None = None,
 ) -> tuple[int, int]:
     """Apply a journal to an empty state, and return the number and the instant of the last change.
 
@@ -145,13 +221,25 @@ def replay(
         contents: the journal.
         state: the empty state.
         observe: a function that is called with every change.
+        sessions: an empty table of client sessions, to which the journal is applied as well.
     """
-    number, at, _, _, compiled, checkpoint = contents.start
+    number, at, _, _, compiled, checkpoint, session_rows = contents.start
     state.replace_config(compiled)
     restore(state, checkpoint)
+    if sessions is not None:
+        sessions.restore(session_rows)
     for entry in contents.changes():
-        number, at, events = entry
-        replay_events(state, events)
+        number, at, _ = entry
+        replay_entry(entry, state, sessions)
         if observe is not None:
             observe(entry)
     return number, at
+
+
+def replay_entry(entry: JournalEntry, state: PartitionState, sessions: SessionTable | None = None) -> None:
+    """Apply a change to the state before it."""
+    by = NO_SESSION
+    for records, events in entry.operations:
+        replay_events(state, events)
+        if sessions is not None:
+            by = sessions.apply(records, events, entry.at, by)

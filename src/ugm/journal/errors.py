@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from ugm.errors import UgmError
+from ugm.errors import OutageError
 
-__all__ = ["FILE_MOVED", "JournalDamagedError", "JournalError", "JournalHeldError"]
+__all__ = ["FILE_MOVED", "DeposedError", "JournalDamagedError", "JournalError", "JournalHeldError"]
 
 #: The reason why a journal is refused whose path no longer leads to the file that was opened.
 FILE_MOVED: Final = "the file was moved, replaced or deleted while it was open; move it back, or open it again"
 
 
-class JournalError(UgmError):
+class JournalError(OutageError):
     """A journal cannot be used, or cannot be written now.
 
     Attributes:
@@ -58,3 +58,18 @@ class JournalHeldError(JournalError):
         super().__init__(path, f"{process} has it open for writing")
         self.args: tuple[object, ...] = (path, holder)
         self.holder: Final = holder
+
+
+class DeposedError(JournalError):
+    """Another process leads the log now. This process can never write it again with the same partition.
+
+    A change that was in doubt is not in the log if the new leader has not found it there.
+
+    Attributes:
+        term: the term of the other leader.
+    """
+
+    def __init__(self, path: str, term: int) -> None:
+        super().__init__(path, f"another process has become the leader, in term {term}")
+        self.args: tuple[object, ...] = (path, term)
+        self.term: Final = term

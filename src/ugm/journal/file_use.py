@@ -52,8 +52,8 @@ _LOCK_BYTE: Final = 2**62
 #: The error numbers that mean that another process has the lock.
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
 #: The position and size of the number in the header of an SQLite file that `PRAGMA user_version` sets.
-_SESSION_OFFSET: Final = 60
-_SESSION_SIZE: Final = 4
+_OPEN_MARK_OFFSET: Final = 60
+_OPEN_MARK_SIZE: Final = 4
 
 
 class FileIdentity(NamedTuple):
@@ -218,9 +218,9 @@ class FileUse:
         self._is_open = True
 
     @property
-    def session(self) -> int:
-        """The number of the last session in the header of the file; see `ugm.journal.session`."""
-        data = os.pread(self._file.descriptors[0], _SESSION_SIZE, _SESSION_OFFSET)
+    def open_mark(self) -> int:
+        """The open mark in the header of the file; see `ugm.journal.open_mark`."""
+        data = os.pread(self._file.descriptors[0], _OPEN_MARK_SIZE, _OPEN_MARK_OFFSET)
         return int.from_bytes(data, "big", signed=True)
 
     @property

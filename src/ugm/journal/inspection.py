@@ -1,24 +1,28 @@
-"""Functions that read a journal without opening it for writing, while a partition may use it."""
+"""Functions for a journal as a whole: summary, export, backup and compaction.
+
+They need no partition. All except `compact` work while a partition or a service uses the journal.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from os import PathLike
+from pathlib import Path
 
-from ugm.journal.compaction import Compaction, compact_file
-from ugm.journal.contents import open_contents, replay
-from ugm.journal.file_use import resolve_path
-from ugm.journal.migration import migrate
-from ugm.journal.writer_lock import WriterLock
+from ugm.errors import RequestError
+from ugm.journal.client_sessions import record_row
+from ugm.journal.compaction import Compaction
+from ugm.journal.contents import JournalEntry, replay
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.store import has_content
 from ugm.partition.allocation import Allocation
-from ugm.partition.audit import verify
 from ugm.partition.checkpoint_codec import application_to_dict
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, event_to_dict
+from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 
-__all__ = ["JournalSummary", "compact", "export", "inspect"]
+__all__ = ["JournalSummary", "backup", "compact", "export", "inspect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class JournalSummary:
         return asdict(self)
 
 
-def inspect(path: str | PathLike[str]) -> JournalSummary:
+def inspect(path: LogLocation) -> JournalSummary:
     """Read a journal completely, rebuild and verify the partition in it, and return its size.
 
     Raises:
@@ -48,7 +52,7 @@ def inspect(path: str | PathLike[str]) -> JournalSummary:
         JournalError: the file is not a journal, or is one of another version.
         InvariantError: the rebuilt partition is inconsistent; that is a bug in ugm.
     """
-    with open_contents(resolve_path(path)) as contents:
+    with log_at(path).open_contents() as contents:
         state = PartitionState(CompiledConfig.of(None), user_limits_win=False)
         number, at = replay(contents, state)
         for _ in contents.history():
@@ -59,24 +63,50 @@ def inspect(path: str | PathLike[str]) -> JournalSummary:
     return JournalSummary(number, at, compacted, queues, len(state.applications), len(state.ledger), nodes)
 
 
-def export(path: str | PathLike[str]) -> Iterator[Mapping[str, Json]]:
+def export(path: LogLocation) -> Iterator[Mapping[str, Json]]:
     """Yield the contents of a journal for JSON: the state before the first change, and then every change.
 
     Raises:
         JournalDamagedError: the journal is damaged; the items yielded before are right.
         JournalError: the file is not a journal, or is one of another version.
     """
-    with open_contents(resolve_path(path)) as contents:
+    with log_at(path).open_contents() as contents:
         start = contents.start
         nodes = {name: dict(capacity) for name, capacity in start.checkpoint.nodes.items()}
         yield {"number": start.number, "at": start.at, "nodes": nodes}
         yield from map(application_to_dict, start.checkpoint.applications)
         yield from map(Allocation.to_dict, start.checkpoint.allocations)
-        for number, at, events in contents.changes():
-            yield {"number": number, "at": at, "events": list(map(event_to_dict, events))}
+        yield from map(_entry_to_dict, contents.changes())
 
 
-def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Compaction:
+def _entry_to_dict(entry: JournalEntry) -> Mapping[str, Json]:
+    """Return a change for JSON; with the rows of its session records if it has any."""
+    found = {"number": entry.number, "at": entry.at, "events": list(map(event_to_dict, entry.events))}
+    records = [record_row(record) for operation in entry.operations for record in operation.records]
+    return found | {"sessions": records} if records else found
+
+
+def backup(path: LogLocation, target: str | Path) -> None:
+    """Write a copy of all acknowledged changes to a new journal file.
+
+    Args:
+        path: the journal, which a partition or a service may use.
+        target: the new file. It is a complete journal, also for a journal in PostgreSQL.
+
+    Raises:
+        RequestError: the new file exists already.
+        JournalError: the journal cannot be read, or the copy cannot be written.
+    """
+    copy = Path(target)
+    if copy.exists():
+        raise RequestError("target", str(target), "the file exists already")
+    if has_content(f"{copy}-wal"):
+        # SQLite would read it as the WAL of the copy.
+        raise RequestError("target", str(target), f"there is {copy}-wal of another journal; move it away first")
+    log_at(path).backup(copy)
+
+
+def compact(path: LogLocation, *, usage_since: int | None = None) -> Compaction:
     """Compact a journal that no partition uses; see `Journal.compact`.
 
     Raises:
@@ -84,10 +114,4 @@ def compact(path: str | PathLike[str], *, usage_since: int | None = None) -> Com
         JournalDamagedError: the journal is damaged, and has not changed.
         JournalError: the journal cannot be written, and has not changed.
     """
-    resolved = resolve_path(path)
-    writer_lock = WriterLock.acquire(resolved)
-    try:
-        migrate(resolved)
-        return compact_file(resolved, usage_since=usage_since)
-    finally:
-        writer_lock.release()
+    return log_at(path).compact(usage_since=usage_since)

@@ -1,19 +1,19 @@
-"""The journal of an open partition: its operations other than those of the partition."""
+"""The journal of an open partition: backup, compaction, usage over time, and closing."""
 
 from __future__ import annotations
 
-import sqlite3
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.journal.compaction import Compaction, compact_connection
+from ugm.journal.background import BackgroundCompaction
+from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalError
-from ugm.journal.store import has_content
-from ugm.journal.store_reader import open_reader
-from ugm.journal.usage import By, Period, UsageRow, usage
+from ugm.journal.inspection import backup
+from ugm.journal.log import Leadership, Log
+from ugm.journal.usage import By, Period, UsageRow, usage_of_log
 from ugm.journal.writer import Writer
-from ugm.journal.writer_lock import WriterLock
 from ugm.operation_lock import OperationLock
 
 __all__ = ["Journal"]
@@ -26,17 +26,21 @@ class Journal:
     Any number of threads may use it while others use the partition.
     """
 
-    __slots__ = ("_is_released", "_lock", "_writer", "_writer_lock", "path")
+    __slots__ = ("_compaction", "_is_released", "_leadership", "_lock", "_log", "_writer", "path")
 
-    #: The file.
+    #: The last compaction in the background.
+    _compaction: BackgroundCompaction | None
+    #: The file, or the location of the database.
     path: str
 
-    def __init__(self, path: str, writer_lock: WriterLock, lock: OperationLock, writer: Writer) -> None:
-        self.path = path
-        self._writer_lock: Final = writer_lock
+    def __init__(self, log: Log, leadership: Leadership, lock: OperationLock, writer: Writer) -> None:
+        self.path = log.location
+        self._log: Final = log
+        self._leadership: Final = leadership
         self._lock: Final = lock
         self._writer: Final = writer
         self._is_released = False
+        self._compaction = None
 
     @property
     def number(self) -> int:
@@ -45,7 +49,7 @@ class Journal:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the journal was closed."""
+        """True if the journal was closed."""
         return self._writer.is_closed
 
     def close(self) -> None:
@@ -62,6 +66,9 @@ class Journal:
         self._writer.require_not_writing()
         try:
             self._lock.run(self._writer.stop)
+            if self._compaction is not None:
+                # Its next step fails, because the writer accepts nothing more.
+                self._compaction.stop()
             self._writer.close()
         except JournalError:
             self._release()
@@ -73,29 +80,18 @@ class Journal:
         self._release()
 
     def _release(self) -> None:
-        self._writer_lock.release()
+        self._leadership.release()
         self._is_released = True
 
-    def backup(self, path: str | Path) -> None:
+    def backup(self, target: str | Path) -> None:
         """Write a copy of all acknowledged changes to a new file, while the partition is in use.
 
         Raises:
             RequestError: the file exists already.
             JournalError: the copy cannot be written.
         """
-        target = Path(path)
-        if target.exists():
-            raise RequestError("path", str(path), "the file exists already")
-        if has_content(f"{target}-wal"):
-            # SQLite would read it as the WAL of the copy.
-            raise RequestError("path", str(path), f"there is {target}-wal of another journal; move it away first")
-        self._writer_lock.require_in_place()
-        try:
-            with open_reader(self.path) as source:
-                source.copy_to(target)
-        except (sqlite3.Error, OSError) as error:
-            target.unlink(missing_ok=True)
-            raise JournalError(self.path, f"the copy cannot be written: {error}") from error
+        self._leadership.require_in_place()
+        backup(self._log, target)
 
     def compact(self, *, usage_since: int | None = None) -> Compaction:
         """Replace the changes by the state of the partition that they led to.
@@ -109,19 +105,37 @@ class Journal:
         Raises:
             JournalError: a change is in doubt, or the disk is full; the file has not changed.
         """
-        results: list[Compaction] = []
-
-        def work(connection: sqlite3.Connection) -> None:
-            self._writer_lock.require_in_place()
-            results.append(compact_connection(self.path, connection, usage_since=usage_since))
-
         self._writer.require_not_writing()
         try:
-            self._writer.run_exclusively(work)
+            return self._leadership.compact(self._writer.run_exclusively, usage_since=usage_since)
         except BaseException:
             self._writer.release_if_held()
             raise
-        return results[0]
+
+    def compact_in_background(self, *, usage_since: int | None = None) -> Future[Compaction]:
+        """Compact the journal while the partition is in use, as `compact` does.
+
+        A second process computes, which needs as much memory as this one. Changes wait for a few milliseconds at most.
+        The file does not become smaller; later changes reuse its space. Closing the journal ends the compaction.
+
+        Args:
+            usage_since: as for `compact`.
+
+        Returns:
+            The future result. It raises a `JournalError` if the journal cannot be read or written; its contents have
+            not changed then.
+
+        Raises:
+            RequestError: a compaction is in progress.
+            JournalError: the journal is closed, or the process cannot be started.
+        """
+        running = self._compaction
+        if running is not None and not running.future.done():
+            raise RequestError("compaction", "running", "a compaction is in progress")
+        self._writer.require_not_writing()
+        compaction = self._leadership.start_compaction(self._writer.run_exclusively, usage_since=usage_since)
+        self._compaction = compaction
+        return compaction.future
 
     def usage(
         self,
@@ -133,5 +147,5 @@ class Journal:
         zone: str = "UTC",
     ) -> tuple[UsageRow, ...]:
         """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
-        self._writer_lock.require_in_place()
-        return usage(self.path, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)
+        self._leadership.require_in_place()
+        return usage_of_log(self._log, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)

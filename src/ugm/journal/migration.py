@@ -9,9 +9,9 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ugm.journal.change_log import change_row
 from ugm.journal.errors import JournalError
-from ugm.journal.session import open_for_maintenance
+from ugm.journal.file_writer import change_row
+from ugm.journal.open_mark import open_for_maintenance
 from ugm.journal.store import FORMAT, row_checksum, transaction
 from ugm.journal.store_reader import StoredChange, open_reader, read_format
 

@@ -15,31 +15,23 @@ memory 1Gi
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
+from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.journal.ack_marker import read_ack_marker
-from ugm.journal.change_log import ChangeLog
-from ugm.journal.contents import open_contents, replay
 from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
-from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.errors import JournalDamagedError, JournalError
-from ugm.journal.file_use import resolve_path
 from ugm.journal.journal import Journal
-from ugm.journal.migration import migrate
-from ugm.journal.outlet import JournalOutlet
-from ugm.journal.session import begin_session
-from ugm.journal.store import connect, create, has_content
-from ugm.journal.writer import Clock, Writer, milliseconds
-from ugm.journal.writer_lock import WriterLock
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.log import Candidate
+from ugm.journal.opening import OpenLog, open_log
+from ugm.journal.transaction_log import JournalTransactionLog
+from ugm.journal.writer import Clock, milliseconds
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition import Partition
@@ -71,19 +63,24 @@ class JournaledPartition(Partition):
     read.
     """
 
-    __slots__ = ("_mailbox", "_outlet", "journal")
+    __slots__ = ("_mailbox", "_transaction_log", "journal")
 
     journal: Journal
     #: The mailbox of the event loop that awaited an operation last.
     _mailbox: LoopMailbox | None
 
     def __init__(
-        self, state: PartitionState, models: ModelSet, outbox: EventOutbox, outlet: JournalOutlet, journal: Journal
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        outbox: EventOutbox,
+        transaction_log: JournalTransactionLog,
+        journal: Journal,
     ) -> None:
-        self._outlet: Final = outlet
+        self._transaction_log: Final = transaction_log
         self.journal = journal
         self._mailbox = None
-        self._assemble(state, models, outbox, outlet)
+        self._assemble(state, models, outbox, transaction_log)
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +102,7 @@ class JournaledPartition(Partition):
         >>> answer.result().allowed  # doctest: +SKIP
         True
         """
-        answer: FutureResult[_T] = FutureResult(self._outlet)
+        answer: FutureResult[_T] = FutureResult(self._transaction_log)
         answer.run(operation, *args, **kwargs)
         return answer.future
 
@@ -116,13 +113,13 @@ class JournaledPartition(Partition):
         if mailbox is None or mailbox.loop is not loop:
             # Another thread may have a loop of its own, and a mailbox for it.
             mailbox = self._mailbox = LoopMailbox(loop)
-        answer: TaskResult[_T] = TaskResult(self._outlet, mailbox)
+        answer: TaskResult[_T] = TaskResult(self._transaction_log, mailbox)
         answer.run(operation, *args, **kwargs)
         return await answer.future
 
 
 def open_partition(
-    path: str | os.PathLike[str],
+    path: LogLocation,
     config: PartitionConfig | None = None,
     *,
     durability: Literal["each", "group"] = "each",
@@ -137,7 +134,8 @@ def open_partition(
     The function replays the journal and verifies the result, in time proportional to the file.
 
     Args:
-        path: the file. The names of the other files of the journal begin with its name.
+        path: the file. The names of the other files of the journal begin with its name. For a journal in PostgreSQL,
+            a URL that begins with ``postgresql://``, or a `ugm.journal.postgres.PostgresLog`.
         config: the configuration to apply; None for the last one in the journal.
         durability: ``each`` commits every change by itself. With ``group``, a thread commits the changes that several
             callers make during one commit together. In both cases a call returns when its own change is durable.
@@ -157,59 +155,35 @@ def open_partition(
     """
     if durability not in ("each", "group"):
         raise RequestError("durability", durability, "expected 'each' or 'group'")
-    if group_limits not in ("always", "unless-user-limited"):
-        raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-    lock = OperationLock()
+    user_limits_win = require_group_limits(group_limits)
     CompiledConfig.of(config)  # before the journal is opened, so that a wrong configuration leaves it as it is
+    lock = OperationLock()
     model_set, outbox = ModelSet(models, lock), EventOutbox(subscribers)
-    place, outlet = resolve_path(path), JournalOutlet(outbox)
+    opened = open_log(
+        log_at(path),
+        Candidate(),
+        lock,
+        user_limits_win=user_limits_win,
+        together=durability == "group",
+        clock=clock,
+    )
     with ExitStack() as undo:
-        writer_lock = WriterLock.acquire(place)
-        undo.callback(writer_lock.release)
-        state, last = _restored(place, lock, user_limits_win=group_limits == "unless-user-limited")
-        outlet.writer = _writer(place, writer_lock, last, clock, undo, together=durability == "group")
-        journal = Journal(place, writer_lock, lock, outlet.writer)
-        partition = JournaledPartition(state, model_set, outbox, outlet, journal)
-        undo.callback(partition.journal.close)
+        undo.callback(opened.journal.close)
+        partition = _assembled(opened, model_set, outbox)
+        if model_set:
+            model_set.apply(claims_of(opened.state))
         partition.verify()
-        model_set.apply(claims_of(state))
-        lock.mark_settled()
+        lock.mark_consistent()
         partition._start_recording()  # noqa: SLF001 - a part of the same engine
-        _apply_arguments(partition, state, config, cluster)
+        _apply_arguments(partition, opened.state, config, cluster)
         undo.pop_all()
     return partition
 
 
-def _restored(path: str, lock: OperationLock, *, user_limits_win: bool) -> tuple[PartitionState, tuple[int, int]]:
-    """Return the state in a journal, and the number and the instant of its last change."""
-    state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
-    known = read_ack_marker(path)
-    if has_content(path):
-        migrate(path)
-        with open_contents(path) as contents:
-            return state, replay(contents, state)
-    if known and known.number:
-        raise JournalDamagedError(path, f"it is empty or missing, but {known.number} changes were acknowledged", 0)
-    return state, (0, 0)
-
-
-def _writer(
-    path: str, writer_lock: WriterLock, last: tuple[int, int], clock: Clock, undo: ExitStack, *, together: bool
-) -> Writer:
-    try:
-        if not has_content(path):
-            create(path)
-            writer_lock.lock_file()
-        elif not os.access(path, os.W_OK):
-            raise JournalError(path, "it cannot be written: the file is read-only")
-        connection = connect(path)
-        undo.callback(connection.close)
-        reserve = DiskReserve(path)
-        marker = begin_session(path, connection, last[0], reserve.release)
-        undo.callback(marker.close)
-    except (sqlite3.Error, OSError) as error:
-        raise JournalError(path, f"it cannot be written: {error}") from error
-    return Writer(path, ChangeLog(path, connection, marker, reserve), last, clock, together=together)
+def _assembled(opened: OpenLog, models: ModelSet, outbox: EventOutbox) -> JournaledPartition:
+    transaction_log = JournalTransactionLog(outbox)
+    transaction_log.writer = opened.writer
+    return JournaledPartition(opened.state, models, outbox, transaction_log, opened.journal)
 
 
 def _apply_arguments(

@@ -16,7 +16,7 @@ from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.file_use import open_file_use
 from ugm.journal.store import LOCK_TIMEOUT, MAGIC, has_content, row_checksum
 
-__all__ = ["StoreReader", "StoredChange", "open_reader", "read_format"]
+__all__ = ["CHANGES_AT_ONCE", "StoreReader", "StoredChange", "open_reader", "read_format"]
 
 #: Errors of SQLite that do not mean that the file is damaged: whole categories, and single errors of other categories.
 _UNAVAILABLE: Final = (
@@ -39,6 +39,10 @@ _UNAVAILABLE_NOW: Final = (
 )
 
 
+#: The maximum number of changes that a follower reads at once.
+CHANGES_AT_ONCE: Final = 2000
+
+
 class StoredChange(NamedTuple):
     """A row of the table of changes, without its checksum."""
 
@@ -57,23 +61,25 @@ def open_reader(path: str) -> Iterator[StoreReader]:
         JournalDamagedError: the journal is damaged.
     """
     with open_file_use(path) as use:
-        session = require_last_name(path, use)
+        open_mark = require_last_name(path, use)
         try:
-            connection = sqlite3.connect(_address(path, session), uri=True, timeout=LOCK_TIMEOUT, isolation_level=None)
+            connection = sqlite3.connect(
+                _address(path, open_mark), uri=True, timeout=LOCK_TIMEOUT, isolation_level=None
+            )
         except sqlite3.Error as error:
             raise JournalError(path, f"it cannot be read: {error}") from error
         with closing(connection):
             reader = StoreReader(path, connection)
             try:
                 reader.begin()
-                if not session & 1 and _is_wal_old(session, reader.session) and use.session == session:
+                if not open_mark & 1 and _is_wal_old(open_mark, reader.open_mark) and use.open_mark == open_mark:
                     raise JournalError(path, f"{path}-wal is older than the file; move it away to use the file")
                 yield reader
             except JournalDamagedError:
                 # A process that writes the file under another name would look like damage.
-                require_same_name(path, use, session)
+                require_same_name(path, use, open_mark)
                 raise
-            require_same_name(path, use, session)
+            require_same_name(path, use, open_mark)
 
 
 def _is_wal_old(in_file: int, in_wal: int) -> bool:
@@ -85,11 +91,11 @@ def _is_wal_old(in_file: int, in_wal: int) -> bool:
     return not in_wal & 1 and in_wal != in_file
 
 
-def _address(path: str, session: int) -> str:
+def _address(path: str, open_mark: int) -> str:
     """Return the URI under which SQLite reads a file."""
     address = f"file://{quote(os.fsencode(path))}?mode=ro"
     # In a read-only directory SQLite cannot create the files with which readers and writers coordinate.
-    if not session & 1 and not has_content(f"{path}-wal") and not os.access(Path(path).parent, os.W_OK):
+    if not open_mark & 1 and not has_content(f"{path}-wal") and not os.access(Path(path).parent, os.W_OK):
         address += "&immutable=1"
     return address
 
@@ -133,8 +139,8 @@ class StoreReader:
             self.version = rows[0][0]
 
     @property
-    def session(self) -> int:
-        """The number of the last session, from the file and its WAL together."""
+    def open_mark(self) -> int:
+        """The open mark, from the file and its WAL together."""
         with self._translated_errors():
             [found] = self._connection.execute("PRAGMA user_version").fetchone()
         return int(found)
@@ -147,7 +153,7 @@ class StoreReader:
         """
         with closing(sqlite3.connect(target, isolation_level=None)) as copy:
             self._connection.backup(copy)
-            # The session belongs to the original.
+            # The copy is closed, whatever the original is.
             copy.execute("PRAGMA user_version = 0")
 
     def check(self) -> None:
@@ -174,16 +180,21 @@ class StoreReader:
                     raise self.damaged(f"row {due} of the {table} is damaged")
                 yield data
 
+    def has_change(self, number: int) -> bool:
+        """Return whether the table of changes has a number."""
+        with self._translated_errors():
+            return bool(self._connection.execute("SELECT 1 FROM changes WHERE number = ?", (number,)).fetchall())
+
     def changes(self, after: int) -> Iterator[StoredChange]:
-        """Yield all changes. The first must have the number after *after*.
+        """Yield all changes after *after*, without gaps.
 
         Raises:
             JournalDamagedError: a change is damaged, or missing between others.
         """
         self._readable = after
         with self._translated_errors():
-            select = "SELECT number, at, data, sum FROM changes ORDER BY number"
-            for number, at, data, checksum in self._connection.execute(select):
+            select = "SELECT number, at, data, sum FROM changes WHERE number > ? ORDER BY number"
+            for number, at, data, checksum in self._connection.execute(select, (after,)):
                 if number != self._readable + 1:
                     raise self.damaged(f"change {self._readable + 1} is missing")
                 # The checksum of `change_row`, inlined because there may be millions of changes.

@@ -9,13 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from os import PathLike
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ugm.errors import RequestError, number_text
-from ugm.journal.contents import open_contents
-from ugm.journal.file_use import resolve_path
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.log import Log
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.journal.writer import Clock, milliseconds
 from ugm.partition.event_codec import Json
@@ -68,7 +67,7 @@ def format_seconds(milliseconds: int) -> str:
 
 
 def usage(
-    path: str | PathLike[str],
+    path: LogLocation,
     by: By,
     *,
     since: int | None = None,
@@ -82,7 +81,7 @@ def usage(
     The function takes time in proportion to the journal.
 
     Args:
-        path: the journal.
+        path: the location of the journal; see `ugm.journal.open_partition`.
         by: the subjects of the sums. The queue of an application is the one in which it was placed.
         since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
         until: the end of the range, which is not included; None, or a time in the future, stands for now.
@@ -97,11 +96,18 @@ def usage(
         RequestError: an argument is invalid, or usage at the first instant is no longer known.
         JournalError: the journal cannot be read.
     """
+    return usage_of_log(log_at(path), by, since=since, until=until, period=period, zone=zone, clock=clock)
+
+
+def usage_of_log(
+    log: Log, by: By, *, since: int | None, until: int | None, period: Period | None, zone: str, clock: Clock
+) -> tuple[UsageRow, ...]:
+    """Return the usage between two instants from a log; see `usage`."""
     if by not in get_args(By):
         raise RequestError("by", by, f"expected one of {', '.join(get_args(By))}")
     calendar = _zone(zone)
     now = clock()
-    with open_contents(resolve_path(path)) as contents:
+    with log.open_contents() as contents:
         known = contents.start.usage_since
         if since is not None and since < known:
             raise RequestError("since", since, f"usage before {known} is no longer known")

@@ -16,19 +16,21 @@ from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Condition, Lock, Thread, current_thread
-from typing import Final, TypeAlias, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from ugm.errors import ReentrantCallError, RequestError
-from ugm.journal.change_log import ChangeLog, ChangeRow, change_row
 from ugm.journal.errors import JournalError
+from ugm.journal.file_writer import ChangeRow, change_row
+from ugm.journal.log import LogWriter
 from ugm.operation_lock import OwnedLock
 
-__all__ = ["Clock", "DurabilityCallback", "Writer", "milliseconds"]
+__all__ = ["Clock", "DurabilityCallback", "Writer", "copy_of", "milliseconds"]
+
+_T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -45,6 +47,11 @@ _LAST_INSTANT: Final = 253_402_300_799_999
 def milliseconds() -> int:
     """Return the time of the system clock."""
     return time.time_ns() // 1_000_000
+
+
+def copy_of(failure: JournalError) -> JournalError:
+    """Return an equal error: each caller raises its own, with its own traceback."""
+    return type(failure)(*failure.args)
 
 
 @final
@@ -72,10 +79,10 @@ class _Waiter:
 
 @final
 class Writer:
-    """The queue of changes in front of the `ChangeLog`.
+    """The queue of changes in front of a log.
 
     Args:
-        path: the journal.
+        path: the location of the log.
         log: the log to which changes are committed.
         last: the number and the instant of the last change in the journal.
         clock: a function that returns the milliseconds since 1970.
@@ -124,14 +131,14 @@ class Writer:
     def __init__(
         self,
         path: str,
-        log: ChangeLog,
+        log: LogWriter,
         last: tuple[int, int],
         clock: Clock,
         *,
         together: bool,
     ) -> None:
         self.path: Final = path
-        self._log: Final = log
+        self._log: Final[LogWriter] = log
         self._clock: Final = clock
         self._process: Final = os.getpid()
         self.number, self.at = last
@@ -182,27 +189,36 @@ class Writer:
         if self._guard.is_owned() or self._writing.is_owned():
             raise ReentrantCallError
 
-    def require_writable(self) -> None:
+    def require_writable(self, *, retry: bool = True) -> None:
         """Write changes in doubt, if any, and read the clock for the next change.
+
+        Args:
+            retry: whether to try to write changes in doubt; otherwise they are an error.
 
         Raises:
             JournalError: a change is in doubt, and cannot be written now either; or the journal is closed.
             RequestError: the clock returned an unusable value.
         """
         self._require_open()
-        if self._failure is not None:
+        failure = self._failure
+        if failure is not None:
+            if not retry:
+                raise copy_of(failure)
             self.flush()
         # The clock is read first: if it fails, nothing has changed yet.
         self._instant = self.now()
 
-    def require_space(self) -> None:
+    def require_space(self, *, retry: bool = True) -> None:
         """Check that disk space is reserved for releases, in addition to `require_writable`.
+
+        Args:
+            retry: as for `require_writable`.
 
         Raises:
             JournalError: the disk is full, or a reason of `require_writable`.
             RequestError: the clock returned an unusable value.
         """
-        self.require_writable()
+        self.require_writable(retry=retry)
         if not self._log.has_reserve:
             with self._writing:
                 self._log.restore_reserve()
@@ -270,7 +286,7 @@ class Writer:
         self.when_durable(number, waiter)
         failure = waiter.wait()
         if failure is not None:
-            raise JournalError(*failure.args)
+            raise copy_of(failure)
 
     def when_durable(self, number: int, callback: DurabilityCallback) -> None:
         """Call a function when a change is durable or in doubt; at once if it is already."""
@@ -337,10 +353,25 @@ class Writer:
             with suppress(JournalError):
                 self.flush()
 
-    # Other work on the file
+    # Other work on the log
 
-    def run_exclusively(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Call a function with the connection while no change is committed; all changes are durable before.
+    @property
+    def term(self) -> int:
+        """The term of this leader; 0 if terms are not counted."""
+        return self._log.term
+
+    def renew(self) -> None:
+        """Record in the log that this process is active; it waits for a commit that is going on.
+
+        Raises:
+            JournalError: the record cannot be written now.
+        """
+        with self._writing:
+            self._require_open()
+            self._log.renew()
+
+    def run_exclusively(self, work: Callable[[], _T]) -> _T:
+        """Call a function while no change is committed; all changes are durable before.
 
         Raises:
             JournalError: a change is in doubt, or the journal is closed.
@@ -349,7 +380,7 @@ class Writer:
         with self._writing:
             self._require_open()
             self.flush()
-            work(self._log.connection)
+            return work()
 
     def stop(self) -> None:
         """Accept no more changes; called under the lock of the partition."""

@@ -1,8 +1,11 @@
-"""The lock that gives one process, and one `open_partition` in it, the right to write a journal.
+"""The lock that gives one process, and one partition in it, the right to write a journal file.
 
-The lock consists of two locks of the operating system, which end with the process. The first is on the journal itself,
-so it holds for every name of the file (see `ugm.journal.file_use`). The second is on a file next to the journal, found
-by its name: it decides which process may create a journal that does not exist yet.
+The problem: a file may have several names, and must have one writer under all of them. A file that does not exist yet
+cannot be locked, but two processes must not create it at the same time.
+
+The idea: two locks of the operating system, which end with the process. The first is on the journal itself, so it holds
+for every name of the file (see `ugm.journal.file_use`). The second is on a file next to the journal, found by its name.
+It decides which process may create the journal.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ class WriterLock:
         try:
             use.lock()
         except JournalHeldError as error:
-            raise JournalHeldError(self._path, error.holder or _last_writer(self._path, use.session)) from None
+            raise JournalHeldError(self._path, error.holder or _last_writer(self._path, use.open_mark)) from None
         return True
 
     def require_in_place(self) -> None:
@@ -119,9 +122,9 @@ def _lock_name(path: str) -> sqlite3.Connection:
     return connection
 
 
-def _last_writer(path: str, session: int | None) -> int | None:
-    """Return the process that wrote last, if it did so in *session* (None for any)."""
+def _last_writer(path: str, open_mark: int | None) -> int | None:
+    """Return the process that wrote last; None if the journal had another open mark then (None for any mark)."""
     with suppress(JournalDamagedError, OSError):
         found = read_ack_marker(path)
-        return found.process if found and session in (None, found.session) else None
+        return found.process if found and open_mark in (None, found.open_mark) else None
     return None

@@ -15,7 +15,7 @@ from support.journal_fixtures import at_most, begin
 from support.partition_fixtures import memory
 from support.random_changes import state_of
 from ugm import Decision, Resource
-from ugm.journal import JournaledPartition, JournalError, open_partition, outlet
+from ugm.journal import JournaledPartition, JournalError, open_partition, transaction_log
 from ugm.journal.ack_marker import AckMarker
 
 
@@ -75,7 +75,7 @@ class held_up:  # noqa: N801 - reads as a statement
     """Prevents commits until the end of the block."""
 
     def __init__(self, partition: JournaledPartition) -> None:
-        self._writer = partition._outlet.writer
+        self._writer = partition._transaction_log.writer
         self._go, self._ready = Event(), Event()
         self._thread = Thread(target=self._hold)
 
@@ -195,7 +195,7 @@ def test_an_interruption(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call that is interrupted before its change is appended changes nothing, and the journal can be used."""
     with begin(path) as partition:
         before = state_of(partition)
-        monkeypatch.setattr(outlet, "encode_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        monkeypatch.setattr(transaction_log, "encode_events", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             partition.allocate("a", "app", memory(1))
         monkeypatch.undo()

@@ -33,8 +33,8 @@ from ugm.journal import (
     open_partition,
 )
 from ugm.journal.ack_marker import AckMarker
-from ugm.journal.change_log import change_row
 from ugm.journal.disk_reserve import DiskReserve
+from ugm.journal.file_writer import change_row
 from ugm.journal.store import row_checksum
 
 Durability: TypeAlias = Literal["each", "group"]

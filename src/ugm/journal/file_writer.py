@@ -1,7 +1,12 @@
-"""The table of changes: rows are committed, then their last number is stored in the ack marker.
+"""The writer of a journal file: commits rows to the table of changes, and stores their last number in the ack marker.
 
-The log also manages a full disk. It gives up the reserved space (see `ugm.journal.disk_reserve`) for the commit that
-did not fit. From then on operations that take quota are refused, until the space can be reserved again.
+The problem: on a full disk a release cannot be written, although it would free quota.
+
+The idea: some space is reserved (see `ugm.journal.disk_reserve`). If a commit finds the disk full, this space is freed
+and the commit is tried again. From then on `FileWriter.has_reserve` is false and operations that take quota are
+refused, until the space can be reserved again.
+
+Invariant: the ack marker is written after the commit, so it never names a change that is not on the disk.
 """
 
 from __future__ import annotations
@@ -12,18 +17,19 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 from os import stat
-from typing import Final, TypeAlias, final
+from typing import Final, Protocol, TypeAlias, final
 from zlib import crc32
 
 from ugm.journal.ack_marker import AckMarker
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import FILE_MOVED, JournalError
-from ugm.journal.session import end_session
+from ugm.journal.open_mark import mark_closed
 from ugm.journal.store import is_disk_full, limit_wal, transaction
 
-__all__ = ["ChangeLog", "ChangeRow", "change_row"]
+__all__ = ["ChangeRow", "FileWriter", "change_row"]
 
-#: A row of the table: number, instant in milliseconds since 1970, data, and checksum.
+#: The number, the instant in milliseconds since 1970, the data and the checksum of a change. All logs store equal rows,
+#: so changes can be copied from one log to another.
 ChangeRow: TypeAlias = tuple[int, int, bytes, int]
 
 #: The maximum number of rows in one statement: SQLite allows at least 999 parameters, and a row has four.
@@ -31,27 +37,62 @@ _ROWS_PER_STATEMENT: Final = 200
 
 
 def change_row(number: int, at: int, data: bytes) -> ChangeRow:
-    """Return the row of a change, with its checksum."""
+    """Return the row of a change, with its checksum.
+
+    >>> change_row(1, 0, b"[]")
+    (1, 0, b'[]', 2460976467)
+    """
     return number, at, data, crc32(data, crc32(b"%d %d" % (number, at)))
 
 
+class RenewedRecord(Protocol):
+    """The record by which other processes know this one as the leader; `ugm.journal.leader_file.LeaderFile`."""
+
+    @property
+    def is_renewed(self) -> bool:
+        """True if other processes watch this one."""
+        ...
+
+    @property
+    def term(self) -> int:
+        """The number of this leadership."""
+        ...
+
+    def renew(self) -> None:
+        """Record that the leader is active."""
+        ...
+
+    def renew_if_due(self) -> None:
+        """Record that the leader is active, unless this was recorded a moment ago."""
+        ...
+
+
 @final
-class ChangeLog:
-    """The writing side of a journal; one thread at a time uses it.
+class FileWriter:
+    """Writes a journal file; a `ugm.journal.log.LogWriter`. One thread at a time uses it.
 
     Args:
         path: the journal.
         connection: the connection through which it is written.
         marker: the file with the number of the last acknowledged change.
         reserve: the disk space that is released when the disk is full.
+        record: the record of this process as the leader.
     """
 
-    __slots__ = ("_expected", "_marker", "_path", "_reserve", "_wal", "connection")
+    __slots__ = ("_expected", "_marker", "_path", "_record", "_reserve", "_wal", "connection")
 
     connection: sqlite3.Connection
 
-    def __init__(self, path: str, connection: sqlite3.Connection, marker: AckMarker, reserve: DiskReserve) -> None:
+    def __init__(
+        self,
+        path: str,
+        connection: sqlite3.Connection,
+        marker: AckMarker,
+        reserve: DiskReserve,
+        record: RenewedRecord,
+    ) -> None:
         self._path: Final = path
+        self._record: Final = record
         self._marker: Final = marker
         self._reserve: Final = reserve
         self._wal: Final = f"{path}-wal"
@@ -73,7 +114,7 @@ class ChangeLog:
 
     @property
     def has_reserve(self) -> bool:
-        """Return whether disk space is reserved for releases."""
+        """True if disk space is reserved for releases."""
         return self._reserve.is_available
 
     def restore_reserve(self) -> None:
@@ -89,7 +130,10 @@ class ChangeLog:
         self._limit_wal(is_disk_full=False)
 
     def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
-        """Write rows durably, and return the error if this fails."""
+        """Write rows durably, and return the error if this fails.
+
+        Nothing is raised, because the writer passes the same error to every waiting caller.
+        """
         if self._inodes() != self._expected:
             # SQLite would write to files that have lost their names.
             return JournalError(self._path, FILE_MOVED)
@@ -103,6 +147,9 @@ class ChangeLog:
                 self._limit_wal(is_disk_full=True)
                 self._write(rows)
             self._marker.write(rows[-1][0])
+            # A leader that always commits has no other time to renew its record.
+            if self._record.is_renewed:
+                self._record.renew_if_due()
         except (sqlite3.Error, OSError, MemoryError) as error:
             reason = (
                 f"it cannot be written ({error}); the change is in doubt until it can be written; repeat the call then"
@@ -113,13 +160,13 @@ class ChangeLog:
     def _write(self, rows: Sequence[ChangeRow]) -> None:
         """Insert rows, all of them or none. Rows that an interrupted commit has written already are replaced.
 
-        One statement inserts many rows. SQLite releases the interpreter during a statement, and has to wait for it
-        between two statements. While another thread computes all the time, a commit of 100 changes takes 7 ms this
-        way, and 36 ms with one statement for each change.
+        One statement inserts many rows. SQLite releases the interpreter lock for each statement, and a thread that
+        computes all the time gives it back late. With such a thread, a commit of 100 changes takes 7 ms this way, and
+        36 ms with one statement for each change.
         """
         connection = self.connection
         if connection.in_transaction:
-            # Left by an interrupted call.
+            # An interrupted call has left the transaction open.
             connection.execute("ROLLBACK")
         if len(rows) <= _ROWS_PER_STATEMENT:
             connection.execute(_insert(len(rows)), tuple(chain.from_iterable(rows)))
@@ -133,9 +180,21 @@ class ChangeLog:
         with suppress(sqlite3.Error):
             limit_wal(self.connection, is_disk_full=is_disk_full)
 
+    @property
+    def term(self) -> int:
+        """The number of this leadership; 0 if terms are not counted."""
+        return self._record.term
+
+    def renew(self) -> None:
+        """Record that the leader is active."""
+        try:
+            self._record.renew()
+        except OSError as error:
+            raise JournalError(self._path, f"the record of its leader cannot be written: {error}") from error
+
     def close(self) -> None:
-        """End the session and close the files."""
-        end_session(self.connection, self._marker)
+        """Mark the journal as closed, and close its files."""
+        mark_closed(self.connection, self._marker)
 
 
 @cache

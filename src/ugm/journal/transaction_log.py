@@ -1,8 +1,9 @@
-"""The transaction log of a partition that has a journal.
+"""The transaction log of a partition with a journal: the link between the transactions of the partition and the writer.
 
-A change is committed in memory when the writer has accepted it. It is *durable* when the database commit that contains
-it has reached the disk. Its call returns only then. If a call is interrupted after the writer has accepted the change,
-the next call writes it, in its order.
+A transaction passes its events to `JournalTransactionLog.write` under the lock of the partition. When the writer has
+accepted them, the change is final in memory. After the lock was released, `JournalTransactionLog.wait` returns when the
+change is *durable*, that is when it has reached the disk. If a call is interrupted in between, the change is written
+all the same, in its order.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from ugm.journal.writer import Writer
 from ugm.partition.event_codec import encode_events
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
-from ugm.partition.transaction import Receipt
+from ugm.partition.transaction import LogPosition
 
-__all__ = ["Deferral", "JournalOutlet"]
+__all__ = ["Deferral", "JournalTransactionLog"]
 
 
 class Deferral:
     """The operations of a thread that do not wait for the disk, and the position that they have written."""
 
-    __slots__ = ("receipt",)
+    __slots__ = ("position",)
 
-    receipt: Receipt
+    position: LogPosition
 
     def __init__(self) -> None:
-        self.receipt = Receipt(0, 0)
+        self.position = LogPosition(0, 0)
 
 
 @final
-class JournalOutlet:
+class JournalTransactionLog:
     """Writes the changes of a partition to its journal; a `ugm.partition.transaction.TransactionLog`.
 
     Args:
@@ -110,7 +111,7 @@ class JournalOutlet:
         """Note that the current change is final."""
         self._before = self.writer.number
 
-    def wait(self, receipt: Receipt) -> bool:
+    def wait(self, position: LogPosition) -> bool:
         """Wait until a change is durable, or leave that to a deferral of this thread.
 
         Raises:
@@ -118,9 +119,9 @@ class JournalOutlet:
         """
         deferral = self.deferral
         if deferral is not None:
-            deferral.receipt = receipt
+            deferral.position = position
             return False
-        self.writer.acknowledge(receipt.change)
+        self.writer.acknowledge(position.change)
         return True
 
     @property
@@ -135,7 +136,7 @@ class JournalOutlet:
 
     def deliver(self, deferral: Deferral) -> None:
         """Deliver all events of deferred operations, which are durable now."""
-        self._outbox.deliver(deferral.receipt.event)
+        self._outbox.deliver(deferral.position.event)
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""

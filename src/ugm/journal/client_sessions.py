@@ -1,0 +1,347 @@
+"""Client sessions: the clients of a service, their answers, and the owners of allocations.
+
+The problem: a client that lost its connection does not know whether its last operations were executed. It repeats them,
+perhaps to another leader, and they must not be executed again. After the death of a client, its allocations must be
+found.
+
+The idea: the log contains *session records* next to the events. They state which session made the events that follow,
+which answers it got, and which sessions were opened, fenced and forgotten. `SessionTable` contains the sessions and the
+owners of allocations that follow from these records and from the events.
+
+Invariant: the leader and a replay change the table only with `SessionTable.apply`. So both have the same table.
+
+The cost: two references for each allocation. `SessionTable.allocations_of` and `SessionTable.forget` take time in
+proportion to all allocations.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias, final
+
+from ugm.partition.event_codec import Json, from_json, to_json
+from ugm.partition.events import Allocated, AllocationRequested, Event, Released, RequestWithdrawn
+
+__all__ = [
+    "NO_SESSION",
+    "SESSION_TAGS",
+    "Answer",
+    "By",
+    "ClientSession",
+    "OwnerChanged",
+    "SessionFenced",
+    "SessionForgotten",
+    "SessionOpened",
+    "SessionRecord",
+    "SessionTable",
+    "decode_record",
+    "is_session_row",
+    "record_row",
+]
+
+#: The session id of changes that no client has made.
+NO_SESSION: Final = ""
+
+#: The beginnings of the rows of a snapshot that contain sessions.
+_SESSION_ROW: Final = b'["session",'
+_OWNER_ROW: Final = b'["owner",'
+#: The maximum number of allocations in a row of a snapshot.
+_ALLOCATIONS_PER_ROW: Final = 100
+
+
+class Answer(NamedTuple):
+    """The answer to one operation of a session."""
+
+    #: The number of the operation in its session.
+    number: int
+    status: int
+    #: The encoded result or error.
+    value: bytes
+
+
+# Records
+
+
+class By(NamedTuple):
+    """The following events belong to a session.
+
+    The record may also contain answers. Its numbers are 0 and it has no answers if only the owner of the events is
+    recorded.
+    """
+
+    #: `NO_SESSION` if no client has made the changes.
+    session_id: str
+    #: The number of the last operation that was answered.
+    last_number: int = 0
+    #: The client has received the answers up to this number.
+    acknowledged: int = 0
+    answers: tuple[Answer, ...] = ()
+
+
+class SessionOpened(NamedTuple):
+    """A client has opened a session."""
+
+    session_id: str
+    #: The name of the client, for people.
+    client: str
+
+
+class SessionFenced(NamedTuple):
+    """A session may neither obtain nor release anything from now on."""
+
+    session_id: str
+
+
+class OwnerChanged(NamedTuple):
+    """Allocations were moved to a session; to none if it is `NO_SESSION`."""
+
+    session_id: str
+    allocation_ids: tuple[str, ...]
+
+
+class SessionForgotten(NamedTuple):
+    """A session was removed. Its remaining allocations belong to no session."""
+
+    session_id: str
+
+
+#: Any session record.
+SessionRecord: TypeAlias = By | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
+
+
+def _encode_answer(answer: Answer) -> list[Json]:
+    number, status, value = answer
+    return [number, status, b2a_base64(value, newline=False).decode("ascii")]
+
+
+def _decode_answer(values: Sequence[Json]) -> Answer:
+    number, status, value = values
+    return Answer(number, status, a2b_base64(value, strict_mode=True))
+
+
+def _encode_by(record: By) -> list[Json]:
+    session_id, last_number, acknowledged, answers = record
+    if not last_number:
+        return ["by", session_id]
+    return ["by", session_id, last_number, acknowledged, [_encode_answer(answer) for answer in answers]]
+
+
+def _decode_by(
+    session_id: str, last_number: int = 0, acknowledged: int = 0, answers: Iterable[Sequence[Json]] = ()
+) -> By:
+    return By(session_id, last_number, acknowledged, tuple(map(_decode_answer, answers)))
+
+
+_DECODERS: Final[Mapping[str, Callable[..., SessionRecord]]] = {
+    "by": _decode_by,
+    "session": SessionOpened,
+    "fence": SessionFenced,
+    "owner": lambda session_id, allocation_ids: OwnerChanged(session_id, tuple(allocation_ids)),
+    "forget": SessionForgotten,
+}
+#: The tags of the rows of session records. No event has one of them.
+SESSION_TAGS: Final = frozenset(_DECODERS)
+_TAGS: Final[Mapping[type, str]] = {
+    SessionOpened: "session",
+    SessionFenced: "fence",
+    OwnerChanged: "owner",
+    SessionForgotten: "forget",
+}
+
+
+def record_row(record: SessionRecord) -> list[Json]:
+    """Return the row of a record in the data of a change.
+
+    >>> record_row(SessionOpened("s-1", "scheduler"))
+    ['session', 's-1', 'scheduler']
+    """
+    return _encode_by(record) if isinstance(record, By) else [_TAGS[type(record)], *record]
+
+
+def decode_record(row: Sequence[Json]) -> SessionRecord:
+    """Return the record of a row.
+
+    Raises:
+        LookupError: the row does not contain a record; or another error of decoding.
+    """
+    return _DECODERS[row[0]](*row[1:])
+
+
+# The table
+
+
+@final
+class ClientSession:
+    """A session of a client, as the log describes it.
+
+    Args:
+        session_id: the id, which is never used again.
+        client: the name of the client.
+        opened_at: the instant of its opening, in milliseconds since 1970.
+    """
+
+    __slots__ = ("acknowledged", "answers", "client", "held", "is_fenced", "last_number", "opened_at", "session_id")
+
+    #: The number of the last operation that was answered; 0 for none.
+    last_number: int
+    #: The client has received the answers up to this number.
+    acknowledged: int
+    #: The answers that the client has perhaps not received, by number.
+    answers: Final[dict[int, Answer]]
+    #: Whether the session may neither obtain nor release anything.
+    is_fenced: bool
+    #: The number of its allocations, also pending ones.
+    held: int
+
+    def __init__(self, session_id: str, client: str, opened_at: int) -> None:
+        self.session_id: Final = session_id
+        self.client: Final = client
+        self.opened_at: Final = opened_at
+        self.last_number = self.acknowledged = self.held = 0
+        self.answers = {}
+        self.is_fenced = False
+
+    def record_answers(self, record: By) -> None:
+        """Add the answers of a record, and drop those that the client has received."""
+        _, last_number, acknowledged, answers = record
+        if not last_number:
+            return
+        kept = self.answers
+        for number in [number for number in kept if number <= acknowledged]:
+            del kept[number]
+        for answer in answers:
+            kept[answer.number] = answer
+        self.last_number, self.acknowledged = last_number, acknowledged
+
+
+@final
+class SessionTable:
+    """All sessions, and the owner of each allocation that a client obtained or requested."""
+
+    __slots__ = ("owners", "sessions")
+
+    #: By session id.
+    sessions: Final[dict[str, ClientSession]]
+    #: Invariant: the session of every allocation in the ledger that has one, by allocation id.
+    owners: Final[dict[str, str]]
+
+    def __init__(self) -> None:
+        self.sessions = {}
+        self.owners = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.sessions)
+
+    def allocations_of(self, session_id: str) -> list[str]:
+        """Return the ids of the allocations of a session, in time proportional to all allocations."""
+        return [allocation_id for allocation_id, owner in self.owners.items() if owner == session_id]
+
+    # Changes
+
+    def apply(self, records: Iterable[SessionRecord], events: Iterable[Event], at: int, by: str = NO_SESSION) -> str:
+        """Apply the records and events of one operation.
+
+        Args:
+            records: the records, which precede the events.
+            events: the events of the operation.
+            at: the instant of the change, in milliseconds since 1970.
+            by: the session of the operation before, in the same change.
+
+        Returns:
+            The session to which the events belong.
+        """
+        for record in records:
+            if type(record) is By:
+                by = record.session_id
+                if by:
+                    self.sessions[by].record_answers(record)
+            else:
+                self._apply_record(record, at)
+                if by not in self.sessions:
+                    # The session that made the operation before has been forgotten.
+                    by = NO_SESSION
+        if by or self.owners:
+            owner = self.sessions[by].session_id if by else NO_SESSION
+            for event in events:
+                self._apply_event(event, owner)
+        return by
+
+    def _apply_record(self, record: SessionRecord, at: int) -> None:
+        match record:
+            case SessionOpened(session_id, client):
+                self.sessions[session_id] = ClientSession(session_id, client, at)
+            case SessionFenced(session_id):
+                self.sessions[session_id].is_fenced = True
+            case OwnerChanged(session_id, allocation_ids):
+                for allocation_id in allocation_ids:
+                    self._disown(allocation_id)
+                    self._own(allocation_id, session_id)
+            case SessionForgotten(session_id):
+                if self.sessions[session_id].held:
+                    for allocation_id in self.allocations_of(session_id):
+                        del self.owners[allocation_id]
+                del self.sessions[session_id]
+
+    def _apply_event(self, event: Event, by: str) -> None:
+        kind = type(event)
+        if kind is Allocated or kind is AllocationRequested:
+            if by:
+                # A granted request, or one that was repeated by another session.
+                self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # it has this field
+                self._own(event.allocation.allocation_id, by)  # type: ignore[union-attr] # as above
+        elif kind is Released or kind is RequestWithdrawn:
+            self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # as above
+
+    def _own(self, allocation_id: str, session_id: str) -> None:
+        if session_id:
+            session = self.sessions[session_id]
+            self.owners[allocation_id] = session.session_id
+            session.held += 1
+
+    def _disown(self, allocation_id: str) -> None:
+        owner = self.owners.pop(allocation_id, None)
+        if owner is not None:
+            self.sessions[owner].held -= 1
+
+    # Snapshots
+
+    def rows(self) -> Iterator[bytes]:
+        """Yield the rows of the table for the snapshot of a journal; none for an empty table."""
+        for session in self.sessions.values():
+            answers = [_encode_answer(answer) for answer in session.answers.values()]
+            numbers = [session.opened_at, session.last_number, session.acknowledged]
+            yield to_json(["session", session.session_id, session.client, *numbers, session.is_fenced, answers])
+        by_owner: dict[str, list[str]] = {}
+        for allocation_id, owner in self.owners.items():
+            by_owner.setdefault(owner, []).append(allocation_id)
+        for owner, owned in by_owner.items():
+            remaining = iter(owned)
+            while part := list(islice(remaining, _ALLOCATIONS_PER_ROW)):
+                yield to_json(["owner", owner, part])
+
+    def restore(self, rows: Iterable[bytes]) -> None:
+        """Fill an empty table from the rows of a snapshot.
+
+        Raises:
+            ValueError: the rows are not such rows; or another error of decoding.
+        """
+        for row in rows:
+            tag, session_id, *values = from_json(row)
+            if tag == "owner":
+                for allocation_id in values[0]:
+                    self._own(allocation_id, session_id)
+            else:
+                self._restore_session(session_id, values)
+
+    def _restore_session(self, session_id: str, values: Sequence[Json]) -> None:
+        client, opened_at, last_number, acknowledged, is_fenced, answers = values
+        session = self.sessions[session_id] = ClientSession(session_id, client, opened_at)
+        session.last_number, session.acknowledged, session.is_fenced = last_number, acknowledged, is_fenced
+        session.answers.update((answer.number, answer) for answer in map(_decode_answer, answers))
+
+
+def is_session_row(row: bytes) -> bool:
+    """Return whether a row of a snapshot belongs to the sessions."""
+    return row.startswith((_SESSION_ROW, _OWNER_ROW))

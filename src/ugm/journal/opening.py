@@ -1,0 +1,97 @@
+"""Opening a log for writing: the process becomes the leader, replays the log, and starts the writer.
+
+The result, an `OpenLog`, has everything that a partition on this log is made of: the state, the sessions of clients and
+the writer. `ugm.journal.partition` makes a journaled partition of it, and `ugm.service.engine` the engine of a service.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import final
+
+from ugm.journal.client_sessions import SessionTable
+from ugm.journal.journal import Journal
+from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
+from ugm.journal.writer import Clock, Writer, milliseconds
+from ugm.operation_lock import OperationLock
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.state import PartitionState
+
+__all__ = ["OpenLog", "open_log", "open_restored"]
+
+
+@final
+class OpenLog:
+    """A log that this process leads, with the state after its last change."""
+
+    __slots__ = ("journal", "lock", "sessions", "state", "writer")
+
+    #: The lock of the state.
+    lock: OperationLock
+    state: PartitionState
+    sessions: SessionTable
+    writer: Writer
+    #: Closes the log.
+    journal: Journal
+
+    def __init__(
+        self, lock: OperationLock, state: PartitionState, sessions: SessionTable, writer: Writer, journal: Journal
+    ) -> None:
+        self.lock = lock
+        self.state = state
+        self.sessions = sessions
+        self.writer = writer
+        self.journal = journal
+
+
+def open_log(
+    log: Log,
+    candidate: Candidate,
+    lock: OperationLock,
+    *,
+    replacing: LeaderRecord | None = None,
+    user_limits_win: bool = False,
+    together: bool = True,
+    clock: Clock = milliseconds,
+) -> OpenLog:
+    """Become the leader of a log, and replay it. The result is not verified.
+
+    Args:
+        log: the log.
+        candidate: this process, as others see it.
+        lock: the lock of the new state.
+        replacing: a silent leader that this process replaces, as `Log.find_leader` has returned it.
+        user_limits_win: whether a user with a limit of its own is exempt from group limits.
+        together: whether a thread commits the changes of several callers.
+        clock: a function that returns the milliseconds since 1970.
+
+    Raises:
+        JournalHeldError: another process leads.
+        JournalDamagedError: the log is damaged, and has not changed.
+        JournalError: the log cannot be written.
+    """
+    with ExitStack() as undo:
+        leadership = log.lead(candidate, replacing=replacing)
+        undo.callback(leadership.release)
+        state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
+        sessions = SessionTable()
+        last = leadership.restore(state, sessions)
+        opened = open_restored(log, leadership, state, sessions, last, together=together, clock=clock)
+        undo.pop_all()
+    return opened
+
+
+def open_restored(
+    log: Log,
+    leadership: Leadership,
+    state: PartitionState,
+    sessions: SessionTable,
+    last: tuple[int, int],
+    *,
+    together: bool,
+    clock: Clock,
+) -> OpenLog:
+    """Begin to write a log whose state after the change *last* is known."""
+    lock = state.active_limits.lock
+    writer = Writer(log.location, leadership.start_writing(last), last, clock, together=together)
+    return OpenLog(lock, state, sessions, writer, Journal(log, leadership, lock, writer))
