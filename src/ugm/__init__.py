@@ -31,6 +31,7 @@ from ugm.tracking import Manager, Request
 if TYPE_CHECKING:
     from ugm.config import load_config, parse_config
     from ugm.partition import Allocation, AllocationRequest, ApplicationInfo, Explanation, Partition, UserInQueue
+    from ugm.service import connect, join
 
 __all__ = [
     "Allocation",
@@ -57,6 +58,8 @@ __all__ = [
     "UserGroup",
     "UserInQueue",
     "Violation",
+    "connect",
+    "join",
     "load_config",
     "parse_config",
 ]
@@ -69,6 +72,8 @@ _LAZY: Final = {
     "Explanation": "ugm.partition",
     "Partition": "ugm.partition",
     "UserInQueue": "ugm.partition",
+    "connect": "ugm.service",
+    "join": "ugm.service",
     "load_config": "ugm.config",
     "parse_config": "ugm.config",
 }

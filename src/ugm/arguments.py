@@ -14,6 +14,7 @@ __all__ = [
     "require_amounts",
     "require_application_id",
     "require_count",
+    "require_group_limits",
     "require_name",
     "require_resource",
     "require_user",
@@ -81,3 +82,10 @@ def require_count(argument: str, count: object) -> int:
     if type(count) is not int or not 0 <= count <= _MAX_COUNT:
         raise RequestError(argument, count, "expected a count of applications, 0 for no limit")
     return count
+
+
+def require_group_limits(group_limits: object) -> bool:
+    """Return whether a user with a limit of its own is exempt from group limits, given the option ``group_limits``."""
+    if group_limits not in ("always", "unless-user-limited"):
+        raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
+    return group_limits == "unless-user-limited"

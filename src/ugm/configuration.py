@@ -13,7 +13,7 @@ partition that uses the configuration. This module needs neither pydantic nor ya
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias, final
 
@@ -108,6 +108,16 @@ class QueueConfig(ConfigValue):
     queues: tuple[QueueConfig, ...] = field(default=(), kw_only=True)
     #: Their order decides which group of a user is charged.
     limits: tuple[LimitConfig, ...] = field(default=(), kw_only=True)
+
+    def walk(self, path: str = ROOT) -> Iterator[tuple[str, QueueConfig]]:
+        """Yield the queue and all queues below it, with their paths, parents before children.
+
+        Args:
+            path: the path of the queue.
+        """
+        yield path, self
+        for child in self.queues:
+            yield from child.walk(f"{path}.{child.name}")
 
     @property
     def parent(self) -> bool:

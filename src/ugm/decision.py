@@ -1,20 +1,34 @@
-"""Decisions: a request is allowed, or denied with every limit that it would exceed.
+"""Answers to requests: decisions with every limit that the request would exceed, and their explanations.
 
-A denial is a value. It contains the amounts at the moment of the decision, and formats its text on demand, because a
-scheduler makes thousands of requests per second and reads few of the texts.
+All answers are values. They contain the amounts at the moment of the decision, and format their text on demand, because
+a scheduler makes thousands of requests per second and reads few of the texts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Self
 
 from ugm.errors import value_text
-from ugm.hierarchy import UNLIMITED, Node, RequestVector, is_named
+from ugm.hierarchy import UNLIMITED, Counter, RequestVector, is_named
 from ugm.identity import WILDCARD, TrackingType
-from ugm.resources import MEMORY, VCORE, format_amount
+from ugm.resources import MEMORY, VCORE, Resource, format_amount, optional_dict, smallest_amounts
 
-__all__ = ["ALLOWED", "SUSPENDED", "Decision", "Violation", "exceeded", "limit_name", "over"]
+__all__ = [
+    "ALLOWED",
+    "SUSPENDED",
+    "Decision",
+    "EffectiveLimit",
+    "Explanation",
+    "Holder",
+    "Violation",
+    "already_exceeded",
+    "effective_limits",
+    "exceeded",
+    "headroom_of",
+    "is_limiting",
+]
 
 _QUEUE: Final = TrackingType.QUEUE
 
@@ -63,8 +77,7 @@ class Violation(NamedTuple):
         return {**self._asdict(), "kind": str(self.kind), "shortfall": self.shortfall, "can_wait": self.can_wait}
 
     def __repr__(self) -> str:
-        fields = zip(self._fields, self, strict=True)
-        return f"Violation({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
+        return _tuple_text(self)
 
     def __str__(self) -> str:
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
@@ -125,7 +138,7 @@ class Decision(NamedTuple):
         evicted = ", ".join(map(repr, self.evictions))
         if self.allowed:
             return f"allowed, evicting {evicted}" if evicted else "allowed"
-        advice = "waiting can help" if self.can_wait else "waiting can never help"
+        advice = "waiting can help" if self.can_wait else "waiting cannot help"
         more = [f"  evicting {evicted} would let it in"] if evicted else []
         return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations), *more])
 
@@ -134,7 +147,167 @@ class Decision(NamedTuple):
 ALLOWED: Final = Decision()
 
 
-def exceeded(chain: Iterable[Node], vector: RequestVector, starting: Sequence[Node] = ()) -> tuple[Violation, ...]:
+@dataclass(frozen=True, slots=True)
+class EffectiveLimit:
+    """A limit that applies to a request, and its place in the configuration."""
+
+    #: The kind of owner, a `ugm.TrackingType`: a user, a group or a queue; or a term of another quota model.
+    kind: str
+    #: The user, the group that the user's applications are charged to, the queue, or the owner in another quota model.
+    name: str
+    #: The queue that sets the limit: the queue of the query or one above it. Empty for other quota models.
+    queue_path: str
+    #: The name in the configuration: the user or group itself, or the wildcard ``*``; empty for other kinds.
+    limit_name: str
+    #: The entry of the configuration, for example ``root.prod limits[2]``.
+    place: str
+    #: None if resources are not limited.
+    max_resources: Resource | None
+    #: 0 if applications are not limited.
+    max_applications: int
+    #: The usage of the limited resources in and below the queue.
+    usage: Resource
+    #: The number of applications that run in and below the queue; 0 for other quota models.
+    running_applications: int
+    #: The part of `max_resources` that the owner does not borrow from others; None if nothing can be borrowed.
+    guaranteed: Resource | None = None
+
+    @property
+    def borrowable(self) -> Resource:
+        """The free amounts that the owner would borrow from others, for each resource with such an amount.
+
+        >>> half = Resource(gpu=4)
+        >>> EffectiveLimit("team", "ml", "", "", "", Resource(gpu=7), 0, Resource(gpu=3), 0, half).borrowable
+        Resource(gpu=3)
+        """
+        if self.guaranteed is None or self.max_resources is None:
+            return Resource()
+        free = {
+            name: maximum - max(self.guaranteed.get(name, 0), self.usage.get(name, 0))
+            for name, maximum in self.max_resources.items()
+        }
+        return Resource({name: amount for name, amount in free.items() if amount > 0})
+
+    @classmethod
+    def of(cls, counter: Counter) -> Self:
+        """Return the limit of a counter with its usage."""
+        owner, limit, used = counter.owner, counter.limit, counter.used()
+        return cls(
+            kind=owner.kind,
+            name=owner.name,
+            queue_path=counter.queue_path,
+            limit_name=_limit_name(counter),
+            place=limit.place,
+            max_resources=limit.resources or None,
+            max_applications=limit.applications,
+            usage=Resource({name: used[name] for name in limit.resources}),
+            running_applications=counter.running,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limit for JSON, with the names of its attributes."""
+        return {
+            "kind": str(self.kind),
+            "name": self.name,
+            "queue_path": self.queue_path,
+            "limit_name": self.limit_name,
+            "place": self.place,
+            "max_resources": optional_dict(self.max_resources),
+            "max_applications": self.max_applications,
+            "usage": dict(self.usage),
+            "running_applications": self.running_applications,
+            "guaranteed": optional_dict(self.guaranteed),
+        }
+
+
+class Holder(NamedTuple):
+    """An application that holds some of a resource that a request is short of."""
+
+    application_id: str
+    user: str
+    queue_path: str
+    #: The amount of the resource that it holds; 1 if the request is short of running applications.
+    amount: int
+
+    def __repr__(self) -> str:
+        return _tuple_text(self)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the holder for JSON, with the names of its attributes."""
+        return self._asdict()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision with the largest holders of each short resource, the limits and the headroom, at one moment."""
+
+    decision: Decision
+    #: For each violation of the decision, in the same order: the largest holders first, then by id. Empty for every
+    #: violation of a request that can never fit, because no release would help.
+    holders: tuple[tuple[Holder, ...], ...] = ()
+    #: Every limit that holds for the request: of users, groups and queues, then of other quota models.
+    limits: tuple[EffectiveLimit, ...] = ()
+    #: The queue of the subject; empty if there is none.
+    queue_path: str = ""
+    #: The headroom that other quota models leave; None if it follows from `limits`.
+    model_headroom: Resource | None = None
+
+    @property
+    def headroom(self) -> Resource | None:
+        """The amounts that may be requested, for each limited resource; None if no resource is limited."""
+        return headroom_of(self.limits) if self.model_headroom is None else self.model_headroom
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the explanation for JSON."""
+        pairs = zip(self.decision.violations, self.holders, strict=True)
+        headroom = self.headroom
+        return {
+            **self.decision.to_dict(),
+            "queue_path": self.queue_path or None,
+            "violations": [
+                {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
+                for violation, holders in pairs
+            ],
+            "limits": [limit.to_dict() for limit in self.limits],
+            "headroom": optional_dict(headroom),
+        }
+
+    def __str__(self) -> str:
+        text = str(self.decision).splitlines()
+        lines = text[:1]
+        for violation, holders in zip(self.decision.violations, self.holders, strict=True):
+            lines.append(f"  {violation}")
+            lines += [f"    held by {_holder_text(violation, holder)}" for holder in holders]
+        if self.decision.evictions and not self.decision:
+            lines.append(text[-1])
+        return "\n".join(lines)
+
+
+def _holder_text(violation: Violation, holder: Holder) -> str:
+    text = f"{holder.application_id!r} of {holder.user!r} in {holder.queue_path}"
+    if violation.resource is None:
+        return text
+    return f"{text}: {format_amount(violation.resource, holder.amount)}"
+
+
+def _tuple_text(value: Violation | Holder) -> str:
+    """Return the text of a named tuple whose integers may have any size."""
+    fields = zip(value._fields, value, strict=True)
+    return f"{type(value).__name__}({', '.join(f'{name}={value_text(field)}' for name, field in fields)})"
+
+
+def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:
+    """Return the minimum that limits leave, for each limited resource; None if they limit no resource."""
+    return smallest_amounts(
+        (name, maximum - limit.usage.get(name, 0))
+        for limit in limits
+        for name, maximum in (limit.max_resources or {}).items()
+    )
+
+
+def exceeded(
+    chain: Iterable[Counter], vector: RequestVector, starting: Sequence[Counter] = ()
+) -> tuple[Violation, ...]:
     """Return every limit of *chain* that *vector*, and one more application below *starting*, would exceed.
 
     A resource that is not requested is never reported, even if it is over its limit. Exception: a queue that is over
@@ -146,42 +319,53 @@ def exceeded(chain: Iterable[Node], vector: RequestVector, starting: Sequence[No
     required_vcore, required_memory, vcore, memory, extended, _ = vector
     names_vcore, names_memory = is_named(required_vcore), is_named(required_memory)
     found = []
-    for node in chain:
-        limit, is_queue = node.limit, node.owner.kind is _QUEUE
-        # The first comparison skips nearly every node. The rest of each condition decides whether the limit applies.
-        if node.free_vcore < vcore and (vcore or (names_vcore and is_queue)) and limit.vcore < UNLIMITED:
-            found.append(_violation(node, VCORE, limit.vcore, node.free_vcore, vcore))
-        if node.free_memory < memory and (memory or (names_memory and is_queue)) and limit.memory < UNLIMITED:
-            found.append(_violation(node, MEMORY, limit.memory, node.free_memory, memory))
+    for counter in chain:
+        limit, is_queue = counter.limit, counter.owner.kind is _QUEUE
+        # The first comparison skips nearly every counter. The rest of each condition decides whether the limit applies.
+        if counter.free_vcore < vcore and (vcore or (names_vcore and is_queue)) and limit.vcore < UNLIMITED:
+            found.append(_violation(counter, VCORE, limit.vcore, counter.free_vcore, vcore))
+        if counter.free_memory < memory and (memory or (names_memory and is_queue)) and limit.memory < UNLIMITED:
+            found.append(_violation(counter, MEMORY, limit.memory, counter.free_memory, memory))
         for position, amount in extended:
-            free = node.free_extended[position]
+            free = counter.free_extended[position]
             if free < amount and (amount or is_queue):
-                maximum = limit.extended(node.layout)[position]
+                maximum = limit.extended(counter.layout)[position]
                 if maximum < UNLIMITED:
-                    found.append(_violation(node, node.layout.names[position], maximum, free, amount))
+                    found.append(_violation(counter, counter.layout.names[position], maximum, free, amount))
         if limit.closed:
-            found += [_violation(node, name, 0, 0, amount) for name, amount in node.layout.uncounted(vector)]
-        if node.running >= limit.max_running and node in starting:
-            found.append(_violation(node, None, limit.applications, limit.applications - node.running, 1))
+            found += [_violation(counter, name, 0, 0, amount) for name, amount in counter.layout.uncounted(vector)]
+        if counter.running >= limit.max_running and counter in starting:
+            found.append(_violation(counter, None, limit.applications, limit.applications - counter.running, 1))
     return tuple(found)
 
 
-def over(node: Node) -> Iterator[Violation]:
-    """Yield every limit of a node that is exceeded already, with nothing requested."""
-    for name in node.limited_resources():
-        if node.free(name) < 0:
-            yield _violation(node, name, node.limit.maximum(name), node.free(name), 0)
-    if node.running > node.limit.max_running:
-        yield _violation(node, None, node.limit.applications, node.limit.applications - node.running, 0)
+def already_exceeded(counter: Counter) -> Iterator[Violation]:
+    """Yield every limit of a counter that is exceeded already, with nothing requested."""
+    for name in counter.limited_resources():
+        if counter.free(name) < 0:
+            yield _violation(counter, name, counter.limit.maximum(name), counter.free(name), 0)
+    if counter.running > counter.limit.max_running:
+        yield _violation(counter, None, counter.limit.applications, counter.limit.applications - counter.running, 0)
 
 
-def _violation(node: Node, resource: str | None, limit: int, free: int, requested: int) -> Violation:
-    owner, used = node.owner, limit - free
-    return Violation(owner.kind, owner.name, node.queue_path, limit_name(node), resource, limit, used, requested)
+def _violation(counter: Counter, resource: str | None, limit: int, free: int, requested: int) -> Violation:
+    owner, used = counter.owner, limit - free
+    return Violation(owner.kind, owner.name, counter.queue_path, _limit_name(counter), resource, limit, used, requested)
 
 
-def limit_name(node: Node) -> str:
+def _limit_name(counter: Counter) -> str:
     """Return the name that a limit was set for: its owner or the wildcard; empty for a queue."""
-    if node.limit.wildcard:
+    if counter.limit.wildcard:
         return WILDCARD
-    return "" if node.owner.kind is _QUEUE else node.owner.name
+    return "" if counter.owner.kind is _QUEUE else counter.owner.name
+
+
+def effective_limits(counters: Sequence[Counter]) -> tuple[EffectiveLimit, ...]:
+    """Return the limits of some counters, without counters that exist only for a guarantee."""
+    return tuple(EffectiveLimit.of(counter) for counter in counters if is_limiting(counter))
+
+
+def is_limiting(counter: Counter) -> bool:
+    """Return whether a counter limits anything."""
+    limit = counter.limit
+    return bool(limit.resources or limit.applications or limit.closed)

@@ -17,6 +17,7 @@ __all__ = [
     "ConfigError",
     "InvariantError",
     "NotTrackedError",
+    "OutageError",
     "Problem",
     "QuantityError",
     "ReentrantCallError",
@@ -33,6 +34,8 @@ _EXACT_BITS: Final = 2100
 _DIGITS: Final = 16
 #: The maximum number of characters of a value in a message.
 _LONGEST: Final = 1000
+#: The number of characters that messages show of a name or another part of a text.
+_SHOWN: Final = 64
 
 
 def number_text(number: int) -> str:
@@ -62,8 +65,33 @@ def value_text(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
+def cut(text: str, length: int = _SHOWN) -> str:
+    """Return a text, truncated if it is long.
+
+    >>> cut("ana"), len(cut("a" * 1000))
+    ('ana', 67)
+    """
+    return str(text) if len(text) <= length else f"{text[:length]}..."
+
+
+def quote(text: str) -> str:
+    """Quote a text for a message; a long text is truncated.
+
+    >>> quote("ana"), quote("a" * 100)
+    ("'ana'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'...")
+    """
+    return repr(str(text)) if len(text) <= _SHOWN else f"{str(text[:_SHOWN])!r}..."
+
+
 class UgmError(Exception):
     """The base class of all errors of ugm."""
+
+
+class OutageError(UgmError):
+    """The journal or the leader of a partition cannot be used now; the base class of their errors.
+
+    The arguments of the call are not the reason. A change may have taken effect or not; repeat the call later.
+    """
 
 
 class QuantityError(UgmError, ValueError):

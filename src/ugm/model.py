@@ -2,7 +2,7 @@
 
 A `ugm.Partition` admits a request only if every model agrees, and then charges all of them or none. Users, groups and
 queues are built in. Any other limit (licences, a budget, a quota tree, an elastic quota) is a `QuotaModel` with three
-methods.
+methods. A model that inherits from `ReportingModel` also appears in headroom, limits, utilization and plans.
 
 The partition calls a model under its own lock, one call at a time, so the model needs no lock. A model must not call
 the partition, which raises `ugm.ReentrantCallError`, and should not wait for anything.
@@ -16,13 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from ugm.decision import Violation
+from ugm.decision import EffectiveLimit, Violation, headroom_of
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["Claim", "DemandModel", "EvictingModel", "QuotaModel", "ResettableModel", "SetupViolation"]
+__all__ = [
+    "Claim",
+    "EvictingModel",
+    "PendingModel",
+    "QuotaModel",
+    "ReportingModel",
+    "ResettableModel",
+    "SetupViolation",
+]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -94,7 +102,7 @@ class QuotaModel(Protocol):
     >>> partition.submit("app", UserGroup("sue"), "root.prod").queue_path
     'root.prod'
     >>> print(partition.allocate("app-0", "app", Resource(licence=4)))
-    denied, waiting can never help:
+    denied, waiting cannot help:
       licence 'solver': 4 licence requested, never more than 3 allowed
     """
 
@@ -124,15 +132,15 @@ class EvictingModel(QuotaModel, Protocol):
 
 
 @runtime_checkable
-class DemandModel(QuotaModel, Protocol):
-    """A quota model whose limits depend on waiting requests."""
+class PendingModel(QuotaModel, Protocol):
+    """A quota model whose limits depend on pending requests."""
 
-    def expect(self, claim: Claim) -> None:
+    def add_pending(self, claim: Claim) -> None:
         """Count *claim* as waiting."""
         ...
 
-    def forget(self, claim: Claim) -> None:
-        """Undo `expect` of an equal claim, because it is withdrawn or about to be charged."""
+    def remove_pending(self, claim: Claim) -> None:
+        """Undo `add_pending` of an equal claim, because it is withdrawn or about to be charged."""
         ...
 
 
@@ -149,3 +157,79 @@ class ResettableModel(QuotaModel, Protocol):
     def reset(self) -> None:
         """Forget all claims, charged or waiting, even if the state of the model is inconsistent. Its limits stay."""
         ...
+
+
+class ReportingModel:
+    """The base class of quota models that describe their limits and their state; every method has a default.
+
+    All methods only read. A class inherits from it to take part in the answers of a partition. The partition calls the
+    methods only of such models, so other models may use the same names for something else.
+
+    >>> class Licences(ReportingModel):
+    ...     used = 2
+    ...     def all_limits(self):
+    ...         return [EffectiveLimit("licence", "solver", "", "", "", Resource(licence=3), 0, Resource(licence=2), 0)]
+    ...     def limits(self, claim):
+    ...         return self.all_limits()
+    >>> claim = Claim("", "app", Resource(), "root.prod", UserGroup("sue"))
+    >>> Licences().headroom(claim), list(Licences().exceeded())
+    (Resource(licence=1), [])
+    """
+
+    def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:  # noqa: ARG002 - for subclasses
+        """Return the limits that apply to *claim*, in the order of their violations. The default is none.
+
+        ``EffectiveLimit.max_resources`` has the amounts that the owner could use now if it requested them.
+        """
+        return ()
+
+    def headroom(self, claim: Claim) -> Resource | None:
+        """Return an upper bound of the free amounts for *claim*; None if no resource is limited.
+
+        The default is the minimum that `limits` leave. A partition reduces the amounts until `QuotaModel.check` allows
+        them all together.
+        """
+        return headroom_of(self.limits(claim))
+
+    def all_limits(self) -> Iterable[EffectiveLimit]:
+        """Return every limit with its usage now. The default is none."""
+        return ()
+
+    def exceeded(self) -> Iterable[Violation]:
+        """Return every limit that is exceeded, with nothing requested. The default compares `all_limits`."""
+        return [
+            Violation(one.kind, one.name, one.queue_path, one.limit_name, name, maximum, used, 0)
+            for one in self.all_limits()
+            for name, maximum in (one.max_resources or {}).items()
+            if (used := one.usage.get(name, 0)) > maximum
+        ]
+
+    def exceeded_with(self, config: object) -> Iterable[Violation]:  # noqa: ARG002 - for subclasses
+        """Return every limit that would be exceeded with another configuration of the partition.
+
+        Args:
+            config: a `ugm.config.PartitionConfig`, or None.
+
+        The default is `exceeded`, for a model that does not depend on that configuration.
+        """
+        return self.exceeded()
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the state as plain data for JSON. The default contains `all_limits`."""
+        return {"limits": [limit.to_dict() for limit in self.all_limits()]}
+
+    def definition(self) -> Mapping[str, Any] | None:
+        """Return plain data for JSON from which an equal model without claims can be made, for example after a restart.
+
+        The default is None: only the program can make the model.
+        """
+        return None
+
+    def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - as above
+        """Return a message for every difference between the model and the claims of the ledger. The default is none.
+
+        Args:
+            held: the claims that are charged, by allocation id.
+            pending: the claims that wait.
+        """
+        return ()

@@ -5,24 +5,23 @@ two instructions. The state must then be the state before or after the operation
 
 The idea: three rules make every operation safe.
 
-1. *The ledger changes in one step.* Either one assignment is the whole change, or the steps before it are in
-   `OperationLock.undo`, and clearing that list is the step that commits the change.
-2. *Everything else follows from the ledger.* While an operation runs, `OperationLock.settled` is `CHANGING`. An
-   operation that finds this value knows that an earlier one was interrupted. It undoes the steps that were not
-   committed, and rebuilds all counters before it makes a decision.
-3. *The lock is always released.* A ``with`` block is not sufficient: an exception between the last instruction of the
-   block and the call that releases the lock skips that call. So the lock knows its owner, and an outer handler releases
-   it if it is still held. The handler must be outside of the block, and no ``try`` statement may stand directly in the
-   block, because CPython protects the first instruction of such a statement by no handler.
+1. *One instruction commits an operation.* A small operation is a single assignment. A larger one first puts the inverse
+   of each of its steps into the list `OperationLock.undo`. It is committed when this list is cleared.
+2. *Counters can be rebuilt.* They follow from the ledger. While an operation runs, `OperationLock.valid_epoch` is
+   `CHANGING`. If the next operation finds this value, the one before was interrupted. Then it executes the undo list,
+   which is empty if the interrupted operation was committed, and rebuilds all counters.
+3. *The lock is always released.* A ``with`` block alone does not ensure this: an exception between the last instruction
+   of the block and the release of the lock skips the release. So the lock knows its owner, and a handler outside of the
+   block releases it if it is still held. No ``try`` statement may stand directly in the block: in CPython no handler
+   protects the first instruction of such a statement.
 
-The cost: a rebuild takes time in the size of the ledger. It happens only after an interruption, not after misuse or a
-denial. The hot paths of the engines take the lock themselves, and compare `settled` with the epoch that they need
-anyway, so the protection costs them a few instructions. All other operations use `OperationLock.run`.
+The cost: a rebuild takes time proportional to the size of the ledger. It happens only after an interruption, not after
+misuse or a denial. The hot paths of the engines take the lock themselves, and compare `valid_epoch` with the epoch that
+they need anyway, so the protection costs them a few instructions. All other operations use `OperationLock.run`.
 """
 
 from __future__ import annotations
 
-import re
 from _thread import RLock
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,7 +31,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive"]
+__all__ = ["CHANGING", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive", "locked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,13 +43,21 @@ class _Changing:
     __slots__ = ()
 
 
-#: The value of `OperationLock.settled` while an operation runs, and after one that was interrupted.
+#: The value of `OperationLock.valid_epoch` while an operation runs, and after one that was interrupted.
 CHANGING: Final = _Changing()
 
 
 #: A function that undoes a step, with its arguments. It must have the same effect when it is called twice, or read
 #: `OperationLock.repeats`.
 Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
+
+
+def _depth_in_text(lock: RLock) -> int:
+    """Return how often the thread that holds *lock* has taken it, for early releases of Python 3.11 and 3.12.
+
+    Their locks have no method for it, and their text does not change any more: ``<... count=2 at 0x...>``.
+    """
+    return int(repr(lock).partition(" count=")[2].split(maxsplit=1)[0])
 
 
 class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclassed, although the stubs forbid it
@@ -66,17 +73,11 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
             # The usual case: the block has released it.
             return
 
-    def depth(self) -> int:
-        """Return how often the thread that holds the lock has taken it; 0 if no thread holds it."""
-        found = re.search(r"count=(\d+)", repr(self))
-        return int(found[1]) if found else 1
-
     #: Returns whether this thread holds the lock. `threading.Condition` calls the same method.
     is_owned: Callable[[], bool] = RLock._is_owned  # type: ignore[attr-defined, unused-ignore]  # noqa: SLF001
 
-    def locked(self) -> bool:
-        """Return whether any thread holds the lock."""
-        return self.depth() > 0
+    #: Returns how often this thread has taken the lock. A count of our own could be wrong after an interruption.
+    depth: Callable[..., int] = getattr(RLock, "_recursion_count", _depth_in_text)
 
 
 class CommitLog(Protocol):
@@ -95,11 +96,12 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     """A lock that detects interrupted operations.
 
     Attributes:
-        token: represents the settled state; a new object whenever the limits in force change.
-        settled: *token* between operations, `CHANGING` during an operation and after an interrupted one.
+        epoch: a new object whenever the limits in force change; set by the engine.
+        valid_epoch: the epoch whose counters are correct: `epoch` between operations, `CHANGING` during an operation
+            and after an interrupted one.
         undo: the undo steps of the current operation, in the order of its changes. Clearing the list commits them.
         repeats: whether the current undo step may have been executed before, in a call that was interrupted.
-        unsettled: whether all counters must be rebuilt before the next operation, although this one continues.
+        needs_rebuild: whether all counters must be rebuilt before the next operation, although this one continues.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
         harmless_error: an exception of foreign code that was raised before anything had changed.
         commit_log: knows which interrupted operations are committed; None if clearing the undo list alone decides.
@@ -108,29 +110,29 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     __slots__ = (
         "_undoing",
         "commit_log",
+        "epoch",
         "harmless_error",
+        "needs_rebuild",
         "rebuild",
         "repeats",
-        "settled",
-        "token",
         "undo",
-        "unsettled",
+        "valid_epoch",
     )
 
-    token: object
-    #: Compared by identity with tokens of the type that the engine uses.
-    settled: Any
+    epoch: object
+    #: Compared by identity with epochs of the type that the engine uses.
+    valid_epoch: Any
     undo: list[Step]
     repeats: bool
-    unsettled: bool
+    needs_rebuild: bool
     rebuild: Callable[[], None]
     harmless_error: BaseException | None
     commit_log: CommitLog | None
 
     def __init__(self) -> None:
-        self.token = self.settled = object()
+        self.epoch = self.valid_epoch = object()
         self.undo = []
-        self.repeats = self.unsettled = False
+        self.repeats = self.needs_rebuild = False
         self.rebuild = _rebuild_nothing
         self.harmless_error = None
         self.commit_log = None
@@ -146,15 +148,15 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         """
         try:
             with self:
-                settled, self.settled = self.settled, CHANGING
-                return self.run_locked(settled, work, *args, **kwargs)
+                epoch, self.valid_epoch = self.valid_epoch, CHANGING
+                return self.run_locked(epoch, work, *args, **kwargs)
         except BaseException as error:
             self.release_after_error(error)
             raise
 
-    def run_locked(self, settled: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run an operation under the lock that is held. It first recovers if *settled* is not the settled state."""
-        if settled is not self.token:
+    def run_locked(self, epoch: object, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run an operation under the lock that is held. It first recovers if *epoch* is not the current one."""
+        if epoch is not self.epoch:
             self.recover()
         try:
             result = work(*args, **kwargs)
@@ -167,22 +169,22 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     def commit(self) -> None:
         """End an operation that has returned. Its changes are not undone from now on."""
         self.undo.clear()
-        if not self.unsettled:
-            self.settled = self.token
+        if not self.needs_rebuild:
+            self.valid_epoch = self.epoch
 
     def abort(self, error: BaseException) -> None:
         """End an operation that has raised *error*, and undo its changes."""
         # Errors of the engine are raised before anything changes. After any other error, counters may be wrong.
-        is_clean = not (self.undo or self.unsettled) and (error is self.harmless_error or _is_from_engine(error))
+        is_clean = not (self.undo or self.needs_rebuild) and (error is self.harmless_error or _is_from_engine(error))
         self.harmless_error = None
         self._undo_uncommitted()
         if is_clean:
-            self.settled = self.token
+            self.valid_epoch = self.epoch
         elif isinstance(error, Exception):
             # The next operation would rebuild. Now is better: the program may read a quota model before that.
             with suppress(Exception):
                 self._rebuild_all()
-                self.settled = self.token
+                self.valid_epoch = self.epoch
 
     # Interruptions
 
@@ -225,14 +227,14 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     def _rebuild_all(self) -> None:
         self.rebuild()
-        self.unsettled = False
+        self.needs_rebuild = False
         if self.commit_log is not None:
             self.commit_log.publish()
 
-    def mark_settled(self) -> None:
-        """Accept the current state as settled, because the engine has just been built outside of an operation."""
+    def mark_consistent(self) -> None:
+        """Accept the current state as consistent, because the engine has just been built outside of an operation."""
         self.undo.clear()
-        self.settled = self.token
+        self.valid_epoch = self.epoch
 
 
 def _is_from_engine(error: BaseException) -> bool:
@@ -273,3 +275,32 @@ def exclusive(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S,
         return self._lock.run(method, self, *args, **kwargs)
 
     return operation
+
+
+class _Owned(Protocol):
+    """An object with a lock."""
+
+    _lock: OwnedLock
+
+
+OwnerT = TypeVar("OwnerT", bound=_Owned)
+
+
+def locked(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
+    """Run a method under the lock of its object, for objects whose changes recover in their own way.
+
+    The lock is free afterwards, even if the method is interrupted. A locked method must not call another one: an
+    exception in the inner call would release the lock of the outer call. Frequent methods contain these statements
+    themselves.
+    """
+
+    @wraps(method)
+    def guarded(self: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            with self._lock:
+                return method(self, *args, **kwargs)
+        except BaseException:
+            self._lock.release_if_held()
+            raise
+
+    return guarded

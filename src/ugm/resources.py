@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ugm.errors import QuantityError, RequestError, number_text
 
-__all__ = ["Resource", "as_float", "format_amount", "parse_quantity", "sum_of"]
+__all__ = ["Resource", "as_float", "format_amount", "optional_dict", "parse_quantity", "smallest_amounts", "sum_of"]
 
 if TYPE_CHECKING:
     from fractions import Fraction  # takes as long to import as the rest of this module
@@ -191,6 +191,23 @@ def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:
     return Resource(total).without_zeros()
 
 
+def smallest_amounts(amounts: Iterable[tuple[str, int]]) -> Resource | None:
+    """Return the smallest amount of each resource, for example of several maxima; None without amounts.
+
+    >>> smallest_amounts([("memory", 4), ("vcore", 1), ("memory", 3)])
+    Resource(memory=3, vcore=1)
+    """
+    smallest: dict[str, int] = {}
+    for name, amount in amounts:
+        smallest[name] = min(amount, smallest.get(name, amount))
+    return Resource(smallest) if smallest else None
+
+
+def optional_dict(amounts: Mapping[str, int] | None) -> dict[str, int] | None:
+    """Return amounts for JSON; None for None."""
+    return None if amounts is None else dict(amounts)
+
+
 def as_float(number: Fraction | int) -> float:
     """Return the nearest float; for a number beyond the range of floats, the largest float of its sign.
 
@@ -236,12 +253,22 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
         multiplier = _MULTIPLIERS[suffix] * (1000 if vcore else 1)
     else:
         raise QuantityError(text, f"unknown suffix {suffix!r}")
-    significant = digits.lstrip("0")
-    # Numbers with more digits are not converted, because int() takes time in the square of their length.
-    amount = int(significant or "0") * multiplier if len(significant) <= len(str(MAX_QUANTITY)) else MAX_QUANTITY + 1
+    amount = bounded_int(digits, MAX_QUANTITY) * multiplier
     if amount > MAX_QUANTITY:
         raise QuantityError(text, f"too large (allowed: up to {MAX_QUANTITY} base units)")
     return amount
+
+
+def bounded_int(digits: str, maximum: int) -> int:
+    """Parse decimal digits; return a number above the maximum for any larger number.
+
+    Numbers with more digits than the maximum are not converted, because `int` takes time quadratic in their length.
+
+    >>> bounded_int("007", 10), bounded_int("9" * 1_000_000, 10)
+    (7, 11)
+    """
+    significant = digits.lstrip("0") or "0"
+    return int(significant) if len(significant) <= len(str(maximum)) else maximum + 1
 
 
 def format_amount(name: str, amount: int) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from support.examples import seeds
 from ugm import Decision, Partition, Resource, UserGroup, UserInQueue, parse_config
 from ugm.decision import Violation
 from ugm.model import Claim
@@ -76,7 +77,7 @@ def sorted_violations(decision: Decision) -> list[str]:
     return sorted(map(str, decision.violations))
 
 
-@pytest.mark.parametrize("seed", range(400))
+@pytest.mark.parametrize("seed", seeds(120, 400))
 def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
     """`check` of a user in a queue answers what `submit` with the same quota and the first `allocate` then answer."""
     random = Random(seed)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.config_cases import EVERYTHING
+from support.examples import examples
 from support.vectors import vectors
 from ugm import Partition
 from ugm.config import (
@@ -36,7 +39,7 @@ from ugm.config.loader import load
 from ugm.errors import ConfigError, QuantityError, RequestError
 from ugm.resources import Resource, parse_quantity
 
-QUICK: Final = settings(max_examples=150, deadline=None)
+QUICK: Final = settings(max_examples=examples(150), deadline=None)
 DEEP: Final = settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 #: Texts to start from: everything that the schema has, and some that the peer has judged.
@@ -292,7 +295,7 @@ _any_rules = st.recursive(
 _lists = st.sampled_from(("", "*", " ", "a,b c", " a b", "a  b", "a b c", ",", "\ta"))
 
 
-@settings(QUICK, max_examples=400)
+@settings(QUICK, max_examples=examples(400))
 @given(st.lists(_any_rules, max_size=2), _lists, booleans)
 def test_accepted_rules_are_usable(rules: list[PlacementRule], acl: str, parent: bool) -> None:  # noqa: FBT001 (drawn)
     """Whatever placement rules and access lists are accepted, a partition takes them; what it refuses is a problem."""
@@ -306,12 +309,18 @@ def test_accepted_rules_are_usable(rules: list[PlacementRule], acl: str, parent:
     check(dump_config(SchedulerConfig(partitions=(partition,))))
 
 
+@cache
+def document_of(text: str) -> dict[str, Any]:
+    """Return an accepted configuration as a document, with every field. Tests must not change it."""
+    document: dict[str, Any] = yaml.safe_load(dump_config(parse_config(text)))
+    return document
+
+
 @QUICK
 @given(st.sampled_from(ACCEPTED), st.randoms(use_true_random=False))
 def test_order_of_queues(text: str, random: Random) -> None:
     """The order of the queues below a queue changes nothing of the verdict."""
-    config = parse_config(text)
-    data = yaml.safe_load(dump_config(config))
+    data = deepcopy(document_of(text))
     pending = list(data["partitions"])
     while pending:
         children = pending.pop().get("queues", [])

@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from support.examples import seeds
 from support.law_partitions import everything
 from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation, parse_config
 from ugm.events import Event
@@ -39,6 +40,7 @@ OPERATIONS: Final = {
     "allocate": 50,
     "release": 25,
     "check": 15,
+    "explain": 15,
     "request": 3,
     "fail": 1,
     "remove": 1,
@@ -76,6 +78,7 @@ def arguments(random: Random, operation: str) -> tuple[object, ...]:
         "request": (name, application, usage),
         "release": (name,),
         "check": (application, usage),
+        "explain": (application, Resource(gpu=-1) if random.random() < 0.05 else usage),
         "configure": (random.choice((CONFIG, OTHER, None)),),
     }.get(operation, (application,))
 
@@ -86,8 +89,10 @@ def answers(partition: Partition, seed: int) -> list[object]:
     for number in range(random.randrange(2, 5)):
         partition.submit(f"app-{number}", random.choice(USERS), random.choice(("root.a", "root.b", "root.new")))
     found: list[object] = []
-    for operation in random.choices(list(OPERATIONS), list(OPERATIONS.values()), k=60):
-        options = {"priority": 1} if operation == "allocate" and random.random() < 0.1 else {}
+    for operation in random.choices(list(OPERATIONS), list(OPERATIONS.values()), k=70):
+        options = {}
+        if operation in ("allocate", "explain") and random.random() < 0.1:
+            options = {"priority": 1} if operation == "allocate" else {"max_holders": random.choice((-1, 0, 1))}
         try:
             found.append(getattr(partition, operation)(*arguments(random, operation), **options))
         except RequestError as error:
@@ -95,7 +100,7 @@ def answers(partition: Partition, seed: int) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(60, 150))
 def test_fast_path_is_the_slow_path(seed: int) -> None:
     """All paths give the same answers to the same calls, and leave the same state."""
     fast, slow = Partition(CONFIG), Partition(CONFIG, models=[Unlimited()])

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from ugm.errors import QuantityError
 from ugm.kubernetes import parse_quantity
 
@@ -130,7 +131,7 @@ def test_order(one: str, other: str) -> None:
 
 
 @given(st.builds("1{}{}".format, st.sampled_from(["e", "E", "e+", "e-", "."]), st.text("0123456789", min_size=1)))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_any_exponent_ends_quickly(text: str) -> None:
     """Exponents of any length end in an amount or in the typed error, and are never computed."""
     with suppress(QuantityError):

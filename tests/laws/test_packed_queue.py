@@ -13,7 +13,7 @@ from support.naive_queue import NaiveQueue
 from ugm import Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest
 from ugm.quotatree._node import Consumer, Rank
-from ugm.quotatree._packed import Layouts, PackedQueue, Packing
+from ugm.quotatree._packed import PackedQueue, Packing
 from ugm.quotatree._packed.lanes import LaneLayout
 
 LARGEST: Final = 2**63 - 1
@@ -64,7 +64,7 @@ def test_lanes(width: int, bits: int, draw: random.Random, data: st.DataObject) 
     """Every lane reports whether its request fits, and the minimum of all lanes is that of each field."""
     most = min((1 << bits) - 1, LARGEST)
     packing = Packing(NAMES[:width])
-    layout = LaneLayout(packing, bits)
+    layout = LaneLayout(width, bits)
     requests = [[draw.choice((None, draw.randint(-most, most))) for _ in range(width)] for _ in range(layout.count)]
     free = data.draw(st.lists(amounts, min_size=width, max_size=width))
 
@@ -108,7 +108,7 @@ def consumer(number: int, packing: Packing, request: dict[str, int]) -> Consumer
 def test_packed_queue(width: int, largest: int, steps: int, oddities: set[str], draw: random.Random) -> None:
     """The packed queue finds what the naive queue finds, in order, whatever the number and the sizes of requests."""
     packing = Packing(NAMES[:width])
-    queue, naive = PackedQueue[Consumer](Layouts(packing)), NaiveQueue()
+    queue, naive = PackedQueue[Consumer](packing), NaiveQueue()
     for number in range(steps):
         least = -largest // 8 if "negative amounts" in oddities else 0
         limit = draw.choice((largest, largest // 50 + 1))
@@ -145,7 +145,7 @@ def test_packed_queue(width: int, largest: int, steps: int, oddities: set[str], 
 def test_the_queue_closes_its_gaps() -> None:
     """However many requests have come and gone, the memory is in proportion to those in the queue."""
     packing = Packing(("cpu",))
-    queue = PackedQueue[Consumer](Layouts(packing))
+    queue = PackedQueue[Consumer](packing)
     listed = [consumer(number, packing, {"cpu": 1 + number % 7}) for number in range(50)]
     for one in listed:
         queue.append(one)
@@ -162,7 +162,7 @@ def test_the_queue_closes_its_gaps() -> None:
 def test_a_larger_request_widens_the_lanes() -> None:
     """A request that is too wide for the lanes moves all requests to wider ones."""
     packing = Packing(("cpu", "memory"))
-    queue = PackedQueue[Consumer](Layouts(packing))
+    queue = PackedQueue[Consumer](packing)
     listed = [consumer(number, packing, {"cpu": number, "memory": 1}) for number in range(70)]
     listed.append(consumer(70, packing, {"cpu": 2**40, "memory": 2**62}))
     listed.append(consumer(71, packing, {"cpu": 2**40, "memory": 1}))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.law_partitions import (
     Backlog,
     Fault,
@@ -32,7 +33,7 @@ from ugm.testing import allocation_requests, exposed_partition, full_partitions,
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED
 
 #: Each example makes a whole partition, or two: fewer do.
-laws: Final = settings(max_examples=settings().max_examples * 2 // 5)
+laws: Final = settings(max_examples=examples(16))
 
 MODES: Final = st.sampled_from(["always", "unless-user-limited"])
 
@@ -146,12 +147,12 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionConfig | None, m
 
     partition.apply(plan)
     partition.verify()
-    assert partition.over_limit() == plan.over
+    assert partition.exceeded_limits() == plan.exceeded
     queues = [queue for top in [partition.queue()] if top for queue in top.walk() if queue.applications]
     leaving = sorted(
         (queue.queue_path, queue.applications) for queue in queues if queue.is_draining or not queue.is_leaf
     )
-    assert [tuple(one) for one in plan.leaving] == leaving
+    assert [tuple(one) for one in plan.draining] == leaving
 
 
 @laws
@@ -192,7 +193,7 @@ def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     partition.reconcile(report)
     left = partition.audit(runs)
 
-    assert [one for one in left.differences if one.is_known] == []
+    assert [one for one in left.differences if one.is_application_known] == []
     after = everything(partition, models)
     assert not partition.reconcile(left)
     assert everything(partition, models) == after
@@ -266,7 +267,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @laws
-@given(scene=scenes(), method=st.sampled_from(["check", "charge", "expect"]), nth=st.integers(1, 4), mode=MODES)
+@given(scene=scenes(), method=st.sampled_from(["check", "charge", "add_pending"]), nth=st.integers(1, 4), mode=MODES)
 def test_a_model_that_raises_leaves_nothing_behind(
     operation: str,
     scene: Scene,

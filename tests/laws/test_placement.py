@@ -47,7 +47,7 @@ def _rules(parents: st.SearchStrategy[PlacementRule] | None = None) -> st.Search
     )
 
 
-RULES: Final = st.lists(_rules(_rules(_rules())), max_size=4).map(PlacementRules.compile)
+RULES: Final = st.lists(_rules(_rules(_rules())), max_size=4).map(PlacementRules)
 USERS: Final = st.builds(
     UserGroup, TEXTS.filter(lambda name: name not in ("", "*")), st.sampled_from([(), ("b",), ("c", "b")])
 )
@@ -93,7 +93,7 @@ def test_placement_is_the_same_again(rules: PlacementRules, submission: Submissi
 
     assert rules.place(submission, queues) == placement
     if placement.queue_path is not None and not placement.creates:
-        again = PlacementRules.compile().place(submission._replace(queue=placement.queue_path), queues)
+        again = PlacementRules().place(submission._replace(queue=placement.queue_path), queues)
         assert again.queue_path == placement.queue_path
 
 
@@ -101,7 +101,7 @@ def test_placement_is_the_same_again(rules: PlacementRules, submission: Submissi
 @example("root." + "a." * 100_000)
 def test_any_text_is_answered(text: str) -> None:
     """No text that is submitted is an error, however long or odd."""
-    rules = PlacementRules.compile([PlacementRule(name=name, value="t", create=True) for name in ("provided", "tag")])
+    rules = PlacementRules([PlacementRule(name=name, value="t", create=True) for name in ("provided", "tag")])
     placement = rules.place(Submission("app", UserGroup("a"), text, {"t": text}), Queues())
 
     assert len(str(placement)) < 1000

@@ -230,7 +230,7 @@ def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
 
 @given(scenes())
 def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """Waiting can never help exactly if the request does not fit the empty tree."""
+    """Waiting cannot help exactly if the request does not fit the empty tree."""
     manager, last = scene
     response = manager.allocate(TREE, last.id)
     if response.rejection is None or response.rejection.reason is not Reason.NO_ROOM:
@@ -244,7 +244,7 @@ def test_never_means_never(scene: tuple[QuotaManager, PlainConsumer]) -> None:
 
 @given(forest_scenes())
 def test_never_means_never_on_a_forest(scene: tuple[QuotaManager, str]) -> None:
-    """A request that waiting can never help does not fit the empty forest."""
+    """A request that waiting cannot help does not fit the empty forest."""
     manager, last = scene
     response = manager.allocate_forest(FOREST, last)
     if response.rejection is None or all(violation.can_wait for violation in response.rejection.violations):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -13,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.text_inputs import FAMILIES, LARGE, READERS, allowed, families, mutated, read
 from ugm import RequestError
 from ugm.queues.patterns import compile_pattern
 
-QUICK: Final = settings(max_examples=200, deadline=None)
+QUICK: Final = settings(max_examples=examples(200), deadline=None)
 #: How many mutated inputs each reader gets in a long run: together more than 100,000.
 MANY: Final = 10_000
 #: What patterns are made of.
@@ -29,15 +28,6 @@ def _mutations(name: str, number: int, seed: int) -> None:
     for _ in range(number):
         text = mutated(random, reader.seeds)
         assert read(reader, text) <= allowed(1), text[:2000]
-
-
-@pytest.fixture(autouse=True)
-def _frozen() -> Iterator[None]:
-    """Keep the garbage collector from walking over what other tests have left."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.ci)])

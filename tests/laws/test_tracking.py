@@ -89,7 +89,7 @@ def test_order_of_applications_does_not_matter(scene: tuple[PartitionConfig, lis
         other.adopt(*request)
 
     assert exposed(one) == exposed(other)
-    assert one.over_limit() == other.over_limit()
+    assert one.exceeded_limits() == other.exceeded_limits()
 
 
 @given(streams)
@@ -183,7 +183,7 @@ def test_never_above_a_limit(scene: tuple[PartitionConfig, list[Request]]) -> No
     manager, _ = after(*scene)
 
     check_never_above(manager)
-    assert manager.over_limit() == ()
+    assert manager.exceeded_limits() == ()
 
 
 @st.composite

@@ -32,13 +32,13 @@ _Requested: TypeAlias = list[tuple[ResourceNode, str, int]]
 
 @final
 class RuntimeViolation(Violation):
-    """A violation of the runtime of a group, which increases when other groups request less."""
+    """A violation of the runtime of a group. The runtime can increase when other groups request less."""
 
     __slots__ = ()
 
     @property
     def can_wait(self) -> bool:
-        """True: a request that no runtime can ever reach is reported as a violation of the maximum instead."""
+        """True. A request above the largest possible runtime is reported as a plain `ugm.Violation` instead."""
         return True
 
 
@@ -69,7 +69,7 @@ class GroupAdmission:
     ) -> Iterator[Violation]:
         """Yield every limit that *usage* would exceed: of the group, of its minimum, and of the groups above.
 
-        The groups above are in order from the parent to the root.
+        The groups above are in order from the parent upwards, without the root.
 
         Args:
             group: the group of the pod.
@@ -79,9 +79,9 @@ class GroupAdmission:
         """
         node = self.tree.node(group)
         requested = [
-            (node.resources[name], name, amount)
+            (resource, name, amount)
             for name, amount in usage.amounts.items()
-            if _is_checked(node, name, amount)
+            if amount > 0 and (resource := node.resources.get(name)) and resource.is_limited
         ]
         for resource, name, amount in requested:
             yield from self._limit_violations(resource, name, amount, freed)
@@ -121,10 +121,6 @@ class GroupAdmission:
             own = max(below.max if below.weight > 0 else min(below.max, below.min), not_lent)
             bound = min(bound if self.tree.scale_min else max(bound, below.min), own)
         return bound
-
-
-def _is_checked(node: GroupNode, name: str, amount: int) -> bool:
-    return amount > 0 and name in node.resources and node.resources[name].is_limited
 
 
 def _above(node: ResourceNode) -> Iterator[ResourceNode]:

@@ -16,22 +16,44 @@ from ugm.errors import InvariantError
 __all__ = ["verify"]
 
 
-def verify(tree: ElasticTree) -> None:
-    """Compare all sums and runtimes of a tree with recomputed values. Costs a full recomputation.
+def verify(tree: ElasticTree, *, expected: ElasticTree | None = None) -> None:
+    """Compare all sums and runtimes of a tree with recomputed values. Takes the time of a full recomputation.
+
+    Args:
+        tree: the tree.
+        expected: a tree with the same groups, whose pods have the expected requests and usage.
 
     Raises:
         InvariantError: with a message for each difference.
     """
     findings = [finding for node in tree.nodes.values() for finding in _group_findings(tree, node)]
+    if expected is not None:
+        findings += [
+            finding for name in tree.nodes for finding in _pod_findings(tree.nodes[name], expected.nodes[name])
+        ]
     if findings:
         raise InvariantError(tuple(findings))
+
+
+def _pod_findings(group: GroupNode, expected: GroupNode) -> Iterator[str]:
+    for resource in sorted(group.resources.keys() | expected.resources.keys()):
+        counted, due = (_own_counts(node.resources.get(resource)) for node in (group, expected))
+        if counted != due:
+            yield f"elastic group {group.name!r}, {resource}: its pods count {counted}, expected {due}"
+
+
+def _own_counts(node: ResourceNode | None) -> tuple[int, ...]:
+    """Return the requests and the usage of the pods of a group, and the parts of non-preemptible pods."""
+    return (0, 0, 0, 0) if node is None else (*node.own_requests, *node.own_usage)
 
 
 def _group_findings(tree: ElasticTree, group: GroupNode) -> Iterator[str]:
     if group.parent is not None and group.parent.children.get(group.name) is not group:
         yield f"elastic group {group.name!r} is not listed below {group.parent.name!r}"
     for resource, node in group.resources.items():
-        below = [child.resources[resource] for child in _feeding(tree, group) if resource in child.resources]
+        below = [
+            child.resources[resource] for child in _contributing_groups(tree, group) if resource in child.resources
+        ]
         for name, value, expected in _sums(tree, group, resource, below):
             if value != expected:
                 yield f"elastic group {group.name!r}, {resource}: {name} is {value}, expected {expected}"
@@ -39,7 +61,7 @@ def _group_findings(tree: ElasticTree, group: GroupNode) -> Iterator[str]:
             yield from _runtime_findings(tree, resource, node, below)
 
 
-def _feeding(tree: ElasticTree, group: GroupNode) -> list[GroupNode]:
+def _contributing_groups(tree: ElasticTree, group: GroupNode) -> list[GroupNode]:
     """Return the groups whose requests and usage are added to a group: its children. Built-in groups feed the root."""
     own = [child for child in group.children.values() if child.name not in BUILT_IN]
     return [*own, *(tree.nodes[name] for name in sorted(BUILT_IN - {group.name}))] if group is tree.root else own
@@ -65,15 +87,14 @@ def _sums(
     yield "non-preemptible request", node.non_preemptible_request, expected
     expected = counted * node.own_non_preemptible_used + sum(child.non_preemptible_used for child in below)
     yield "non-preemptible usage", node.non_preemptible_used, expected
-    minimums = sum(child.group.min.get(resource, 0) for child in group.children.values() if child.group is not None)
-    yield "minimum of children", group.child_mins.get(resource, 0), minimums
+    yield "minimum of children", node.shares.mins, sum(child.min for child in below if child.competes)
 
 
 def _runtime_findings(tree: ElasticTree, resource: str, node: ResourceNode, below: list[ResourceNode]) -> Iterator[str]:
     expected = share(node.runtime(), node.shares.sharers(), scale=tree.scale_min).runtime
     competing = [child for child in below if child.competes]
     if sorted(child.name for child in competing) != list(expected):
-        yield f"elastic group {node.name!r}, {resource}: other groups share than are below it"
+        yield f"elastic group {node.name!r}, {resource}: the groups that share differ from those below it"
         return
     for child in competing:
         if child.runtime() != expected[child.name]:

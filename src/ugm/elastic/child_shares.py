@@ -157,7 +157,7 @@ class ChildShares:
 
     # Reads
 
-    def at_least(self, child: SharingChild, available: int) -> int:
+    def lower_bound(self, child: SharingChild, available: int) -> int:
         """Return a lower bound of the share of a child, for *available* or more, in constant time.
 
         If the bound equals the request of the child, it is the share.
@@ -169,10 +169,10 @@ class ChildShares:
             left = available - self.floors
             if left >= self._needs:
                 return request
-            return minimum + self._part_at_least(child, left) if left > 0 else minimum
+            return minimum + self._part_lower_bound(child, left) if left > 0 else minimum
         return request if request < minimum and child.lends else minimum
 
-    def _part_at_least(self, child: SharingChild, left: int) -> int:
+    def _part_lower_bound(self, child: SharingChild, left: int) -> int:
         """Return a lower bound of what all rounds give to a hungry child, and correct the guess."""
         need, weight, rounds = child.limited_request - child.min, child.weight, self._hungry
         self._guess(child, is_open=True)
@@ -184,7 +184,7 @@ class ChildShares:
         self._guess(child, is_open=False)
         return need
 
-    def exactly(self, child: SharingChild, available: int) -> int:
+    def exact_share(self, child: SharingChild, available: int) -> int:
         """Return the share of a child.
 
         Takes constant time if the sums decide, and otherwise a pass over the hungry children for each round.
@@ -194,7 +194,7 @@ class ChildShares:
         request, minimum = child.limited_request, child.min
         left = available - self.floors
         if request <= minimum or left <= 0 or child.weight <= 0 or left >= self._needs:
-            return self.at_least(child, available)
+            return self.lower_bound(child, available)
         if left != self._divided:
             self._divide(left)
         return request - self._open.get(child, 0)

@@ -1,8 +1,8 @@
 """The choice of pods to evict from a group: revoking what it borrowed, and preemption within the group.
 
 A plan is a value, which the caller carries out. Only pods of the group itself are chosen, because priorities of
-different groups cannot be compared. Non-preemptible pods are never chosen. The least important pods are chosen first.
-Then each pod that fits after all is kept, the most important first.
+different groups cannot be compared. Non-preemptible pods are never chosen. A plan removes all other pods from the
+counts, and then keeps each pod that still fits, the most important first.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Min Guarantee and Preemption" and "PostFilter".
 """
@@ -10,7 +10,7 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Min Guarantee an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
 from ugm.elastic.pods import Pod, TrackedPod
@@ -46,15 +46,6 @@ class PreemptionPlan(NamedTuple):
         return not self.violations
 
 
-def _importance(pod: Pod) -> tuple[int, bool, int]:
-    """Return a sort key, least important first.
-
-    Pods are compared by priority, and then by start: the youngest is the least important, and a pod without a start is
-    the youngest. Sorting is stable, so equal pods stay in the order of arrival.
-    """
-    return pod.priority, pod.started is not None, -(pod.started or 0)
-
-
 def plan_revoke(
     group: str, used: Mapping[str, int], limit: Mapping[str, int], pods: Iterable[TrackedPod]
 ) -> RevokePlan:
@@ -68,31 +59,16 @@ def plan_revoke(
     """
     over = {name: used.get(name, 0) - amount for name, amount in limit.items()}
     excess = _positive(over)
-    taken: list[Pod] = []
-    for pod in sorted((one.pod for one in pods if one.is_running and one.pod.preemptible), key=_importance):
-        if not _positive(over):
-            break
-        _add(over, pod, -1)
-        taken.append(pod)
-    victims = taken if _positive(over) else _spare(over, taken)
-    return RevokePlan(group, tuple(pod.name for pod in victims), excess, _positive(over))
 
+    def count(one: TrackedPod, sign: int) -> None:
+        for name, amount in one.pod.usage.amounts.items():
+            if name in over:
+                over[name] += sign * amount
 
-def _spare(over: dict[str, int], taken: list[Pod]) -> list[Pod]:
-    """Keep pods that fit after all, the most important first, and return the others."""
-    victims = []
-    for pod in reversed(taken):
-        _add(over, pod, 1)
-        if _positive(over):
-            _add(over, pod, -1)
-            victims.append(pod)
-    return victims
-
-
-def _add(over: dict[str, int], pod: Pod, sign: int) -> None:
-    for name, amount in pod.usage.amounts.items():
-        if name in over:
-            over[name] += sign * amount
+    candidates = _candidates(pods)
+    needed = _needed(candidates, count, lambda: all(amount <= 0 for amount in over.values()))
+    victims = candidates if needed is None else needed
+    return RevokePlan(group, tuple(one.pod.name for one in victims), excess, _positive(over))
 
 
 def _positive(over: Mapping[str, int]) -> Resource:
@@ -115,20 +91,45 @@ def plan_preemption(
         count: removes a pod from the counts (-1) or adds it again (1). The victims are still removed at the end.
         check: returns the limits that the pod would exceed at that point.
     """
-    candidates = [one for one in pods if one.is_running and one.pod.preemptible and one.pod.priority < pod.priority]
-    candidates.sort(key=lambda one: _importance(one.pod))
+    candidates = [one for one in _candidates(pods) if one.pod.priority < pod.priority]
+    needed = _needed(candidates, count, lambda: not any(True for _ in check()))
+    if needed is None:
+        return PreemptionPlan(pod.name, group, (), tuple(check()))
+    return PreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed)), ())
+
+
+def _candidates(pods: Iterable[TrackedPod]) -> list[TrackedPod]:
+    """Return the pods that may be evicted, least important first.
+
+    Pods are compared by priority, and then by start: the youngest is the least important, and a pod without a start is
+    the youngest. Sorting is stable, so equal pods stay in the order of arrival.
+    """
+
+    def importance(one: TrackedPod) -> tuple[int, bool, int]:
+        return one.pod.priority, one.pod.started is not None, -(one.pod.started or 0)
+
+    return sorted((one for one in pods if one.is_running and one.pod.preemptible), key=importance)
+
+
+def _needed(
+    candidates: list[TrackedPod], count: Callable[[TrackedPod, int], None], suffices: Callable[[], bool]
+) -> list[TrackedPod] | None:
+    """Remove the candidates, and add those again that can stay, the most important first.
+
+    Returns:
+        The removed candidates, most important first; None if the removal of all of them does not suffice.
+    """
     for one in candidates:
         count(one, -1)
-    violations = tuple(check())
-    if violations:
-        return PreemptionPlan(pod.name, group, (), violations)
-    victims = []
+    if not suffices():
+        return None
+    needed = []
     for one in reversed(candidates):
         count(one, 1)
-        if any(True for _ in check()):
+        if not suffices():
             count(one, -1)
-            victims.append(one.pod.name)
-    return PreemptionPlan(pod.name, group, tuple(reversed(victims)), ())
+            needed.append(one)
+    return needed
 
 
 @final
@@ -148,20 +149,14 @@ class OveruseClock:
     ((), (), ('dev',))
     """
 
-    __slots__ = ("_delay", "_now", "_since")
-
-    _delay: int
-    #: The time of the last call.
-    _now: int | None
-    #: For each group above its runtime, the time when this was first reported, or when the group was last due.
-    _since: dict[str, int]
-
     def __init__(self, delay: int = 120) -> None:
         if type(delay) is not int or delay < 0:
             raise RequestError("delay", delay, "expected an int >= 0")
-        self._delay = delay
-        self._since = {}
-        self._now = None
+        self._delay: Final = delay
+        #: The time of the last call.
+        self._now: int | None = None
+        #: For each group above its runtime, the time when this was first reported, or when the group was last due.
+        self._since: dict[str, int] = {}
 
     def due(self, over: Iterable[str], *, now: int) -> tuple[str, ...]:
         """Return the groups that have been over for longer than the delay, sorted. Their delay starts again.

@@ -1,7 +1,7 @@
-"""Explanations: how a runtime was computed, and which groups hold what a denied pod is missing.
+"""Explain how a runtime is computed, and which groups use more than their minimum while a pod is denied.
 
-A `RuntimeExplanation` is computed from the tree on demand, by the sharing itself (`ugm.elastic.sharing`). It shows the
-shares of all siblings. Nothing is stored for it.
+`explain` repeats the sharing among the siblings of a group (`ugm.elastic.sharing`) and keeps its steps. `shortage`
+compares the usage of other groups with their minimums. Neither needs data beyond those of the tree.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class GroupShare:
     group: str
     #: The configured minimum.
     min: int
-    #: The minimum in force: scaled down if both the minimums and the requests exceed the available amount.
+    #: The minimum in force. It is scaled down if the minimums and the requests both exceed the available amount.
     scaled_min: int
     #: None if the resource is not limited.
     max: int | None
@@ -121,13 +121,13 @@ class RuntimeExplanation:
 
 
 class Shortage(NamedTuple):
-    """The amount that a denied pod is missing, and the groups that hold it."""
+    """The amount that a denied pod lacks, and the groups that use more than their minimum."""
 
     #: The group that denies the pod.
     group: str
     resource: str
     missing: int
-    #: Siblings, and siblings of groups above, that use more than their minimum, with the excess; largest first.
+    #: The siblings of the group and of its ancestors that use more than their minimum, with the excess; largest first.
     borrowers: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
@@ -137,7 +137,9 @@ class Shortage(NamedTuple):
 
 
 def explain(tree: ElasticTree, group: str, resource: str) -> RuntimeExplanation:
-    """Return how the runtime of a group is computed. Takes the time of one sharing among its siblings.
+    """Return how the runtime of a group is computed.
+
+    Costs the computation of the parent's runtime, and one sharing among the children of the parent.
 
     Raises:
         GroupError: the group is unknown.
@@ -179,9 +181,10 @@ def _cap(node: ResourceNode, runtime: int) -> RuntimeCap:
 
 
 def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
-    """Return the amount that a pod is missing because of *violation*, and the groups that hold it.
+    """Return the amount that a pod lacks because of *violation*, and the groups that borrow.
 
-    A non-preemptible pod is missing a part of the minimum of its group, which no other group can hold.
+    If the violated limit is the minimum of the group, there are no borrowers: only the non-preemptible pods of the
+    group itself count against that limit.
 
     Raises:
         GroupError: the group is unknown.

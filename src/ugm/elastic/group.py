@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import UnionType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_type_hints
 
 from ugm.arguments import require_name
 from ugm.errors import RequestError, UgmError
@@ -30,11 +30,11 @@ __all__ = [
     "require_group",
 ]
 
-#: The parent of all groups. It has no limits and shares the cluster.
+#: The root group. It has no limits, and shares what the system and default groups leave of the cluster.
 ROOT_GROUP: Final = "koordinator-root-quota"
-#: The group of system pods: never limited, and served before all others.
+#: The group of system pods. It is served before all others, and limited only by a configured maximum.
 SYSTEM_GROUP: Final = "koordinator-system-quota"
-#: The group of pods that belong to no other group.
+#: The group of pods that belong to no other group. It is served after the system group and before all others.
 DEFAULT_GROUP: Final = "koordinator-default-quota"
 
 #: Groups that always exist.
@@ -119,24 +119,17 @@ class ElasticGroup(NamedTuple):
         return self.shared_weight
 
 
-#: The types of the fields, and their description in messages.
-_TYPES: Final[Mapping[str, tuple[type | UnionType, str]]] = {
-    "name": (str, "a text"),
-    "parent": (str, "a text"),
-    "min": (Resource, "a Resource"),
-    "max": (Resource, "a Resource"),
-    "shared_weight": (Resource | None, "a Resource or None"),
-    "allow_lent": (bool, "True or False"),
-    "is_parent": (bool, "True or False"),
-    "namespaces": (tuple, "a tuple of names"),
-    "namespace": (str, "a text"),
-    "tree_id": (str | None, "a text or None"),
-    "is_root": (bool, "True or False"),
-    "force_update": (bool, "True or False"),
-    "strict_max": (tuple, "a tuple of names"),
-    "reported_used": (Resource, "a Resource"),
-    "unread_weight": (str, "a text"),
+#: For each declared type of a field the type to check, and its description in messages.
+_CHECKS: Final[Mapping[object, tuple[type | UnionType, str]]] = {
+    str: (str, "a text"),
+    str | None: (str | None, "a text or None"),
+    bool: (bool, "True or False"),
+    Resource: (Resource, "a Resource"),
+    Resource | None: (Resource | None, "a Resource or None"),
+    tuple[str, ...]: (tuple, "a tuple of names"),
 }
+#: The fields of a group with their types.
+_FIELDS: Final = get_type_hints(ElasticGroup)
 
 
 def require_group(group: object) -> None:
@@ -148,7 +141,8 @@ def require_group(group: object) -> None:
     if not isinstance(group, ElasticGroup):
         raise RequestError("group", group, "expected an ElasticGroup")
     require_name("group.name", group.name)
-    for (field, (kind, description)), value in zip(_TYPES.items(), group, strict=True):
+    for (field, declared), value in zip(_FIELDS.items(), group, strict=True):
+        kind, description = _CHECKS[declared]
         names = value if isinstance(value, tuple) else ()
         if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
             raise RequestError(f"group.{field}", value, f"expected {description}")

@@ -1,7 +1,8 @@
 """Elastic quotas as a quota model of a partition.
 
-An `ElasticModel` represents an `ElasticQuota` as a `ugm.model.DemandModel` and `ugm.model.EvictingModel`. An allocation
-is a pod: it is expected while it waits, and runs when it is charged. The tags of its application name its group.
+An `ElasticModel` represents an `ElasticQuota` as a `ugm.model.PendingModel` and `ugm.model.EvictingModel`. An
+allocation is a pod: it waits while it is pending, and runs when it is charged. The tags of its application name its
+group.
 
 A claim without a group is denied, so that a misspelt group or a missing tag does not remove a limit. It is accepted
 only if a default group is configured, or if the model is unrestricted.
@@ -11,17 +12,18 @@ If an exception from outside interrupts a call, the call either takes effect or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar, final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar, final
 
 from ugm.arguments import require_name
-from ugm.decision import Violation
+from ugm.decision import EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.group import DEFAULT_GROUP
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
-from ugm.errors import RequestError
-from ugm.model import Claim, SetupViolation
+from ugm.elastic.status import status
+from ugm.errors import InvariantError, RequestError
+from ugm.model import Claim, ReportingModel, SetupViolation
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 
@@ -30,7 +32,7 @@ GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
 NAMESPACE_TAG: Final = "namespace"
 
 #: The name of the pod of a claim without an allocation id; repeated if there is such a pod.
-_PLACEHOLDER_NAME: Final = "?"
+_QUERY_POD_NAME: Final = "?"
 
 AnswerT = TypeVar("AnswerT")
 
@@ -50,7 +52,7 @@ class _MissingGroupTag(SetupViolation):
 
 
 @final
-class ElasticModel:
+class ElasticModel(ReportingModel):
     """Elastic quotas that take part in the admission of a partition.
 
     Args:
@@ -76,19 +78,6 @@ class ElasticModel:
     elastic group 'ml': 3 gpu requested, 3 of 4 used, 2 too much
     """
 
-    __slots__ = ("_charged", "_claims", "_group_tag", "_namespace_tag", "_refunded", "_unrestricted", "quota")
-
-    quota: ElasticQuota
-    #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
-    _claims: set[str]
-    #: The number of charges, used as the start time of pods.
-    _charged: int
-    #: The start times of claims that were refunded since the last new claim was charged, because they may return.
-    _refunded: dict[str, int]
-    _group_tag: str
-    _namespace_tag: str
-    _unrestricted: bool
-
     def __init__(
         self,
         quota: ElasticQuota,
@@ -101,12 +90,16 @@ class ElasticModel:
             raise RequestError("quota", quota, "expected an ElasticQuota")
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
-        self.quota = quota
-        self._claims = set()
-        self._charged, self._refunded = 0, {}
-        self._group_tag = require_name("group_tag", group_tag)
-        self._namespace_tag = require_name("namespace_tag", namespace_tag)
-        self._unrestricted = unrestricted
+        self.quota: Final = quota
+        #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
+        self._claims: Final[set[str]] = set()
+        #: The number of charges, used as the start time of pods.
+        self._charged = 0
+        #: The start times of claims that were refunded since the last new claim was charged, because they may return.
+        self._refunded: Final[dict[str, int]] = {}
+        self._group_tag: Final = require_name("group_tag", group_tag)
+        self._namespace_tag: Final = require_name("namespace_tag", namespace_tag)
+        self._unrestricted: Final = unrestricted
 
     def reset(self) -> None:
         """Remove all claims, charged or waiting. Groups, and pods that are not claims, stay.
@@ -127,20 +120,48 @@ class ElasticModel:
         pod = self._pod(claim)
         group = self.quota.group_of(pod)
         if self._has_no_group(group):
-            return (self._setup_violation(pod),)
+            missing = _MissingGroupTag.of("elastic group tag", self._group_tag)
+            return (_UnknownGroup.of(GROUP, pod.group) if pod.group else missing,)
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
         return self._if_expected(pod, lambda: self.quota.check(pod).violations)
 
+    def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:
+        """Return the limits of the group of *claim*, with the largest amounts that it can get now.
+
+        ``EffectiveLimit.guaranteed`` is the minimum of the group. A claim that is denied for its setup has no limits.
+        """
+        pod = self._pod(claim)
+        return () if self._has_no_group(self.quota.group_of(pod)) else self.quota.limits(pod)
+
+    def all_limits(self) -> Iterable[EffectiveLimit]:
+        """Return the limits of all groups: their runtimes for the present requests."""
+        return self.quota.all_limits()
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the total of the cluster, and the status of every group."""
+        tree = self.quota.tree
+        return {"total": dict(tree.total), "groups": [status(tree, name).to_dict() for name in sorted(tree.nodes)]}
+
+    def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:
+        """Compare the pods with the claims, and all counts with the pods."""
+        for claims, waits in ((held, False), (pending, True)):
+            for name, claim in claims.items():
+                pod = self.quota.pod(name)
+                if pod is None or self.quota.is_running(name) is waits or pod.usage != claim.usage:
+                    yield f"the pod of allocation {name!r} differs from the ledger"
+        for name in sorted(self._claims - held.keys() - pending.keys()):
+            if self.quota.has_pod(name):
+                yield f"there is a pod for {name!r}, which is not in the ledger"
+        try:
+            self.quota.verify()
+        except InvariantError as error:
+            yield from error.findings
+
     def _has_no_group(self, group: str) -> bool:
         """Return whether a claim has no group and needs one."""
         return group == DEFAULT_GROUP and not self._unrestricted and self.quota.tree.node(group).group is None
-
-    def _setup_violation(self, pod: Pod) -> SetupViolation:
-        if pod.group:
-            return _UnknownGroup.of(GROUP, pod.group)
-        return _MissingGroupTag.of("elastic group tag", self._group_tag)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority in the same group to evict for *claim*.
@@ -182,7 +203,7 @@ class ElasticModel:
             self._refunded[pod.name] = pod.started
         self._claims.discard(pod.name)
 
-    def expect(self, claim: Claim) -> None:
+    def add_pending(self, claim: Claim) -> None:
         """Count *claim* as waiting.
 
         Raises:
@@ -193,8 +214,8 @@ class ElasticModel:
             self._claims.add(pod.name)
         self.quota.adopt_waiting(pod)
 
-    def forget(self, claim: Claim) -> None:
-        """Undo `expect`.
+    def remove_pending(self, claim: Claim) -> None:
+        """Undo `add_pending`.
 
         Raises:
             RequestError: the allocation is unknown.
@@ -203,12 +224,9 @@ class ElasticModel:
         self._claims.discard(claim.allocation_id)
 
     def _pod(self, claim: Claim) -> Pod:
-        group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
-        return Pod(self._name(claim), claim.usage, group, namespace, claim.priority, claim.preemptible)
-
-    def _name(self, claim: Claim) -> str:
-        """Return the allocation id, or an unused name if the claim is only a query."""
-        name = claim.allocation_id or _PLACEHOLDER_NAME
+        """Return the pod of a claim. Its name is the allocation id, or unused if the claim is only a query."""
+        name = claim.allocation_id or _QUERY_POD_NAME
         while not claim.allocation_id and self.quota.has_pod(name):
-            name += _PLACEHOLDER_NAME
-        return name
+            name += _QUERY_POD_NAME
+        group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
+        return Pod(name, claim.usage, group, namespace, claim.priority, claim.preemptible)

@@ -35,18 +35,6 @@ class ResourceTerms(NamedTuple):
     weight: int
     lends: bool
 
-    @classmethod
-    def of(cls, group: ElasticGroup, resource: str) -> ResourceTerms:
-        """Return the terms of a group."""
-        maximum = group.max.amounts.get(resource)
-        return cls(
-            maximum is not None,
-            group.min.amounts.get(resource, 0),
-            UNLIMITED if maximum is None else maximum,
-            group.weight.amounts.get(resource, 0),
-            group.allow_lent,
-        )
-
 
 #: For groups without a configuration: the root, and built-in groups that nobody has configured.
 UNLIMITED_TERMS: Final = ResourceTerms(is_counted=True, min=0, max=UNLIMITED, weight=0, lends=True)
@@ -216,11 +204,11 @@ class ResourceNode:
         top, path = self.shared_path()
         runtime = top.max
         for shares, node in path:
-            runtime = shares.at_least(node, runtime)
+            runtime = shares.lower_bound(node, runtime)
         if runtime != self.limited_request or (runtime < self.min and not self.lends):
             runtime = top.max
             for shares, node in path:
-                runtime = shares.exactly(node, runtime)
+                runtime = shares.exact_share(node, runtime)
         return runtime
 
     def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:
@@ -252,32 +240,30 @@ class GroupNode:
     parent: GroupNode | None
     #: By name, in the order in which they were added.
     children: dict[str, GroupNode] = field(default_factory=dict)
-    #: The sums of the minimums of the children, without zeros.
-    child_mins: dict[str, int] = field(default_factory=dict)
     #: The nodes of all resources that the group names, or that a pod or group below requests.
     resources: dict[str, ResourceNode] = field(default_factory=dict)
 
-    def add_child(self, child: GroupNode) -> None:
-        """Add a child group."""
-        self.children[child.name] = child
-        self._sum_min(child, 1)
-
-    def remove_child(self, child: GroupNode) -> None:
-        """Undo `add_child`."""
-        del self.children[child.name]
-        self._sum_min(child, -1)
-
-    def _sum_min(self, child: GroupNode, sign: int) -> None:
-        for name, minimum in child.group.min.amounts.items() if child.group else ():
-            total = self.child_mins.pop(name, 0) + sign * minimum
-            if total:
-                self.child_mins[name] = total
-
     def terms(self, resource: str) -> ResourceTerms:
         """Return the configuration for a resource."""
-        if self.group is None or self.parent is None:
+        group = self.group
+        if group is None or self.parent is None:
             return UNLIMITED_TERMS
-        return ResourceTerms.of(self.group, resource)
+        maximum = group.max.amounts.get(resource)
+        return ResourceTerms(
+            maximum is not None,
+            group.min.amounts.get(resource, 0),
+            UNLIMITED if maximum is None else maximum,
+            group.weight.amounts.get(resource, 0),
+            group.allow_lent,
+        )
+
+    def walk(self) -> Iterator[GroupNode]:
+        """Yield the group and all groups below it, parents before children."""
+        stack = [self]
+        while stack:
+            node = stack.pop()
+            yield node
+            stack += reversed(node.children.values())
 
     def path(self) -> Iterator[GroupNode]:
         """Yield the group and all groups above it, the root last."""

@@ -98,24 +98,15 @@ class TrackedPod:
 class PodIndex:
     """All pods by name, group and namespace, and the names and namespaces of all groups."""
 
-    __slots__ = ("_arrivals", "_by_binding", "_by_group", "_groups", "_listed", "_namespaces", "pods")
-
-    #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
-    pods: dict[str, TrackedPod]
-    _arrivals: Iterator[int]
-    _by_group: dict[str, dict[str, TrackedPod]]
-    _by_binding: dict[_Binding, dict[str, TrackedPod]]
-    #: The number of pods in each namespace.
-    _namespaces: dict[str, int]
-    _groups: dict[str, ElasticGroup]
-    #: Namespace to the groups that list it, the earliest first.
-    _listed: dict[str, list[str]]
-
     def __init__(self, groups: Iterable[ElasticGroup] = ()) -> None:
-        self.pods = {}
-        self._arrivals = count(1)
-        self._by_group, self._by_binding, self._namespaces = {}, {}, {}
-        self._groups, self._listed = {}, {}
+        #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
+        self.pods: dict[str, TrackedPod] = {}
+        self._arrivals: Final = count(1)
+        self._by_group: dict[str, dict[str, TrackedPod]] = {}
+        self._by_binding: dict[_Binding, dict[str, TrackedPod]] = {}
+        self._groups: Final[dict[str, ElasticGroup]] = {}
+        #: Namespace to the groups that list it, the earliest first.
+        self._listed: Final[dict[str, list[str]]] = {}
         for group in groups:
             self.put_group(group)
 
@@ -167,9 +158,9 @@ class PodIndex:
         """Return whether pods name a group."""
         return (group, "") in self._by_binding
 
-    def has_pods_in(self, namespace: str) -> bool:
-        """Return whether there are pods in a namespace."""
-        return namespace in self._namespaces
+    def has_pods_in(self, namespaces: Collection[str]) -> bool:
+        """Return whether there are pods in one of some namespaces. Takes time linear in the number of pods."""
+        return any(tracked.pod.namespace in namespaces for tracked in self.pods.values())
 
     def pods_in(self, group: str) -> Iterator[TrackedPod]:
         """Yield the pods that are counted in a group, in the order of arrival."""
@@ -186,12 +177,11 @@ class PodIndex:
         pod = tracked.pod
         self._by_group.setdefault(tracked.group, {})[pod.name] = tracked
         self._by_binding.setdefault(_binding(pod), {})[pod.name] = tracked
-        self._namespaces[pod.namespace] = self._namespaces.get(pod.namespace, 0) + 1
 
     def reindex(self) -> None:
         """Rebuild all other indexes of pods from `pods`, for example after an interrupted change."""
         self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
-        self._by_group, self._by_binding, self._namespaces = {}, {}, {}
+        self._by_group, self._by_binding = {}, {}
         for tracked in self.pods.values():
             self._index(tracked)
 
@@ -200,9 +190,6 @@ class PodIndex:
         tracked = self.pods.pop(name)
         _remove(self._by_group, tracked.group, name)
         _remove(self._by_binding, _binding(tracked.pod), name)
-        self._namespaces[tracked.pod.namespace] -= 1
-        if not self._namespaces[tracked.pod.namespace]:
-            del self._namespaces[tracked.pod.namespace]
 
     def move(self, tracked: TrackedPod, group: str) -> None:
         """Count a pod in another group."""

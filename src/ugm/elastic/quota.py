@@ -1,11 +1,10 @@
 """Elastic quotas for a scheduler: checked changes of groups, counted pods, admission and eviction plans.
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups (`ugm.elastic.rules`),
-the pods (`ugm.elastic.pods`), and the decisions about them (`ugm.elastic.admission`, `ugm.elastic.eviction`). It has no
-lock: its owner has one.
+the counted pods (`ugm.elastic.counted_pods`), and the decisions about them (`ugm.elastic.admission`,
+`ugm.elastic.eviction`). It has no lock: its owner has one.
 
-If an exception from outside interrupts a call, the call either takes effect or changes nothing. All counts can be
-rebuilt from the pods (`ElasticQuota.recount`), and an interrupted call does so.
+If an exception from outside interrupts a call, the call either takes effect or changes nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar, final
 
-from ugm.decision import ALLOWED, Decision, Violation
+from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission
+from ugm.elastic.counted_pods import CountedPods
 from ugm.elastic.eviction import PreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
@@ -26,8 +26,9 @@ from ugm.elastic.group import (
     Refusal,
     require_group,
 )
-from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_pod
-from ugm.elastic.rules import refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
+from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
+from ugm.elastic.pods import Pod, TrackedPod, require_pod
+from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
 from ugm.resources import Resource
@@ -62,25 +63,16 @@ class ElasticQuota:
       elastic group 'service': 3 gpu requested, 0 of 2 used, 1 too much
     """
 
-    __slots__ = ("_admission", "_index", "_preempt_in_default", "_without_pods", "tree")
-
-    tree: ElasticTree
-    _index: PodIndex
-    #: A copy of the initial tree, if it had requests or usage of its own.
-    _without_pods: ElasticTree | None
-    _admission: GroupAdmission
-    _preempt_in_default: bool
-
     def __init__(
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
         if not isinstance(tree, ElasticTree):
             raise RequestError("tree", tree, "expected an ElasticTree")
-        self.tree = tree
-        self._index = PodIndex(tree.groups)
-        self._without_pods = tree.copy() if tree.has_counts else None
-        self._admission = GroupAdmission(tree, rules)
-        self._preempt_in_default = preempt_in_default
+        self.tree: Final = tree
+        self._pods: Final = CountedPods(tree)
+        self._index: Final = self._pods.index
+        self._admission: Final = GroupAdmission(tree, rules)
+        self._preempt_in_default: Final = preempt_in_default
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} groups={len(self.tree.groups)}>"
@@ -96,7 +88,7 @@ class ElasticQuota:
         """
         require_group(group)
         filled = with_defaults(group, self.tree)
-        _refuse(refusals_of_create(filled, self.tree, self._index))
+        _refuse(group.name, refusals_of_create(filled, self.tree, self._index))
         self._put(filled)
 
     def update(self, group: ElasticGroup) -> None:
@@ -107,12 +99,12 @@ class ElasticQuota:
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
-        _refuse(refusals_of_update(group, self.tree, self._index))
+        _refuse(group.name, refusals_of_update(group, self.tree, self._index))
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
         self.tree.put(group)
-        self._rebind(self._index.put_group(group))
+        self._pods.rebind(self._index.put_group(group))
 
     def delete(self, name: str) -> None:
         """Remove a group. Pods that belonged to it through their namespace are moved to their new group.
@@ -120,17 +112,9 @@ class ElasticQuota:
         Raises:
             GroupError: rules are violated. Nothing has changed.
         """
-        _refuse(refusals_of_delete(name, self.tree, self._index))
-        self._rebind(self._index.drop_group(name))
+        _refuse(name, refusals_of_delete(name, self.tree, self._index))
+        self._pods.rebind(self._index.drop_group(name))
         self.tree.drop(name)
-
-    def _rebind(self, bound: Iterable[TrackedPod]) -> None:
-        for tracked in bound:
-            group = self._index.group_of(tracked.pod)
-            if group != tracked.group:
-                self._count(tracked, -1)
-                self._index.move(tracked, group)
-                self._count(tracked, 1)
 
     # Pods
 
@@ -146,13 +130,18 @@ class ElasticQuota:
         """Return whether there is a pod of this name."""
         return name in self._index.pods
 
+    def pod(self, name: str) -> Pod | None:
+        """Return the pod of a name, or None if there is none."""
+        tracked = self._index.pods.get(name)
+        return None if tracked is None else tracked.pod
+
     def is_running(self, name: str) -> bool:
         """Return whether a pod runs.
 
         Raises:
             RequestError: the pod is unknown.
         """
-        return self._tracked(name).is_running
+        return self._pods.tracked(name).is_running
 
     def refuses_pods(self, name: str) -> bool:
         """Return whether a group accepts no pods because it is marked as a parent.
@@ -175,9 +164,8 @@ class ElasticQuota:
         require_pod(pod)
         group = self.group_of(pod)
         if self.refuses_pods(group):
-            reason = "the group is marked as a parent and accepts no pods"
-            raise GroupError((Refusal(group, "pod_on_parent_quota", reason),))
-        self._add(pod)
+            _refuse(group, [("pod_on_parent_quota", "the group is marked as a parent and accepts no pods")])
+        self._pods.add(pod)
 
     def adopt(self, pod: Pod) -> None:
         """Add a running pod without a check.
@@ -186,7 +174,7 @@ class ElasticQuota:
             RequestError: there is already a pod of this name, or the pod is not valid. Nothing has changed.
         """
         require_pod(pod)
-        self._add(pod, is_running=True)
+        self._pods.add(pod, is_running=True)
 
     def adopt_waiting(self, pod: Pod) -> None:
         """Add a waiting pod without a check of its group.
@@ -195,18 +183,7 @@ class ElasticQuota:
             RequestError: there is already a pod of this name, or the pod is not valid. Nothing has changed.
         """
         require_pod(pod)
-        self._add(pod)
-
-    def _add(self, pod: Pod, *, is_running: bool = False) -> None:
-        if pod.name in self._index.pods:
-            raise RequestError("pod", pod.name, "there is already a pod of this name")
-        try:
-            tracked = self._index.add(pod)
-            tracked.is_running = is_running
-            self._count(tracked, 1)
-        except BaseException:
-            self._restore(pod.name, None)
-            raise
+        self._pods.add(pod)
 
     def replace(self, pod: Pod) -> None:
         """Add a running pod without a check, in place of the pod of this name if there is one.
@@ -215,21 +192,7 @@ class ElasticQuota:
             RequestError: the pod is not valid. Nothing has changed.
         """
         require_pod(pod)
-        old = self._index.pods.get(pod.name)
-        try:
-            if old is not None:
-                self.forget(pod.name)
-            self._add(pod, is_running=True)
-        except BaseException:
-            self._restore(pod.name, old)
-            raise
-
-    def _restore(self, name: str, tracked: TrackedPod | None) -> None:
-        """Undo an interrupted call for one pod: count *tracked*, or no pod of that name."""
-        self._index.pods.pop(name, None)
-        if tracked is not None:
-            self._index.pods[name] = tracked
-        self.recount()
+        self._pods.replace(pod)
 
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without a check. A running pod stays as it is.
@@ -237,9 +200,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        tracked = self._tracked(name)
-        if not tracked.is_running:
-            self._set_running(tracked, is_running=True)
+        self._pods.set_running(name, is_running=True)
 
     def stop(self, name: str) -> None:
         """Undo `start`: count a running pod as waiting.
@@ -247,18 +208,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        tracked = self._tracked(name)
-        if tracked.is_running:
-            self._set_running(tracked, is_running=False)
-
-    def _set_running(self, tracked: TrackedPod, *, is_running: bool) -> None:
-        try:
-            self._count_usage(tracked, 1 if is_running else -1)
-            tracked.is_running = is_running
-        except BaseException:
-            tracked.is_running = not is_running
-            self.recount()
-            raise
+        self._pods.set_running(name, is_running=False)
 
     def forget(self, name: str) -> Pod:
         """Remove a waiting or running pod, and return it.
@@ -266,14 +216,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        tracked = self._tracked(name)
-        try:
-            self._count(tracked, -1)
-            self._index.remove(name)
-        except BaseException:
-            self._restore(name, tracked)
-            raise
-        return tracked.pod
+        return self._pods.remove(name)
 
     def forget_all(self, names: Iterable[str]) -> None:
         """Remove all pods with one of these names, and rebuild all counts."""
@@ -282,34 +225,16 @@ class ElasticQuota:
         self.recount()
 
     def recount(self) -> None:
-        """Rebuild all counts from the pods. Takes time in the number of groups and pods."""
-        self._index.reindex()
-        self.tree.clear_counts()
-        if self._without_pods is not None:
-            self.tree.add_counts_of(self._without_pods)
-        for tracked in self._index.pods.values():
-            self._count(tracked, 1)
+        """Rebuild all counts from the pods. Takes time linear in the number of groups and pods."""
+        self._pods.recount()
 
-    def _tracked(self, name: str) -> TrackedPod:
-        tracked = self._index.pods.get(name)
-        if tracked is None:
-            raise RequestError("pod", name, "there is no such pod")
-        return tracked
+    def verify(self) -> None:
+        """Recompute all requests and usage from the pods, and all sums and runtimes from these.
 
-    def _count(self, tracked: TrackedPod, sign: int) -> None:
-        self._count_request(tracked, sign)
-        if tracked.is_running:
-            self._count_usage(tracked, sign)
-
-    def _count_request(self, tracked: TrackedPod, sign: int) -> None:
-        pod = tracked.pod
-        fixed = _times(sign, pod.non_preemptible)
-        self.tree.change_request(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
-
-    def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
-        pod = tracked.pod
-        fixed = _times(sign, pod.non_preemptible)
-        self.tree.change_used(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+        Raises:
+            InvariantError: with a message for each difference.
+        """
+        self._pods.verify()
 
     # Admission
 
@@ -341,13 +266,29 @@ class ElasticQuota:
         usage = Resource({name: amount for name, amount in pod.usage.amounts.items() if name in known})
         tracked = TrackedPod(pod._replace(usage=usage), group)
         try:
-            self._count_request(tracked, 1)
+            self._pods.count_request(tracked, 1)
             found = answer()
-            self._count_request(tracked, -1)
+            self._pods.count_request(tracked, -1)
         except BaseException:
             self.recount()
             raise
         return found
+
+    def limits(self, pod: Pod) -> tuple[EffectiveLimit, ...]:
+        """Return the limits that apply to a pod, with the largest amounts that its group can get now. Changes nothing.
+
+        Raises:
+            RequestError: the pod is not valid.
+        """
+        group, rules = self.group_of(pod), self._admission.rules
+        if self.refuses_pods(group):
+            return tuple(refusal_of(self.tree, group))
+        wanted = pod._replace(usage=missing_request(self.tree, group))
+        return tuple(self.if_expected(wanted, lambda: limits_of(self.tree, group, rules, preemptible=pod.preemptible)))
+
+    def all_limits(self) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of all groups, sorted by group. The system group and the root have none."""
+        return tuple(all_limits(self.tree, self._admission.rules))
 
     def admit(self, name: str) -> Decision:
         """Start a waiting pod if it may run now.
@@ -355,7 +296,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown, or runs already.
         """
-        tracked = self._tracked(name)
+        tracked = self._pods.tracked(name)
         if tracked.is_running:
             raise RequestError("pod", name, "the pod runs already")
         decision = self.check(tracked.pod)
@@ -414,7 +355,7 @@ class ElasticQuota:
         removed: dict[str, TrackedPod] = {}
 
         def count(tracked: TrackedPod, sign: int) -> None:
-            self._count(tracked, sign)
+            self._pods.count(tracked, sign)
             if sign < 0:
                 removed[tracked.pod.name] = tracked
             else:
@@ -423,7 +364,7 @@ class ElasticQuota:
         try:
             plan = self._plan_preemption(pod, count, partial(self._violations, pod, {}))
             for tracked in removed.values():
-                self._count(tracked, 1)
+                self._pods.count(tracked, 1)
         except BaseException:
             self.recount()
             raise
@@ -443,16 +384,13 @@ class ElasticQuota:
             RequestError: a victim is unknown; nothing has changed.
         """
         for name in plan.victims:
-            self._tracked(name)
+            self._pods.tracked(name)
         for name in plan.victims:
             self.forget(name)
 
 
-def _times(sign: int, amounts: Resource) -> Resource:
-    return amounts if sign > 0 else Resource({name: -amount for name, amount in amounts.amounts.items()})
-
-
-def _refuse(refusals: Iterable[Refusal]) -> None:
-    found = tuple(refusals)
+def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
+    """Refuse a change of a group, if it violates rules."""
+    found = tuple(Refusal(group, rule, reason) for rule, reason in broken)
     if found:
         raise GroupError(found)

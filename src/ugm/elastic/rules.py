@@ -1,6 +1,6 @@
 """The rules for changes of the configured groups, checked before a change takes effect.
 
-Each function yields all violated rules; the original reports the first of them. A rule that depends on another rule is
+Each function yields all violated rules; Koordinator reports the first of them. A rule that depends on another rule is
 skipped if that one is violated. Nothing here changes anything.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit"; the other rules are those of its
@@ -9,15 +9,20 @@ webhooks. In contrast to the webhooks, a group below itself is refused.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, Refusal, parent_of
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
 from ugm.elastic.nodes import GroupNode
 from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
-__all__ = ["refusals_of_create", "refusals_of_delete", "refusals_of_update", "with_defaults"]
+__all__ = ["BrokenRule", "refusals_of_create", "refusals_of_delete", "refusals_of_update", "with_defaults"]
+
+#: The rule and the reason of a `ugm.elastic.Refusal`.
+BrokenRule: TypeAlias = tuple[str, str]
 
 
 def with_defaults(group: ElasticGroup, tree: ElasticTree) -> ElasticGroup:
@@ -36,17 +41,17 @@ def with_defaults(group: ElasticGroup, tree: ElasticTree) -> ElasticGroup:
     return group._replace(parent=parent_of(group), tree_id=tree_id, shared_weight=weight)
 
 
-def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[Refusal]:
+def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
     """Yield the rules that a new group violates, after its defaults were filled in."""
     node = tree.nodes.get(group.name)
     if group.tree_id is None and parent_of(group) not in tree.nodes:
-        yield Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}")
+        yield "parent_not_found", f"there is no group {group.parent!r}"
         return
     if group.unread_weight:
         yield from _readable_weight(group)
         return
     if node is not None and node.group is not None:
-        yield Refusal(group.name, "already_exists", "there is already a group of this name")
+        yield "already_exists", "there is already a group of this name"
         return
     yield from _namespaces(group, pods)
     yield from _amounts(group)
@@ -54,172 +59,169 @@ def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
         yield from _placement(group, None, tree)
 
 
-def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[Refusal]:
+def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
     """Yield the rules that replacing a group violates.
 
-    A change of only weights, lending and marks is not checked, as in Koordinator.
+    A change of only weights and lending is not checked, as in Koordinator.
     """
     node = tree.nodes.get(group.name)
     old = None if node is None else node.group
-    if old is not None and _is_free_change(old, group):
+    if old is not None and _checked_fields(old) == _checked_fields(group):
         return
     if group.name in BUILT_IN and group.name != DEFAULT_GROUP:
-        yield Refusal(group.name, "forbidden_modify", "the group is built in")
+        yield "forbidden_modify", "the group is built in"
         return
     yield from _namespaces(group, pods)
     if node is None or old is None:
-        yield Refusal(group.name, "not_found", "there is no such group")
+        yield "not_found", "there is no such group"
         return
     yield from _amounts(group)
     yield from _role(group, node, old, pods)
     yield from _placement(group, old, tree)
 
 
-def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator[Refusal]:
+def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
     """Yield the rules that deleting a group violates."""
     node = tree.nodes.get(name)
     if name in BUILT_IN:
-        yield Refusal(name, "forbidden_delete", "the group is built in")
+        yield "forbidden_delete", "the group is built in"
         return
     if node is None:
-        yield Refusal(name, "not_found", "there is no such group")
+        yield "not_found", "there is no such group"
         return
     if node.children:
-        yield Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it")
+        yield "has_children", f"{next(iter(node.children))!r} is below it"
     if pods.has_pods_of(name):
-        yield Refusal(name, "has_pods", "there are pods that name the group")
-
-
-def _is_free_change(old: ElasticGroup, new: ElasticGroup) -> bool:
-    return _checked_fields(old) == _checked_fields(new)
+        yield "has_pods", "there are pods that name the group"
 
 
 def _checked_fields(group: ElasticGroup) -> tuple[object, ...]:
     return group.min, group.max, parent_of(group), group.is_parent, group.tree_id or "", group.namespaces
 
 
-def _namespaces(group: ElasticGroup, pods: PodIndex) -> Iterator[Refusal]:
+def _namespaces(group: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
     for namespace in group.namespaces:
         other = pods.group_listing(namespace)
         if other not in (None, group.name):
-            yield Refusal(group.name, "namespace_bound", f"namespace {namespace!r} is bound to {other!r}")
+            yield "namespace_bound", f"namespace {namespace!r} is already listed by {other!r}"
 
 
-def _amounts(group: ElasticGroup) -> Iterator[Refusal]:
+def _amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
     """Check the amounts of the group itself."""
     weight = group.shared_weight or Resource()
     for word, vector in (("max", group.max), ("min", group.min), ("shared_weight", weight)):
         for name, amount in vector.amounts.items():
             if amount < 0:
-                yield Refusal(group.name, f"negative_{word}", f"{word} of {name} is negative")
+                yield f"negative_{word}", f"{word} of {name} is negative"
     yield from _readable_weight(group)
     for name, minimum in group.min.amounts.items():
         maximum = group.max.amounts.get(name)
         if maximum is None:
-            yield Refusal(group.name, "min_key_not_in_max", f"min names {name}, but max does not")
+            yield "min_key_not_in_max", f"min names {name}, but max does not"
         elif minimum > maximum:
             amounts = f"{format_amount(name, minimum)}, above max {format_amount(name, maximum)}"
-            yield Refusal(group.name, "min_exceeds_max", f"min of {name} is {amounts}")
+            yield "min_exceeds_max", f"min of {name} is {amounts}"
     for name, used in group.reported_used.amounts.items():
         maximum = group.max.amounts.get(name)
         if name in group.strict_max and (maximum is None or used > maximum):
-            yield Refusal(group.name, "max_below_used", f"{format_amount(name, used)} {name} is used, max allows less")
+            limit = "but max does not name it" if maximum is None else f"above max {format_amount(name, maximum)}"
+            yield "max_below_used", f"{format_amount(name, used)} {name} is used, {limit}"
 
 
-def _readable_weight(group: ElasticGroup) -> Iterator[Refusal]:
+def _readable_weight(group: ElasticGroup) -> Iterator[BrokenRule]:
     if group.unread_weight:
-        yield Refusal(group.name, "bad_shared_weight", f"{group.unread_weight!r} is not a mapping of weights")
+        yield "bad_shared_weight", f"{group.unread_weight!r} is not a mapping of weights"
 
 
-def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: PodIndex) -> Iterator[Refusal]:
+def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
     """Check a change of the mark as a parent."""
     if old.is_parent and not group.is_parent and node.children:
-        yield Refusal(group.name, "is_parent_with_children", f"{next(iter(node.children))!r} is below it")
+        yield "is_parent_with_children", f"{next(iter(node.children))!r} is below it"
     if group.is_parent and not old.is_parent and _has_pods(old, pods):
-        yield Refusal(group.name, "is_parent_with_pods", "there are pods in the group")
+        yield "is_parent_with_pods", "there are pods in the group"
 
 
 def _has_pods(group: ElasticGroup, pods: PodIndex) -> bool:
-    return pods.has_pods_of(group.name) or any(map(pods.has_pods_in, (group.name, *group.namespaces)))
+    return pods.has_pods_of(group.name) or pods.has_pods_in((group.name, *group.namespaces))
 
 
-def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree) -> Iterator[Refusal]:
+def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree) -> Iterator[BrokenRule]:
     """Check the group against its parent, siblings and children."""
     node, above = tree.nodes.get(group.name), tree.nodes.get(parent_of(group))
-    children = _children(node)
+    children = [child.group for child in node.children.values() if child.group is not None] if node else []
     parent = None if above is None or above.parent is None else above.group
     yield from _tree_ids(group, old, parent, children)
     if above is tree.root and not group.is_parent:
         return
     if above is None:
-        yield Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}")
+        yield "parent_not_found", f"there is no group {group.parent!r}"
         return
     if above is not tree.root and (parent is None or not parent.is_parent):
-        yield Refusal(group.name, "parent_is_not_parent", f"{above.name!r} is not marked as a parent")
+        yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
         return
     if any(one.name == group.name for one in above.path()):
-        yield Refusal(group.name, "cycle", f"{above.name!r} is the group itself, or below it")
+        yield "cycle", f"{above.name!r} is the group itself, or below it"
         return
     yield from _names(group, parent, children)
     if not group.force_update and not group.is_root:
         yield from _sums(group, parent, above, children)
 
 
-def _children(node: GroupNode | None) -> list[ElasticGroup]:
-    return [child.group for child in node.children.values() if child.group is not None] if node else []
-
-
 def _tree_ids(
     group: ElasticGroup, old: ElasticGroup | None, parent: ElasticGroup | None, children: list[ElasticGroup]
-) -> Iterator[Refusal]:
+) -> Iterator[BrokenRule]:
     tree_id = group.tree_id or ""
     if old is not None and tree_id != (old.tree_id or ""):
-        yield Refusal(group.name, "tree_id_changed", f"the group belongs to the tree {old.tree_id or ''!r}")
+        yield "tree_id_changed", f"the group belongs to the tree {old.tree_id or ''!r}"
     if parent is not None and tree_id != (parent.tree_id or ""):
-        yield Refusal(group.name, "tree_id_parent_mismatch", f"{parent.name!r} belongs to another tree")
+        yield "tree_id_parent_mismatch", f"{parent.name!r} belongs to another tree"
     for child in children:
         if tree_id != (child.tree_id or ""):
-            yield Refusal(group.name, "tree_id_child_mismatch", f"{child.name!r} belongs to another tree")
+            yield "tree_id_child_mismatch", f"{child.name!r} belongs to another tree"
 
 
-def _names(group: ElasticGroup, parent: ElasticGroup | None, children: list[ElasticGroup]) -> Iterator[Refusal]:
+def _names(group: ElasticGroup, parent: ElasticGroup | None, children: list[ElasticGroup]) -> Iterator[BrokenRule]:
     """Check that the parent and the children name the same resources."""
     for other in [parent, *children]:
         if other is not None and other.max.amounts.keys() != group.max.amounts.keys():
-            yield Refusal(group.name, "max_keys_mismatch", f"max of {other.name!r} names other resources")
+            yield "max_keys_mismatch", f"max of {other.name!r} names other resources"
     if parent is not None and not group.min.amounts.keys() <= parent.min.amounts.keys():
-        yield Refusal(
-            group.name, "min_keys_not_in_parent", f"min names resources that min of {parent.name!r} does not name"
-        )
+        yield "min_keys_not_in_parent", f"min names resources that min of {parent.name!r} does not name"
     for child in children:
         if not child.min.amounts.keys() <= group.min.amounts.keys():
-            yield Refusal(
-                group.name, "min_keys_not_in_parent", f"min of {child.name!r} names resources that min does not name"
-            )
+            yield "min_keys_not_in_parent", f"min of {child.name!r} names resources that min does not name"
 
 
 def _sums(
     group: ElasticGroup, parent: ElasticGroup | None, above: GroupNode, children: list[ElasticGroup]
-) -> Iterator[Refusal]:
+) -> Iterator[BrokenRule]:
     """Check that the sums of minimums are within the minimum of the parent."""
     if parent is not None:
-        for name, total in _min_sums(above, group).items():
-            minimum = parent.min.amounts.get(name, 0)
-            if total > minimum:
-                sums = f"the minimums of the group and its siblings add up to {format_amount(name, total)} {name}"
-                reason = f"{sums}, above min {format_amount(name, minimum)} of {parent.name!r}"
-                yield Refusal(group.name, "siblings_min_exceeds_parent_min", reason)
-    for name in {name: None for child in children for name in child.min.amounts}:
-        total, minimum = sum(child.min.amounts.get(name, 0) for child in children), group.min.amounts.get(name, 0)
+        for reason in _excesses("the group and its siblings", _min_sums(above, group), parent.min):
+            yield "siblings_min_exceeds_parent_min", f"{reason} of {parent.name!r}"
+    sums = Counter[str]()
+    for child in children:
+        sums.update(child.min.amounts)
+    for reason in _excesses("its children", sums, group.min):
+        yield "children_min_exceeds_min", reason
+
+
+def _excesses(groups: str, sums: Mapping[str, int], minimums: Resource) -> Iterator[str]:
+    for name, total in sums.items():
+        minimum = minimums.amounts.get(name, 0)
         if total > minimum:
-            sums = f"the minimums of its children add up to {format_amount(name, total)} {name}"
-            reason = f"{sums}, above min {format_amount(name, minimum)}"
-            yield Refusal(group.name, "children_min_exceeds_min", reason)
+            added = f"the minimums of {groups} add up to {format_amount(name, total)} {name}"
+            yield f"{added}, above min {format_amount(name, minimum)}"
 
 
 def _min_sums(above: GroupNode, group: ElasticGroup) -> Mapping[str, int]:
     """Return the sums of the minimums of all children of *above*, including the new group, by resource."""
-    sums = {**dict.fromkeys(group.min.amounts, 0), **above.child_mins}
-    before = above.children.get(group.name)
-    own = before.group.min if before is not None and before.group is not None else Resource()
-    return {name: total - own.amounts.get(name, 0) + group.min.amounts.get(name, 0) for name, total in sums.items()}
+    sums = Counter({name: node.shares.mins for name, node in above.resources.items()})
+    # Built-in groups do not share, so they are not in those sums.
+    others = [above.children[name].group for name in BUILT_IN & above.children.keys() - {group.name}]
+    for other in (*others, group):
+        sums.update(other.min.amounts if other else {})
+    replaced = above.children.get(group.name)
+    if replaced and replaced.group and group.name not in BUILT_IN:
+        sums.subtract(replaced.group.min.amounts)
+    return sums

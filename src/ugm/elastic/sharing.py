@@ -100,7 +100,7 @@ class SharingResult:
 
 
 def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> SharingResult:
-    """Share one resource. Costs a pass over the groups, and one over the hungry groups for each round.
+    """Share one resource. Takes a pass over the groups, and one over the hungry groups for each round.
 
     Args:
         available: the amount to share; a negative amount counts as 0.

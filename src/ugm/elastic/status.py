@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ugm.elastic.group import BUILT_IN
-from ugm.elastic.nodes import GroupNode
+from ugm.elastic.nodes import ResourceNode
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
 __all__ = ["GroupStatus", "status", "table"]
 
-_HEADER: Final = ("", "min", "runtime", "request", "max")
+_HEADER: Final[tuple[str, ...]] = ("", "min", "runtime", "request", "max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +80,16 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
     a    4        6        8    8  ========|===....
     b    4        2        2    8  ====    |
     """
-    groups = list(_groups(tree.root, resource))
-    rows = [(f"{'  ' * depth}{node.name}", *_amounts(node, resource)) for depth, node in groups]
-    widths = [max(len(row[column]) for row in [_HEADER, *rows]) for column in range(len(_HEADER))]
-    total = max(tree.total.get(resource, 0), 1)
-    bars = ["", *(_bar(node, resource, total, width) for _, node in groups)]
-    return "\n".join(_line(row, widths, bar) for row, bar in zip([_HEADER, *rows], bars, strict=True))
-
-
-def _groups(root: GroupNode, resource: str) -> Iterator[tuple[int, GroupNode]]:
-    """Yield the depth and the node of every group that shares a resource, parents before children."""
-    stack = [(0, child) for child in reversed(root.children.values())]
-    while stack:
-        depth, node = stack.pop()
-        if node.name not in BUILT_IN and resource in node.resources and node.resources[resource].is_shared:
-            yield depth, node
-        stack += [(depth + 1, child) for child in reversed(node.children.values())]
-
-
-def _amounts(group: GroupNode, resource: str) -> list[str]:
-    node = group.resources[resource]
-    return [format_amount(resource, amount) for amount in (node.min, node.runtime(), node.request, node.max)]
+    rows, bars, total = [_HEADER], [""], max(tree.total.get(resource, 0), 1)
+    for group in tree.root.walk():
+        node = group.resources.get(resource)
+        if node is not None and node.competes and node.is_shared:
+            indent = "  " * (len([*group.path()]) - 2)
+            amounts = (node.min, node.runtime(), node.request, node.max)
+            rows.append((f"{indent}{group.name}", *(format_amount(resource, amount) for amount in amounts)))
+            bars.append(_bar(node, total, width))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(_line(row, widths, bar) for row, bar in zip(rows, bars, strict=True))
 
 
 def _line(row: tuple[str, ...], widths: list[int], bar: str) -> str:
@@ -111,8 +98,7 @@ def _line(row: tuple[str, ...], widths: list[int], bar: str) -> str:
     return "  ".join([name.ljust(widths[0]), *columns, bar]).rstrip()
 
 
-def _bar(group: GroupNode, resource: str, total: int, width: int) -> str:
-    node = group.resources[resource]
+def _bar(node: ResourceNode, total: int, width: int) -> str:
     minimum, runtime, request = (amount * width // total for amount in (node.min, node.runtime(), node.request))
     bar = ("=" * runtime).ljust(min(request, width), ".").ljust(minimum)
     return f"{bar[:minimum]}|{bar[minimum:]}"

@@ -60,21 +60,15 @@ class ElasticTree:
     Resource(gpu=3)
     """
 
-    __slots__ = ("_scales", "_total", "nodes", "root")
-
-    #: All groups by name, including the built-in groups.
-    nodes: dict[str, GroupNode]
-    root: GroupNode
-    _total: Resource
-    _scales: bool
-
     def __init__(
         self, total: Resource = _NOTHING, groups: Iterable[ElasticGroup] = (), *, scale_min: bool = True
     ) -> None:
-        self._scales = scale_min
+        #: Whether minimums are scaled down when their sum exceeds the available amount.
+        self.scale_min: Final = scale_min
         self._total = _NOTHING
-        self.root = GroupNode(ROOT_GROUP, None, None)
-        self.nodes = {ROOT_GROUP: self.root}
+        self.root: Final = GroupNode(ROOT_GROUP, None, None)
+        #: All groups by name, including the built-in groups.
+        self.nodes: Final = {ROOT_GROUP: self.root}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
         self.set_total(total)
@@ -85,8 +79,11 @@ class ElasticTree:
             self.put(group)
 
     def copy(self) -> ElasticTree:
-        """Return an independent tree with the same groups, requests and usage. Takes time in the number of groups."""
-        twin = ElasticTree(self._total, self.groups, scale_min=self._scales)
+        """Return an independent tree with the same groups, requests and usage.
+
+        Takes time linear in the number of groups.
+        """
+        twin = ElasticTree(self._total, self.groups, scale_min=self.scale_min)
         twin.add_counts_of(self)
         return twin
 
@@ -96,11 +93,6 @@ class ElasticTree:
     def total(self) -> Resource:
         """The amounts of the cluster."""
         return self._total
-
-    @property
-    def scale_min(self) -> bool:
-        """True if minimums are scaled down when their sum exceeds the available amount."""
-        return self._scales
 
     def set_total(self, total: Resource) -> None:
         """Set the amounts of the cluster.
@@ -126,18 +118,13 @@ class ElasticTree:
     @property
     def groups(self) -> tuple[ElasticGroup, ...]:
         """All configured groups, every parent before its children."""
-        found, stack = [], [self.root]
-        while stack:
-            node = stack.pop()
-            if node.group is not None:
-                found.append(node.group)
-            stack.extend(reversed(node.children.values()))
-        return tuple(found)
+        return tuple(node.group for node in self.root.walk() if node.group is not None)
 
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time in the depth of the group for each resource that it names. The limits of the root have no effect.
+        Takes time linear in the depth of the group for each resource that it names. The limits of the root have no
+        effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
@@ -152,11 +139,11 @@ class ElasticTree:
         if node is None:
             node = self.nodes[group.name] = GroupNode(group.name, None, parent)
         elif node.parent is not None:
-            node.parent.remove_child(node)
+            del node.parent.children[group.name]
         if node.parent is not parent:
             self._move(node, parent)
         node.group = group
-        parent.add_child(node)
+        parent.children[group.name] = node
         for resource in node.resources.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._resource_node(node, resource).set_terms(node.terms(resource))
             if group.name in BUILT_IN:
@@ -194,7 +181,7 @@ class ElasticTree:
         for resource_node in node.resources.values():
             resource_node.detach()
         if node.parent is not None:
-            node.parent.remove_child(node)
+            del node.parent.children[name]
         del self.nodes[name]
         for resource in node.resources:
             self._trim(node.parent, resource)
@@ -221,7 +208,7 @@ class ElasticTree:
             at = self._above(at)
         for each in reversed(missing):
             competes = each.name not in BUILT_IN
-            node = ResourceNode(each.name, each.terms(resource), competes, ChildShares(scales=self._scales))
+            node = ResourceNode(each.name, each.terms(resource), competes, ChildShares(scales=self.scale_min))
             above = self._above(each)
             if above is None:
                 node.max = 0
@@ -269,18 +256,15 @@ class ElasticTree:
         """Add the requests and usage of the pods of another tree, for groups that exist in both."""
         for name, group in other.nodes.items():
             for resource, node in group.resources.items() if name in self.nodes else ():
-                (request, fixed_request), (used, fixed_used) = node.own_requests, node.own_usage
-                if request:
-                    fixed = Resource({resource: fixed_request})
-                    self.change_request(name, Resource({resource: request}), non_preemptible=fixed)
-                if used:
-                    fixed = Resource({resource: fixed_used})
-                    self.change_used(name, Resource({resource: used}), non_preemptible=fixed)
+                for change, own in ((self.change_request, node.own_requests), (self.change_used, node.own_usage)):
+                    amount, fixed = (Resource({resource: number}) for number in own)
+                    if amount[resource]:
+                        change(name, amount, non_preemptible=fixed)
 
     def clear_counts(self) -> None:
         """Remove all requests and usage. The groups and the total stay.
 
-        The result is correct even if the counts were not. Takes time in the number of groups.
+        The result is correct even if the counts were not. Takes time linear in the number of groups.
         """
         for node in self.nodes.values():
             node.resources = {}
@@ -331,8 +315,8 @@ class ElasticTree:
     def runtime(self, name: str) -> Resource:
         """Return the runtime of a group, for every resource that its maximum names and its parent shares.
 
-        Takes time in the depth of the group if sums decide, and otherwise a pass over the hungry siblings for each
-        round. The runtime of the root is the amount for all groups; a built-in group gets its maximum.
+        Takes time linear in the depth of the group if sums decide, and otherwise a pass over the hungry siblings for
+        each round. The runtime of the root is the amount for all groups; a built-in group gets its maximum.
 
         Raises:
             GroupError: the group is unknown.

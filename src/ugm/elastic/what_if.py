@@ -33,7 +33,7 @@ def what_if(
     drop: Iterable[str] = (),
     requests: Mapping[str, Resource] = _NO_REQUESTS,
 ) -> tuple[RuntimeChange, ...]:
-    """Return the groups whose runtime a change would affect, sorted by name. Costs a copy of the tree.
+    """Return the groups whose runtime a change would affect, sorted by name. Takes the time of a copy of the tree.
 
     Args:
         tree: the live tree, which does not change.

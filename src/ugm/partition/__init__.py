@@ -3,14 +3,15 @@
 `AbstractPartition` describes the operations. `Partition` keeps everything in memory.
 """
 
+from ugm.decision import Explanation, Holder, headroom_of
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
 from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
-from ugm.partition.explanation import Explanation, Holder, headroom_of
 from ugm.partition.interface import AbstractPartition
+from ugm.partition.model_queries import ModelReport
 from ugm.partition.partition import Partition
-from ugm.partition.plan import LeavingQueue, Plan, PlanInput
+from ugm.partition.plan import DrainingQueue, Plan, PlanInput
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
 from ugm.partition.subject import Subject, UserInQueue
@@ -29,13 +30,14 @@ __all__ = [
     "CooperativeIteration",
     "Detail",
     "Difference",
+    "DrainingQueue",
     "Explanation",
     "GangStyle",
     "Holder",
-    "LeavingQueue",
     "LimitChange",
     "LimitUtilization",
     "LimitValue",
+    "ModelReport",
     "OwnedAllocation",
     "Partition",
     "PartitionSnapshot",

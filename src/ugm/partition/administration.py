@@ -37,7 +37,7 @@ class Administration:
         Raises:
             RequestError: the queue does not exist, or the configuration names it.
         """
-        queue = self._admission.queue(queue_path)
+        queue = self._admission.require_queue(queue_path)
         if queue.managed:
             raise RequestError("queue_path", queue_path, "the configuration sets the quota of this queue")
         self._state.set_queue_quota(queue, quota)
@@ -68,15 +68,9 @@ class Administration:
 
     # The configuration
 
-    def configure(self, known: CompiledConfig, same_version: CompiledConfig, config: CompiledConfig) -> None:
-        """Put another configuration in force.
-
-        Args:
-            known: the configuration that was in force when the other was compiled.
-            same_version: the other configuration, with the version of *known* if both are equal.
-            config: the other configuration, with a version of its own.
-        """
-        self._state.replace_config(same_version if self._state.compiled is known else config)
+    def configure(self, config: CompiledConfig) -> None:
+        """Put another configuration in force."""
+        self._state.replace_config(config)
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
@@ -84,9 +78,10 @@ class Administration:
         Raises:
             RequestError: the plan was made for another configuration than the one in force.
         """
-        if plan.compiled is self._state.compiled:
+        version = self._state.compiled.version
+        if plan.compiled.version == version:
             return
-        if plan.base.version is not self._state.compiled.version:
+        if plan.base.version != version:
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
         self._state.replace_config(plan.compiled)
 

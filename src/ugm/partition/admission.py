@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
 from ugm.arguments import require_application_id, require_name, require_vector
-from ugm.decision import ALLOWED, Decision, Violation, over
+from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
@@ -45,7 +45,7 @@ class Admission:
 
     # Arguments
 
-    def application(self, application_id: str) -> Application:
+    def require_application(self, application_id: str) -> Application:
         """Return an application.
 
         Raises:
@@ -59,7 +59,7 @@ class Admission:
             raise RequestError("application_id", application_id, "there is no such application")
         return found
 
-    def queue(self, queue_path: str) -> Queue:
+    def require_queue(self, queue_path: str) -> Queue:
         """Return a queue.
 
         Raises:
@@ -77,13 +77,13 @@ class Admission:
             RequestError: an argument is invalid, or the application does not exist.
         """
         require_name("allocation_id", request.allocation_id)
-        application = self.application(request.application_id)
+        application = self.require_application(request.application_id)
         self.vector(request.usage)
         return LedgerEntry(application, request.usage, traits_of(state, request))
 
     def vector(self, usage: Resource) -> RequestVector:
         """Return the amounts of a usage in the layout of the counters."""
-        return require_vector("usage", usage, self._state.in_force.epoch.layout)
+        return require_vector("usage", usage, self._state.active_limits.epoch.layout)
 
     def require_not_failing(self, application: Application) -> None:
         """Check that an application may get more.
@@ -125,7 +125,7 @@ class Admission:
         entry = self._state.ledger.get(allocation_id) if type(allocation_id) is str else None
         return self._state.ledger.get(require_name(argument, allocation_id)) if entry is None else entry
 
-    def held(self, argument: str, allocation_id: str) -> LedgerEntry:
+    def require_held(self, argument: str, allocation_id: str) -> LedgerEntry:
         """Return a held or terminating allocation.
 
         Raises:
@@ -147,7 +147,7 @@ class Admission:
             return
         self.require_not_failing(entry.application)
         if self._models:
-            self._models.apply([("expect", entry.claim(request.allocation_id))])
+            self._models.apply([("add_pending", entry.claim(request.allocation_id))])
         self._state.write_pending(request.allocation_id, entry)
 
     # Grants
@@ -159,13 +159,14 @@ class Admission:
             return ALLOWED
         self.require_not_failing(entry.application)
         if not self._models:
-            decision = Decision(self._state.admit(entry.application, self.vector(request.usage)))
-            if decision:
-                self._state.write_allocated(request.allocation_id, entry)
-            return self.answer([request], decision)
+            violations = self._state.admit(entry.application, self.vector(request.usage))
+            if violations:
+                return self.deny([request], Decision(violations))
+            self._state.write_allocated(request.allocation_id, entry)
+            return ALLOWED
         violations = self.violations(request.allocation_id, entry)
         if violations:
-            return self.answer([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+            return self.deny([request], Decision(violations, self._evictions(request.allocation_id, entry)))
         self.charge(request.allocation_id, entry)
         return ALLOWED
 
@@ -180,10 +181,8 @@ class Admission:
             self.charge(request.allocation_id, entry)
             return ALLOWED
         evictions = self._evictions(request.allocation_id, entry)
-        if not evictions:
-            return self.answer([request], Decision(violations))
-        if not self._evict(request.allocation_id, entry, evictions):
-            return self.answer([request], Decision(violations))
+        if not evictions or not self._evict(request.allocation_id, entry, evictions):
+            return self.deny([request], Decision(violations))
         return Decision((), evictions)
 
     def _evict(self, allocation_id: str, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
@@ -221,17 +220,20 @@ class Admission:
             self._state.charge(other, self.vector(other.usage))
         return not violations
 
-    def answer(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
-        """Return a decision, after recording it if it is a denial."""
-        if decision:
-            return ALLOWED
+    def deny(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
+        """Record a denial and return it."""
         if self._state.record:
             self._state.record(Denied(tuple(requests), decision))
         return decision
 
+    def deny_by_models(self, request: AllocationRequest, violations: tuple[Violation, ...]) -> Decision:
+        """Deny an allocation that fits all limits of users, groups and queues."""
+        entry = self.entry(request, _HELD)
+        return self.deny([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
-        application = self.application(request.application_id)
+        application = self.require_application(request.application_id)
         self.vector(request.usage)
         self.require_not_failing(application)
         entry = LedgerEntry(application, request.usage, traits_of(_HELD, request))
@@ -262,9 +264,9 @@ class Admission:
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._state.ledger:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED
-        old = self.held("placeholder_id", placeholder_id)
+        old = self.require_held("placeholder_id", placeholder_id)
         if not old.traits.placeholder:
-            raise RequestError("placeholder_id", placeholder_id, "the allocation is no placeholder")
+            raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
         # A pending allocation has its own priority.
         _, _, priority, preemptible = (known or old).traits
         application_id = old.application.application_id
@@ -280,7 +282,7 @@ class Admission:
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         """Change the usage of an allocation."""
-        old = self.held("allocation_id", allocation_id)
+        old = self.require_held("allocation_id", allocation_id)
         self.vector(usage)
         if old.usage == usage:
             return ALLOWED
@@ -299,7 +301,7 @@ class Admission:
             return ALLOWED
         application_id, (_, *properties) = new.application.application_id, new.traits
         request = AllocationRequest(new_id, application_id, new.usage, *properties)  # type: ignore[arg-type] # mypy merges them
-        return self.answer([request], Decision(violations))
+        return self.deny([request], Decision(violations))
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
         self._state.holding_of(old.application).swap(old.usage, new.usage)
@@ -364,11 +366,13 @@ class Admission:
         if not self.is_repeated(request.allocation_id, entry):
             self._state.count_unoffered(request.usage)
             self.charge(request.allocation_id, entry)
-        return tuple(found for node in self._state.holding_of(entry.application).chain() for found in over(node))
+        return tuple(
+            found for node in self._state.holding_of(entry.application).chain() for found in already_exceeded(node)
+        )
 
     def correct(self, allocation_id: str, usage: Resource) -> None:
         """Change the usage of an allocation without a check; its state stays."""
-        old = self.held("allocation_id", allocation_id)
+        old = self.require_held("allocation_id", allocation_id)
         new = old._replace(usage=usage)
         self._state.count_unoffered(usage)
         if self._models:
@@ -377,8 +381,8 @@ class Admission:
         self._state.write_resized(allocation_id, new, old.usage)
 
 
-def _ending(entry: LedgerEntry) -> Literal["forget", "refund"]:
-    return "forget" if entry.traits.state is _PENDING else "refund"
+def _ending(entry: LedgerEntry) -> Literal["remove_pending", "refund"]:
+    return "remove_pending" if entry.traits.state is _PENDING else "refund"
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:

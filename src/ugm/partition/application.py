@@ -1,8 +1,8 @@
 """Applications and their entries in the ledger.
 
-An application is submitted once and placed once. Its state is never stored. It follows from four facts: its
-allocations, its pending allocations, whether it has ever run, and whether it has failed. So the state cannot disagree
-with the counters.
+An application is submitted once and placed once. Its state is never stored. It follows from five facts: its
+allocations, its pending allocations, whether it is charged to the counters, whether it has ever run, and whether it has
+failed. So the state cannot disagree with the counters.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Running state entry" and "Running state exit".
 """
@@ -20,9 +20,9 @@ from ugm.partition.allocation import PLAIN, Allocation, AllocationState, Traits,
 from ugm.queues.placement import Submission
 from ugm.queues.queue import Queue
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding
+from ugm.tracking.holding import Amounts, Holding, amounts_by_name
 
-__all__ = ["Application", "ApplicationInfo", "ApplicationState", "GangStyle", "LedgerEntry"]
+__all__ = ["Application", "ApplicationCopy", "ApplicationInfo", "ApplicationState", "GangStyle", "LedgerEntry"]
 
 
 class ApplicationState(StrEnum):
@@ -38,7 +38,7 @@ class ApplicationState(StrEnum):
     COMPLETING = "completing"
     #: Finished, and removed from the partition.
     COMPLETED = "completed"
-    #: Gets nothing more, and counts until its last allocation is released.
+    #: Receives no more allocations, and counts until its last allocation is released.
     FAILING = "failing"
     #: Failed, and removed from the partition.
     FAILED = "failed"
@@ -94,7 +94,7 @@ class LedgerEntry(NamedTuple):
 _UNCHOSEN: Final = ""
 
 #: Everything that changes in the life of an application, except its allocations.
-_Facts: TypeAlias = tuple[Holding | None, str | None, bool, bool, bool, bool]
+_Fields: TypeAlias = tuple[Holding | None, str | None, bool, bool, bool, bool]
 
 
 @final
@@ -103,6 +103,7 @@ class Application:
 
     __slots__ = (
         "allocations",
+        "allows_fast_path",
         "failing",
         "gang_style",
         "group",
@@ -110,7 +111,6 @@ class Application:
         "has_run",
         "holding",
         "is_adopted",
-        "is_plain",
         "pending",
         "queue",
         "submission",
@@ -134,7 +134,7 @@ class Application:
     failing: bool
     #: Whether the fast path may serve it: only its user, its group and its queues limit it, nothing is recorded, and it
     #: may get more.
-    is_plain: bool
+    allows_fast_path: bool
     #: Whether it was adopted, so that the arguments of its submission are unknown.
     is_adopted: bool
 
@@ -149,7 +149,7 @@ class Application:
         self.has_run = False
         self.has_replaced = False
         self.failing = False
-        self.is_plain = True
+        self.allows_fast_path = True
         self.is_adopted = False
 
     @property
@@ -177,19 +177,31 @@ class Application:
         """Undo that the application has started or stopped; the counters are rebuilt."""
         self.holding, self.group, self.has_run = holding, group, has_run
 
-    def facts(self) -> _Facts:
+    def mutable_fields(self) -> _Fields:
         """Return everything that changes in the life of the application, except its allocations."""
-        return self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain
+        return self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.allows_fast_path
 
-    def restore(self, *facts: *_Facts) -> None:
-        """Undo changes of `facts`; the counters are rebuilt."""
-        self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.is_plain = facts
+    def restore_fields(self, *fields: *_Fields) -> None:
+        """Undo changes of `mutable_fields`; the counters are rebuilt."""
+        self.holding, self.group, self.has_run, self.has_replaced, self.failing, self.allows_fast_path = fields
 
-    def held(self) -> Mapping[str, int] | None:
+    def held(self) -> dict[str, int] | None:
         """Return the sum of its allocations by resource name; None if it is not running."""
         return None if self.holding is None else self.holding.held()
 
     # Its entries in the ledger
+
+    def plain_claim(self, allocation_id: str, usage: Resource) -> Claim:
+        """Return the claim of a plain allocation, like `LedgerEntry.claim`."""
+        submission = self.submission
+        return Claim(
+            allocation_id,
+            submission.application_id,
+            usage,
+            self.queue.queue_path,
+            submission.user,
+            submission.tags,
+        )
 
     def entry(self, allocation_id: str) -> LedgerEntry:
         """Return the entry of one of its allocations, which may be pending."""
@@ -218,11 +230,8 @@ class Application:
 
     def placeholders(self) -> Iterator[tuple[str, LedgerEntry]]:
         """Yield the placeholders that were not replaced."""
-        return ((name, entry) for name, entry in self._special() if entry.traits.placeholder)
-
-    def _special(self) -> Iterator[tuple[str, LedgerEntry]]:
-        """Yield the held and terminating allocations that are not plain: very few of many thousand."""
-        return ((name, stored) for name, stored in self.allocations.items() if isinstance(stored, LedgerEntry))
+        entries = ((name, stored) for name, stored in self.allocations.items() if isinstance(stored, LedgerEntry))
+        return ((name, entry) for name, entry in entries if entry.traits.placeholder)
 
     @property
     def state(self) -> ApplicationState:
@@ -237,19 +246,41 @@ class Application:
 
     def info(self, state: ApplicationState | None = None) -> ApplicationInfo:
         """Return the application as a value for callers, in its current state or in the last one of its life."""
-        traits = [entry.traits for _, entry in self._special()]
+        return self.copy(state).info()
+
+    def copy(self, state: ApplicationState | None = None) -> ApplicationCopy:
+        """Copy everything that `info` needs, in a short time."""
+        amounts = None if self.holding is None else self.holding.amounts
+        stored = list(self.allocations.values())
+        return ApplicationCopy(self, state or self.state, self.group, amounts, stored, len(self.pending))
+
+
+class ApplicationCopy(NamedTuple):
+    """An application, with copies of everything that changes. Its information is computed without the lock."""
+
+    application: Application
+    state: ApplicationState
+    group: str | None
+    amounts: Amounts | None
+    stored: list[Resource | LedgerEntry]
+    pending: int
+
+    def info(self) -> ApplicationInfo:
+        """Return the application as a value for callers."""
+        submission = self.application.submission
+        traits = [one.traits for one in self.stored if isinstance(one, LedgerEntry)]
         return ApplicationInfo(
-            application_id=self.application_id,
-            user=self.submission.user,
-            queue_path=self.queue.queue_path,
-            state=state or self.state,
+            application_id=submission.application_id,
+            user=submission.user,
+            queue_path=self.application.queue.queue_path,
+            state=self.state,
             group=self.group or None,
-            usage=Resource(self.held() or {}).without_zeros(),
-            allocations=len(self.allocations),
+            usage=Resource(amounts_by_name(self.amounts) if self.amounts else {}).without_zeros(),
+            allocations=len(self.stored),
             terminating=sum(1 for one in traits if one.state is AllocationState.TERMINATING),
             placeholders=sum(1 for one in traits if one.placeholder),
-            pending=len(self.pending),
-            tags=dict(self.submission.tags),
+            pending=self.pending,
+            tags=dict(submission.tags),
         )
 
 

@@ -5,6 +5,7 @@ Counters are left out, because they follow from the ledger. Other quota models k
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -21,19 +22,21 @@ __all__ = [
     "add_allocation",
     "add_application",
     "checkpoint_of",
+    "queue_records",
     "restore",
 ]
 
 _PENDING: Final = AllocationState.PENDING
+_HELD: Final = AllocationState.HELD
 
 
 class QueueRecord(NamedTuple):
     """A queue that the configuration in force does not name."""
 
     spec: QueueSpec
-    has_left: bool
+    was_configured: bool
     #: The quota that was set for this queue alone.
-    annotated: Resource | None
+    quota_override: Resource | None
 
 
 class ApplicationRecord(NamedTuple):
@@ -45,11 +48,11 @@ class ApplicationRecord(NamedTuple):
     is_adopted: bool
     #: None for no group; empty if the group is not assigned yet.
     group: str | None
-    has_run: bool
-    has_replaced: bool
-    failing: bool
+    has_run: bool = False
+    has_replaced: bool = False
+    failing: bool = False
     #: Whether the application is running, possibly without an allocation.
-    is_running: bool
+    is_running: bool = False
 
 
 class Checkpoint(NamedTuple):
@@ -68,15 +71,20 @@ class Checkpoint(NamedTuple):
 
 def checkpoint_of(state: PartitionState) -> Checkpoint:
     """Return a checkpoint of a state, in time proportional to its size."""
-    unmanaged = (queue for queue in state.tree.root.below() if not queue.managed)
     return Checkpoint(
         state.closed,
         dict(state.cluster.nodes),
         state.cluster.total,
-        tuple(QueueRecord(queue.spec, queue.has_left, queue.annotated) for queue in unmanaged),
+        tuple(queue_records(state)),
         tuple(map(_application_record, state.applications.values())),
         tuple(entry.to_allocation(name) for name, entry in state.ledger.items()),
     )
+
+
+def queue_records(state: PartitionState) -> list[QueueRecord]:
+    """Return the queues that the configuration in force does not name, parents before their children."""
+    unmanaged = (queue for queue in state.tree.root.below() if not queue.managed)
+    return [QueueRecord(queue.spec, queue.was_configured, queue.quota_override) for queue in unmanaged]
 
 
 def _application_record(application: Application) -> ApplicationRecord:
@@ -100,18 +108,44 @@ def restore(state: PartitionState, checkpoint: Checkpoint) -> None:
     state.cluster.total = checkpoint.total
     for queue in checkpoint.queues:
         _restore_queue(state, queue)
-    state.tree.connect(state.in_force.epoch.layout)
+    state.tree.connect(state.active_limits.epoch.layout)
     for application in checkpoint.applications:
         _restore_application(state, application)
-    state.resize_cluster()
-    for allocation in checkpoint.allocations:
-        add_allocation(state, allocation)
         state.undo.clear()
+    state.resize_cluster()
+    _restore_allocations(state, checkpoint.allocations)
+
+
+def _restore_allocations(state: PartitionState, allocations: Iterable[Allocation]) -> None:
+    """Add allocations to the ledger, and charge equal plain ones of an application at once: there may be millions."""
+    owners, applications = state.ledger.owners, state.applications
+    for allocation in allocations:
+        allocation_id, application_id, usage, held, placeholder, priority, preemptible = allocation
+        if held is _HELD and preemptible and not placeholder and not priority:
+            application = owners[allocation_id] = applications[application_id]
+            application.allocations[allocation_id] = usage
+        else:
+            add_allocation(state, allocation)
+            state.undo.clear()
+    for application in applications.values():
+        _charge_plain(state, application)
+        state.undo.clear()
+
+
+def _charge_plain(state: PartitionState, application: Application) -> None:
+    """Charge the plain allocations of an application."""
+    stored = application.allocations.values()
+    # Most of the equal usages are one object, and its identity is found faster than its value.
+    counts = Counter(map(id, stored))
+    for usage in {id(usage): usage for usage in stored if isinstance(usage, Resource)}.values():
+        state.count_unoffered(usage)
+        total = usage * counts[id(usage)]
+        state.charge(LedgerEntry(application, total, PLAIN), state.active_limits.epoch.layout.vector(total))
 
 
 def _restore_queue(state: PartitionState, record: QueueRecord) -> None:
     queue = state.tree.create(record.spec.queue_path)
-    queue.spec, queue.has_left, queue.annotated = record
+    queue.spec, queue.was_configured, queue.quota_override = record
     state.count_resources((*record.spec.names, *queue.quota.names))
 
 
@@ -121,7 +155,7 @@ def _restore_application(state: PartitionState, record: ApplicationRecord) -> No
     application.has_run, application.has_replaced, application.failing = past
     if is_running:
         nothing = Resource()
-        state.charge(LedgerEntry(application, nothing, PLAIN), state.in_force.epoch.layout.vector(nothing))
+        state.charge(LedgerEntry(application, nothing, PLAIN), state.active_limits.epoch.layout.vector(nothing))
 
 
 def add_application(
@@ -135,7 +169,7 @@ def add_application(
 ) -> Application:
     """Add an application to an existing queue of a state."""
     application = Application(submission, state.tree.queues[queue_path], gang_style)
-    application.is_plain, application.is_adopted, application.group = False, is_adopted, group
+    application.allows_fast_path, application.is_adopted, application.group = False, is_adopted, group
     state.add_application(application)
     return application
 
@@ -148,9 +182,9 @@ def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry
         state.write_pending(allocation_id, entry)
         return entry
     known, vector = usage.compiled
-    if known is not state.in_force.epoch.layout:
+    if known is not state.active_limits.epoch.layout:
         state.count_unoffered(usage)
-        vector = state.in_force.epoch.layout.vector(usage)
+        vector = state.active_limits.epoch.layout.vector(usage)
     state.charge(entry, vector)
     state.write_allocated(allocation_id, entry)
     return entry

@@ -40,8 +40,8 @@ def encode_checkpoint(checkpoint: Checkpoint) -> Iterator[bytes]:
     """Yield the rows of a checkpoint."""
     nodes = {name: capacity.amounts for name, capacity in checkpoint.nodes.items()}
     yield to_json(["partition", checkpoint.closed, nodes, encode_optional_amounts(checkpoint.total)])
-    for spec, has_left, quota in checkpoint.queues:
-        yield to_json(["queue", _encode_spec(spec), has_left, encode_optional_amounts(quota)])
+    for spec, was_configured, quota in checkpoint.queues:
+        yield to_json(["queue", _encode_spec(spec), was_configured, encode_optional_amounts(quota)])
     for (application_id, user, queue, tags), *rest in checkpoint.applications:
         yield to_json(["application", application_id, user.name, user.groups, queue, dict(tags), *rest])
     allocations = iter(checkpoint.allocations)
@@ -69,8 +69,8 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
         {name: decode_amounts(capacity) for name, capacity in nodes.items()},
         decode_optional_amounts(total),
         tuple(
-            QueueRecord(_decode_spec(spec), has_left, decode_optional_amounts(quota))
-            for spec, has_left, quota in decoded["queue"]
+            QueueRecord(_decode_spec(spec), was_configured, decode_optional_amounts(quota))
+            for spec, was_configured, quota in decoded["queue"]
         ),
         tuple(map(_decode_application, decoded["application"])),
         _StoredAllocations(allocations),

@@ -1,19 +1,26 @@
-"""The compiled form of a configuration: everything that a partition needs to put it in force.
+"""The compiled form of a configuration: its limits, queues and placement rules as the engine uses them.
 
-Compiling may fail and takes time in the size of the configuration, so it happens without the lock. Putting a compiled
-configuration in force is a sequence of assignments, none of which can fail.
+Compiling validates the configuration, and takes time proportional to its size. So it is done before the lock of the
+partition is taken, and an invalid configuration changes nothing. Under the lock,
+`ugm.partition.state.PartitionState.replace_config` puts the compiled form in force.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+import json
+from hashlib import blake2b
+from typing import Final, NamedTuple, Self
 
 from ugm.configuration import PartitionConfig, PlacementRule
+from ugm.partition.stored_config import config_to_data
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
 from ugm.tracking.limits import Limits
 
 __all__ = ["CompiledConfig"]
+
+#: The length of a version in bytes.
+_VERSION_SIZE: Final = 8
 
 
 class CompiledConfig(NamedTuple):
@@ -24,9 +31,9 @@ class CompiledConfig(NamedTuple):
     rules: PlacementRules
     #: The configuration that was compiled; None for none.
     config: PartitionConfig | None
-    #: Identifies the content of the configuration. An equal configuration that replaces this one keeps the version, so
-    #: that earlier plans stay valid.
-    version: object
+    #: Identifies the content of the configuration. It is the same in every process, so a plan that was made at one
+    #: leader of a service can be applied at the next one.
+    version: str
 
     @property
     def rule_configs(self) -> tuple[PlacementRule, ...]:
@@ -41,7 +48,12 @@ class CompiledConfig(NamedTuple):
             RequestError: the value is not a `PartitionConfig`, or a partition cannot use the configuration.
         """
         if config is None:
-            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules.compile(()), None, object())
+            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules(), None, _version_of(None))
         # The limits come first, because they check the type of the configuration.
         limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
-        return cls(limits, specs, PlacementRules.compile(config.placement_rules), config, object())
+        return cls(limits, specs, PlacementRules(config.placement_rules), config, _version_of(config))
+
+
+def _version_of(config: PartitionConfig | None) -> str:
+    content = json.dumps(config_to_data(config), sort_keys=True)
+    return blake2b(content.encode(), digest_size=_VERSION_SIZE).hexdigest()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ugm.configuration import PartitionConfig
-from ugm.hierarchy import Limit
-from ugm.identity import WILDCARD, TrackingType
+from ugm.identity import TrackingType
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.queues import QueueSpec, Quota
-from ugm.resources import Resource, format_amount
-from ugm.tracking.limits import LimitBook
+from ugm.resources import Resource, format_amount, optional_dict
 
 __all__ = ["Changes", "Detail", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
 
@@ -26,7 +24,7 @@ class LimitValue(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the value for JSON."""
-        return {"max_resources": _plain(self.max_resources), "max_applications": self.max_applications}
+        return {"max_resources": optional_dict(self.max_resources), "max_applications": self.max_applications}
 
     def __str__(self) -> str:
         return _limits(self.max_resources, self.max_applications) or "nothing limited"
@@ -174,17 +172,10 @@ def _values(compiled: CompiledConfig) -> dict[tuple[str, int, str], LimitValue]:
     """Return the values of every limit by queue path, 0 for users or 1 for groups, and name."""
     return {
         (path, order, name): LimitValue(limit.resources or None, limit.applications)
-        for order, book in enumerate((compiled.limits.users, compiled.limits.groups))
-        for path, name, limit in _limits_of(book)
+        for order, table in enumerate((compiled.limits.users, compiled.limits.groups))
+        for path, level in table.levels.items()
+        for name, limit in level.all_limits().items()
     }
-
-
-def _limits_of(book: LimitBook) -> Iterator[tuple[str, str, Limit]]:
-    for path, level in book.levels.items():
-        for name, limit in level.named.items():
-            yield path, name, limit
-        if level.fallback is not None:
-            yield path, WILDCARD, level.fallback
 
 
 def _sign(change: LimitChange | QueueChange) -> str:
@@ -197,8 +188,8 @@ def _sides(change: LimitChange) -> str:
     return " -> ".join(str(side) for side in (change.before, change.after) if side is not None)
 
 
-def _limits(most: Resource | None, applications: int) -> str:
-    texts = [str(most)] if most else []
+def _limits(maximum: Resource | None, applications: int) -> str:
+    texts = [str(maximum)] if maximum else []
     counted = "1 application" if applications == 1 else f"{applications} applications"
     return ", ".join([*texts, counted] if applications else texts)
 
@@ -260,11 +251,7 @@ def _spec_dict(spec: QueueSpec) -> dict[str, Any]:
 
 def _quota_dict(quota: Quota) -> dict[str, Any]:
     return {
-        "max_resources": _plain(quota.max_resources),
+        "max_resources": optional_dict(quota.max_resources),
         "max_applications": quota.max_applications,
-        "guaranteed": _plain(quota.guaranteed),
+        "guaranteed": optional_dict(quota.guaranteed),
     }
-
-
-def _plain(amounts: Mapping[str, int] | None) -> dict[str, int] | None:
-    return None if amounts is None else dict(amounts)

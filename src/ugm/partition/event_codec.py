@@ -3,8 +3,8 @@
 The problem: journals store events, and the server sends them. Old journals must open and clients must work after a
 class or an attribute has been renamed. Two descriptions of the same data would diverge.
 
-The idea: one table, `_KINDS`, describes the plain data of all events. For each class it has the name for clients, the
-tag in journals, and a codec for each field. There are two forms:
+The idea: one table, `_ALL_KINDS`, describes the plain data of all events. For each class it has the name for clients,
+the tag in journals, and a codec for each field. There are two forms:
 
 - A *row* is a short list: the tag and the values. Its bytes are compact JSON.
 - A *dictionary* has the name under ``event``, and each value under the name of its field.
@@ -46,7 +46,7 @@ from ugm.partition.events import (
     Resized,
 )
 from ugm.partition.stored_config import config_from_data, config_to_data
-from ugm.resources import Resource
+from ugm.resources import Resource, optional_dict
 
 __all__ = [
     "Json",
@@ -54,11 +54,13 @@ __all__ = [
     "decode_amounts",
     "decode_events",
     "decode_optional_amounts",
+    "decode_rows",
     "decode_user",
     "encode_allocation",
     "encode_events",
     "encode_optional_amounts",
     "event_name",
+    "event_rows",
     "event_to_dict",
     "from_json",
     "to_json",
@@ -157,10 +159,6 @@ def user_to_dict(user: UserGroup) -> dict[str, Json]:
     return {"name": user.name, "groups": list(user.groups)}
 
 
-def _optional_dict(resource: Resource | None) -> dict[str, int] | None:
-    return None if resource is None else dict(resource)
-
-
 def _requests(requests: Iterable[AllocationRequest]) -> list[Json]:
     return [{**request._asdict(), "usage": dict(request.usage)} for request in requests]
 
@@ -200,7 +198,7 @@ _AMOUNTS: Final = _Codec(lambda amounts: (amounts.amounts,), lambda values: deco
 _OPTIONAL_AMOUNTS: Final = _Codec(
     lambda amounts: (encode_optional_amounts(amounts),),
     lambda values: decode_optional_amounts(next(values)),
-    _optional_dict,
+    optional_dict,
 )
 #: The values of an allocation are the last ones in a row, because their number varies.
 _ALLOCATION: Final = _Codec(encode_allocation, lambda values: decode_allocation(list(values)), Allocation.to_dict)
@@ -224,10 +222,10 @@ class _Kind:
         codecs: the codec of each field.
     """
 
-    __slots__ = ("_codecs", "_event", "_has_only_allocation", "_row", "name", "tag")
+    __slots__ = ("_codecs", "_has_only_allocation", "_row", "event", "name", "tag")
 
-    def __init__(self, event: Callable[..., Event], name: str, tag: str, /, **codecs: _Codec) -> None:
-        self._event: Final = event
+    def __init__(self, event: type[Any], name: str, tag: str, /, **codecs: _Codec) -> None:
+        self.event: Final = event
         self.name: Final = name
         self.tag: Final = tag
         self._codecs: Final = codecs
@@ -243,9 +241,11 @@ class _Kind:
     def decode(self, values: Sequence[Json]) -> Event:
         """Return the event of a row without its tag."""
         if self._has_only_allocation:
-            return self._event(decode_allocation(values))
-        iterator = iter(values)
-        return self._event(**{name: codec.decode(iterator) for name, codec in self._row})
+            event: Event = self.event(decode_allocation(values))
+        else:
+            iterator = iter(values)
+            event = self.event(**{name: codec.decode(iterator) for name, codec in self._row})
+        return event
 
     def to_dict(self, event: Event) -> dict[str, Json]:
         """Return the dictionary of an event."""
@@ -256,8 +256,8 @@ class _Kind:
 #: The fields whose name for clients differs from the attribute.
 _NAMES: Final = {"requests": "asks", "requested_queue": "asked_queue"}
 
-_KINDS: Final[Mapping[type[Event], _Kind]] = {
-    ApplicationSubmitted: _Kind(
+_ALL_KINDS: Final = (
+    _Kind(
         ApplicationSubmitted,
         "submitted",
         "sub",
@@ -270,33 +270,37 @@ _KINDS: Final[Mapping[type[Event], _Kind]] = {
         is_adopted=_PLAIN,
         group=_PLAIN,
     ),
-    QueueQuotaSet: _Kind(QueueQuotaSet, "quota_given", "quota", queue_path=_PLAIN, quota=_AMOUNTS),
-    GroupAssigned: _Kind(GroupAssigned, "linked", "link", application_id=_PLAIN, user=_PLAIN, group=_PLAIN),
-    ApplicationFailing: _Kind(ApplicationFailing, "failing", "failing", application_id=_PLAIN),
-    ApplicationEnded: _Kind(ApplicationEnded, "ended", "end", application_id=_PLAIN, state=_enum(ApplicationState)),
-    AllocationRequested: _Kind(AllocationRequested, "asked", "ask", allocation=_ALLOCATION),
-    RequestWithdrawn: _Kind(RequestWithdrawn, "withdrawn", "back", allocation=_ALLOCATION),
-    Allocated: _Kind(Allocated, "allocated", "+for", allocation=_ALLOCATION, replaces=_PLAIN),
-    Resized: _Kind(Resized, "resized", "size", allocation=_ALLOCATION, before=_AMOUNTS),
-    Preempted: _Kind(Preempted, "preempted", "go", allocation=_ALLOCATION),
-    Released: _Kind(Released, "released", "-", allocation=_ALLOCATION),
-    Denied: _Kind(Denied, "denied", "", requests=_REQUESTS, decision=_DECISION),
-    NodeChanged: _Kind(
-        NodeChanged, "node_changed", "node", name=_PLAIN, before=_OPTIONAL_AMOUNTS, after=_OPTIONAL_AMOUNTS
-    ),
+    _Kind(QueueQuotaSet, "quota_given", "quota", queue_path=_PLAIN, quota=_AMOUNTS),
+    _Kind(GroupAssigned, "linked", "link", application_id=_PLAIN, user=_PLAIN, group=_PLAIN),
+    _Kind(ApplicationFailing, "failing", "failing", application_id=_PLAIN),
+    _Kind(ApplicationEnded, "ended", "end", application_id=_PLAIN, state=_enum(ApplicationState)),
+    _Kind(AllocationRequested, "asked", "ask", allocation=_ALLOCATION),
+    _Kind(RequestWithdrawn, "withdrawn", "back", allocation=_ALLOCATION),
+    _Kind(Allocated, "allocated", "+for", allocation=_ALLOCATION, replaces=_PLAIN),
+    _Kind(Resized, "resized", "size", allocation=_ALLOCATION, before=_AMOUNTS),
+    _Kind(Preempted, "preempted", "go", allocation=_ALLOCATION),
+    _Kind(Released, "released", "-", allocation=_ALLOCATION),
+    _Kind(Denied, "denied", "", requests=_REQUESTS, decision=_DECISION),
+    _Kind(NodeChanged, "node_changed", "node", name=_PLAIN, before=_OPTIONAL_AMOUNTS, after=_OPTIONAL_AMOUNTS),
     # `_encode`, `decode_events` and `event_to_dict` handle its configurations.
-    ConfigurationChanged: _Kind(ConfigurationChanged, "configured", "config"),
-    PartitionClosed: _Kind(PartitionClosed, "closed", "close"),
-}
+    _Kind(ConfigurationChanged, "configured", "config"),
+    _Kind(PartitionClosed, "closed", "close"),
+)
 #: The short row of a grant that replaces no placeholder.
 _GRANT: Final = _Kind(Allocated, "allocated", "+", allocation=_ALLOCATION)
-_KINDS_BY_TAG: Final = {kind.tag: kind for kind in (*_KINDS.values(), _GRANT) if kind.tag}
+_KINDS: Final[Mapping[type[Event], _Kind]] = {kind.event: kind for kind in _ALL_KINDS}
+_KINDS_BY_TAG: Final = {kind.tag: kind for kind in (*_ALL_KINDS, _GRANT) if kind.tag}
 
 
 def encode_events(events: Iterable[Event]) -> bytes:
     """Return the stored form of the events of one change; empty if there are none but denials."""
-    rows = [_encode(event) for event in events if type(event) is not Denied]
+    rows = event_rows(events)
     return to_json(rows) if rows else b""
+
+
+def event_rows(events: Iterable[Event]) -> list[list[Json]]:
+    """Return the rows of the events of one change, without denials."""
+    return [_encode(event) for event in events if type(event) is not Denied]
 
 
 def _encode(event: Event) -> list[Json]:
@@ -318,8 +322,13 @@ def decode_events(data: bytes, before: CompiledConfig) -> tuple[Event, ...]:
     Raises:
         ValueError: the data are not such a form; or another error of decoding.
     """
+    return decode_rows(from_json(data), before)
+
+
+def decode_rows(rows: Iterable[Sequence[Json]], before: CompiledConfig) -> tuple[Event, ...]:
+    """Return the events of some rows; see `decode_events`."""
     events: list[Event] = []
-    for tag, *values in from_json(data):
+    for tag, *values in rows:
         if tag == _KINDS[ConfigurationChanged].tag:
             after = CompiledConfig.of(config_from_data(values[0]))
             events.append(ConfigurationChanged(before, after))

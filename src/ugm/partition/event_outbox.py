@@ -91,4 +91,4 @@ class EventOutbox:
                     # The subscriber may not even have been called, so the batch stays.
                     self._exhausted += 1
                     raise
-                _LOGGER.exception("a subscriber failed on %d events from number %d on", len(events), first)
+                _LOGGER.exception("subscriber %r failed on %d events from number %d on", subscriber, len(events), first)

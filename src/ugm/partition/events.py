@@ -71,7 +71,7 @@ class GroupAssigned(NamedTuple):
 
 
 class ApplicationFailing(NamedTuple):
-    """An application is failing, and gets nothing more."""
+    """An application is failing and receives no more allocations."""
 
     application_id: str
 
@@ -141,7 +141,7 @@ class NodeChanged(NamedTuple):
 
 
 class PartitionClosed(NamedTuple):
-    """The partition is being removed, and accepts nothing more."""
+    """The partition is being removed and accepts no more requests."""
 
 
 class ConfigurationChanged(NamedTuple):

@@ -1,120 +1,31 @@
-"""Explanations: the answer to a request, with everything that it depends on at the same moment."""
+"""The largest holders of the resources that a denied request is short of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
-from ugm.decision import Decision, Violation
-from ugm.errors import RequestError, value_text
+from ugm.decision import Decision, EffectiveLimit, Explanation, Holder, Violation
+from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource, format_amount
-from ugm.tracking import EffectiveLimit
+from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, Holding, amount_of
 from ugm.tracking.links import all_holdings
 
-__all__ = [
-    "CopiedHolding",
-    "Explanation",
-    "Holder",
-    "copy_holdings",
-    "explain",
-    "headroom_of",
-    "require_holder_count",
-]
+__all__ = ["CopiedHolding", "SubjectLimits", "copy_holdings", "explain", "require_holder_count"]
 
 
-class Holder(NamedTuple):
-    """An application that holds some of a resource that a request is short of."""
-
-    application_id: str
-    user: str
-    queue_path: str
-    #: The amount of the resource that it holds; 1 if the request is short of running applications.
-    amount: int
-
-    def __repr__(self) -> str:
-        fields = zip(self._fields, self, strict=True)
-        return f"Holder({', '.join(f'{name}={value_text(value)}' for name, value in fields)})"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the holder for JSON, with the names of its attributes."""
-        return self._asdict()
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A decision with the largest holders of each short resource, the limits and the headroom, at one moment."""
-
-    decision: Decision
-    #: For each violation of the decision, in the same order: the largest holders first, then by id. Empty for every
-    #: violation of a request that can never fit, because no release would help.
-    holders: tuple[tuple[Holder, ...], ...] = ()
-    #: Every limit of users, groups and queues that holds for the request.
-    limits: tuple[EffectiveLimit, ...] = ()
-    #: The queue of the subject; empty if there is none.
-    queue_path: str = ""
-
-    @property
-    def headroom(self) -> Resource | None:
-        """The minimum that the limits leave, for each limited resource; None if no resource is limited."""
-        return headroom_of(self.limits)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the explanation for JSON."""
-        pairs = zip(self.decision.violations, self.holders, strict=True)
-        headroom = self.headroom
-        return {
-            **self.decision.to_dict(),
-            "queue_path": self.queue_path or None,
-            "violations": [
-                {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
-                for violation, holders in pairs
-            ],
-            "limits": [limit.to_dict() for limit in self.limits],
-            "headroom": None if headroom is None else dict(headroom),
-        }
-
-    def __str__(self) -> str:
-        text = str(self.decision).splitlines()
-        lines = text[:1]
-        for violation, holders in zip(self.decision.violations, self.holders, strict=True):
-            lines.append(f"  {violation}")
-            lines += [f"    held by {_holder_text(violation, holder)}" for holder in holders]
-        if self.decision.evictions and not self.decision:
-            lines.append(text[-1])
-        return "\n".join(lines)
-
-
-def _holder_text(violation: Violation, holder: Holder) -> str:
-    text = f"{holder.application_id!r} of {holder.user!r} in {holder.queue_path}"
-    if violation.resource is None:
-        return text
-    return f"{text}: {format_amount(violation.resource, holder.amount)}"
-
-
-def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:
-    """Return the minimum that limits leave, for each limited resource; None if they limit no resource."""
-    free: dict[str, int] = {}
-    for limit in limits:
-        for name, maximum in (limit.max_resources or {}).items():
-            left = maximum - limit.usage[name]
-            free[name] = min(left, free.get(name, left))
-    return Resource(free) if free else None
-
-
-def require_holder_count(most: object) -> int:
+def require_holder_count(max_holders: object) -> int:
     """Return the number of holders to list for each limit.
 
     Raises:
         RequestError: it is not a number, or below 0.
     """
-    if type(most) is not int or most < 0:
-        raise RequestError("most", most, "expected a number of holders, 0 or more")
-    return most
+    if type(max_holders) is not int or max_holders < 0:
+        raise RequestError("max_holders", max_holders, "expected a number of holders, 0 or more")
+    return max_holders
 
 
 class CopiedHolding(NamedTuple):
@@ -124,30 +35,38 @@ class CopiedHolding(NamedTuple):
     amounts: Amounts
 
 
+class SubjectLimits(NamedTuple):
+    """The limits that hold for a subject, at one moment."""
+
+    #: The queue of the subject; empty if there is none.
+    queue_path: str
+    limits: tuple[EffectiveLimit, ...]
+    #: The headroom that other quota models leave; None if it follows from `limits`.
+    model_headroom: Resource | None = None
+
+
 def explain(
     decision: Decision,
     copies: Sequence[Sequence[CopiedHolding]],
-    limits: tuple[EffectiveLimit, ...],
-    queue_path: str,
-    most: int,
+    limits: SubjectLimits,
+    max_holders: int,
 ) -> Explanation:
     """Find the largest holders of the resources that a denied request is short of; without the lock.
 
     Args:
         decision: the decision.
         copies: the result of `copy_holdings` for each of its violations.
-        limits: every limit that holds for the request.
-        queue_path: the queue of the subject.
-        most: the number of holders of each resource.
+        limits: the limits of the subject.
+        max_holders: the number of holders of each resource.
     """
-    if not decision.can_wait:
-        return Explanation(decision, ((),) * len(decision.violations), limits, queue_path)
-    pairs = zip(decision.violations, copies, strict=True)
-    holders = tuple(_holders(violation, holdings, most) for violation, holdings in pairs)
-    return Explanation(decision, holders, limits, queue_path)
+    holders: tuple[tuple[Holder, ...], ...] = ((),) * len(decision.violations)
+    if decision.can_wait:
+        pairs = zip(decision.violations, copies, strict=True)
+        holders = tuple(_holders(violation, holdings, max_holders) for violation, holdings in pairs)
+    return Explanation(decision, holders, limits.limits, limits.queue_path, limits.model_headroom)
 
 
-def _holders(violation: Violation, copies: Sequence[CopiedHolding], most: int) -> tuple[Holder, ...]:
+def _holders(violation: Violation, copies: Sequence[CopiedHolding], max_holders: int) -> tuple[Holder, ...]:
     found = (
         Holder(holding.application_id, holding.owner.name, holding.queue_path, amount)
         for holding, amounts in copies
@@ -155,7 +74,7 @@ def _holders(violation: Violation, copies: Sequence[CopiedHolding], most: int) -
         for amount in [1 if violation.resource is None else amount_of(amounts, violation.resource)]
         if amount
     )
-    return tuple(nsmallest(most, found, key=lambda holder: (-holder.amount, holder.application_id)))
+    return tuple(nsmallest(max_holders, found, key=lambda holder: (-holder.amount, holder.application_id)))
 
 
 def copy_holdings(state: PartitionState, *decisions: Decision) -> list[Sequence[CopiedHolding]]:

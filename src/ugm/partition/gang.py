@@ -45,17 +45,17 @@ def allocate_all(
     """
     entries = _new_entries(admission, requests)
     applications = dict.fromkeys(entry.application for entry in entries.values())
-    newcomers = [application for application in applications if not application.has_run]
-    demand, undo_starts = _charge_limits(state, admission, entries)
-    violations = demand.exceeded()
+    first_runs = [application for application in applications if not application.has_run]
+    charges, undo_starts = _charge_limits(state, admission, entries)
+    violations = charges.exceeded()
     if models:
         violations += _charge_models(state, models, entries, agreed=not violations)
     if violations:
-        demand.take_back()
+        charges.roll_back()
         for undo_start in undo_starts:
             undo_start()
-        return admission.answer(requests, Decision(violations))
-    for application in newcomers:
+        return admission.deny(requests, Decision(violations))
+    for application in first_runs:
         state.record_group(application)
     for allocation_id, entry in entries.items():
         state.write_allocated(allocation_id, entry)
@@ -76,19 +76,19 @@ def _new_entries(admission: Admission, requests: Sequence[AllocationRequest]) ->
 def _charge_limits(
     state: PartitionState, admission: Admission, entries: Mapping[str, LedgerEntry]
 ) -> tuple[BatchCharge, list[Callable[[], None]]]:
-    """Charge the limits of users, groups and queues; return the demand, and functions that undo each start."""
-    demand = BatchCharge(state.holding_index)
+    """Charge the limits of users, groups and queues; return the charges, and functions that undo each start."""
+    charges = BatchCharge(state.holding_index)
     undo_starts: list[Callable[[], None]] = []
     for entry in entries.values():
         application = entry.application
         holding = state.holding_of(application)
-        demand.charge(holding, entry.usage, admission.vector(entry.usage))
+        charges.charge(holding, entry.usage, admission.vector(entry.usage))
         if application.holding is None:
-            facts = application.facts()
-            undo_starts.append(partial(application.restore, *facts))
-            state.undo.append((application.restore, facts))
+            fields = application.mutable_fields()
+            undo_starts.append(partial(application.restore_fields, *fields))
+            state.undo.append((application.restore_fields, fields))
             application.start(holding)
-    return demand, undo_starts
+    return charges, undo_starts
 
 
 def _charge_models(

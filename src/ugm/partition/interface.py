@@ -3,25 +3,24 @@
 A program that uses a partition should depend on `AbstractPartition` alone. Then it works with every implementation:
 
 - `ugm.Partition` keeps everything in memory;
-- `ugm.journal.JournaledPartition` also writes every change to a journal before the call returns.
+- `ugm.journal.JournaledPartition` also writes every change to a journal before the call returns;
+- `ugm.service.RemotePartition` calls the leader of a service, which has the partition.
 
-All arguments and results are values, so that an implementation can be the client of an engine in another process.
+All arguments and results are values, so they can be sent to another process.
 Implementations inherit the docstrings of this module and repeat none of them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 from ugm.configuration import PartitionConfig
-from ugm.decision import Decision, Violation
+from ugm.decision import Decision, EffectiveLimit, Explanation, Violation
 from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, RunningAllocation
-from ugm.partition.explanation import Explanation
 from ugm.partition.plan import Plan, PlanInput
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
@@ -29,21 +28,9 @@ from ugm.partition.subject import Subject
 from ugm.partition.utilization import LimitUtilization
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource
-from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking import GroupUsage, UserUsage
 
-__all__ = ["AbstractPartition", "documented_by"]
-
-_Function = TypeVar("_Function", bound=Callable[..., object])
-
-
-def documented_by(declaration: Callable[..., object]) -> Callable[[_Function], _Function]:
-    """Give a function that is assigned as a method the docstring of the declared operation."""
-
-    def document(function: _Function) -> _Function:
-        function.__doc__ = declaration.__doc__
-        return function
-
-    return document
+__all__ = ["AbstractPartition"]
 
 
 class AbstractPartition(ABC):
@@ -271,9 +258,10 @@ class AbstractPartition(ABC):
     ) -> None:
         """Add an application to the queue in which it was placed before: for recovery after a restart.
 
-        Placement rules and access lists are not applied, and a missing queue is created. If the configuration now has a
-        leaf or a draining queue in that place, the created queue takes no further applications. A later submission of
-        the application, with any arguments, returns this queue.
+        Placement rules and access lists are not applied, and a missing queue is created. If the queue above is
+        draining, or is a leaf in the present configuration, the new queue is draining: it accepts no further
+        applications. If the application is submitted later, with any arguments but by the same user, `submit` returns
+        this queue.
 
         Args:
             application_id: the id of the application.
@@ -299,7 +287,7 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def fail(self, application_id: str) -> tuple[str, ...]:
-        """Let an application fail: it gets nothing more, and is removed with its last allocation.
+        """Let an application fail: it receives no more allocations, and is removed with its last one.
 
         Returns:
             The allocations to stop and then release. They count against the limits until then.
@@ -332,7 +320,7 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def close(self) -> tuple[str, ...]:
-        """Begin to remove the partition: it accepts nothing more, and all its applications fail.
+        """Begin to remove the partition: it accepts no more requests, and all its applications fail.
 
         Returns:
             The allocations to stop and then release.
@@ -396,8 +384,7 @@ class AbstractPartition(ABC):
         changes are the planned ones. A plan that is in force already changes nothing.
 
         Raises:
-            RequestError: another configuration was put in force since the plan was made, or the plan belongs to
-                another partition.
+            RequestError: the configuration in force is not the one for which the plan was made.
         """
 
     @abstractmethod
@@ -437,10 +424,10 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def verify(self) -> None:
-        """Recompute every counter from the ledger, and compare it.
+        """Recompute every counter from the ledger, and compare it. Other quota models may compare theirs as well.
 
         Raises:
-            InvariantError: a counter differs. This is a bug in ugm, please report it.
+            InvariantError: a counter differs. This is a bug in ugm, please report it, or in a custom quota model.
         """
 
     # Queries about a subject: an application, or a user in a queue
@@ -459,7 +446,7 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def explain(
-        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, max_holders: int = 3
     ) -> Explanation:
         """Return the answer of `check` with the largest holders of each short resource, the limits and the headroom.
 
@@ -471,17 +458,21 @@ class AbstractPartition(ABC):
             usage: as for `check`.
             priority: as for `check`.
             preemptible: as for `check`.
-            most: the number of holders for each exceeded limit.
+            max_holders: the number of holders for each exceeded limit.
 
         Raises:
-            RequestError: as for `check`, or *most* is not a number.
+            RequestError: as for `check`, or *max_holders* is not a number.
         """
 
     @abstractmethod
     def headroom(self, subject: Subject) -> Resource | None:
-        """Return the amounts that the subject may still use: for each limited resource the minimum over its limits.
+        """Return the amounts that the subject may still use, for each limited resource.
 
-        Limits of users, groups and queues and the size of the cluster count. Those of other quota models do not.
+        Every request within the headroom fits all resource limits at the same moment, and one unit more of any resource
+        does not. Limits of users, groups and queues, the size of the cluster and other quota models count. If a model
+        lets a request choose between much of one resource and much of another, the resources are filled in the order of
+        their names: each gets as much as is allowed together with those before it. All amounts are 0 if a model denies
+        even an empty request.
 
         Returns:
             None if no resource is limited. An amount is negative if a limit was reduced below the usage. In a partition
@@ -493,7 +484,9 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
-        """Return every limit of users, groups and queues for the subject, and the place where it is set.
+        """Return every limit for the subject, and the place where it is set.
+
+        The limits of users, groups and queues come first, and then those of other quota models that report them.
 
         Raises:
             RequestError: the application does not exist, or an argument is invalid.
@@ -516,7 +509,7 @@ class AbstractPartition(ABC):
         tags: Mapping[str, str] | None = None,
         *,
         quota: Resource | None = None,
-        most: int = 3,
+        max_holders: int = 3,
     ) -> SubmissionReport:
         """Return the placement of a new application, and the answer to its first allocation, at one moment.
 
@@ -526,7 +519,7 @@ class AbstractPartition(ABC):
             usage: the resources of the allocation.
             tags: as for `submit`.
             quota: as for `submit`.
-            most: as for `explain`.
+            max_holders: as for `explain`.
 
         Raises:
             RequestError: an argument is invalid, or the partition is being removed.
@@ -555,13 +548,15 @@ class AbstractPartition(ABC):
         """Return the ids of all applications, sorted."""
 
     @abstractmethod
-    def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
+    def application_report(
+        self, application_id: str, *, max_pending: int = 10, max_holders: int = 3
+    ) -> ApplicationReport | None:
         """Return an application with its limits, and explanations for its first pending allocations.
 
         Args:
             application_id: the application.
-            waiting: the number of pending allocations to explain.
-            most: as for `explain`.
+            max_pending: the number of pending allocations to explain.
+            max_holders: as for `explain`.
 
         Returns:
             None if the application does not exist.
@@ -689,8 +684,19 @@ class AbstractPartition(ABC):
         """Return the utilization of the most used limit of a group; None if nothing is charged to it."""
 
     @abstractmethod
-    def over_limit(self) -> tuple[Violation, ...]:
-        """Return every limit of users, groups and queues that is exceeded, each by name, leaf to root."""
+    def exceeded_limits(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded.
+
+        The limits of users, groups and queues come first, each by name, leaf to root. Those of other quota models that
+        report them follow.
+        """
+
+    @abstractmethod
+    def model_utilization(self) -> tuple[LimitUtilization, ...]:
+        """Return the utilization of the most used limit of every owner of limits in other quota models.
+
+        An owner is for example an elastic group or a node of a quota tree. Sorted by kind and name.
+        """
 
     # The whole partition
 

@@ -71,11 +71,11 @@ class ApplicationLifecycle:
 
     def _set_quota(self, queue: Queue, quota: Resource | None) -> None:
         """Set the maximum of a queue that the configuration does not name; the latest one holds."""
-        if quota is not None and not queue.managed and queue.annotated != quota:
+        if quota is not None and not queue.managed and queue.quota_override != quota:
             self._state.set_queue_quota(queue, quota)
 
     def _add(self, application: Application) -> None:
-        application.is_plain = not self._models and self._state.record is None
+        application.allows_fast_path = not self._models and self._state.record is None
         self._state.add_application(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
@@ -99,7 +99,7 @@ class ApplicationLifecycle:
 
     def complete(self, application_id: str) -> ApplicationInfo:
         """Remove an application without allocations and pending allocations."""
-        application = self._admission.application(application_id)
+        application = self._admission.require_application(application_id)
         if application.allocations or application.pending:
             kept = f"{len(application.allocations)} allocations and {len(application.pending)} pending"
             raise RequestError("application_id", application_id, f"the application has {kept}")
@@ -109,11 +109,11 @@ class ApplicationLifecycle:
 
     def fail(self, application_id: str) -> tuple[str, ...]:
         """Let an application fail, and return its allocations, which must be released."""
-        return self._fail([self._admission.application(application_id)])
+        return self._fail([self._admission.require_application(application_id)])
 
     def remove(self, application_id: str) -> tuple[str, ...]:
         """Release all allocations of an application, remove it, and return the allocations."""
-        application = self._admission.application(application_id)
+        application = self._admission.require_application(application_id)
         state, entries = application.state, application.entries()
         self._admission.end([*application.pending.items(), *entries.items()])
         if application_id in self._state.applications:
@@ -122,7 +122,7 @@ class ApplicationLifecycle:
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         """Stop waiting for a gang, and return the placeholders, which must be released."""
-        application = self._admission.application(application_id)
+        application = self._admission.require_application(application_id)
         pending = [(name, entry) for name, entry in application.pending.items() if entry.traits.placeholder]
         placeholders = tuple(application.placeholders())
         if not pending and not placeholders:
@@ -134,7 +134,7 @@ class ApplicationLifecycle:
         return self._terminate(placeholders)
 
     def close(self) -> tuple[str, ...]:
-        """Accept nothing more, let all applications fail, and return their allocations, which must be released."""
+        """Accept no more requests, let all applications fail, and return their allocations, which must be released."""
         if not self._state.closed and self._state.record:
             self._state.record(PartitionClosed())
         self._state.set_closed()

@@ -21,18 +21,19 @@ from typing import Final, Literal, TypeAlias, TypeVar, final
 
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
-from ugm.model import Claim, DemandModel, EvictingModel, QuotaModel, ResettableModel
+from ugm.model import Claim, EvictingModel, QuotaModel, ResettableModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
 from ugm.partition.state import PartitionState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
 
+_A = TypeVar("_A")
 _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-_Method: TypeAlias = Literal["charge", "refund", "expect", "forget"]
+_Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"]
 
 #: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[_Method, Claim]
@@ -40,26 +41,26 @@ Call: TypeAlias = tuple[_Method, Claim]
 _INVERSE: Final[dict[_Method, _Method]] = {
     "charge": "refund",
     "refund": "charge",
-    "expect": "forget",
-    "forget": "expect",
+    "add_pending": "remove_pending",
+    "remove_pending": "add_pending",
 }
 
 #: A model is suspended if memory or the stack is exhausted this many times in a row while it is reset.
 _ATTEMPTS: Final = 8
 
-#: The methods that only a `ugm.model.DemandModel` has.
-_DEMAND: Final = ("expect", "forget")
+#: The methods that only a `ugm.model.PendingModel` has.
+_PENDING_METHODS: Final = ("add_pending", "remove_pending")
 
 
 def charging(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which may be pending."""
-    return [("forget", claim), ("charge", claim)] if pending else [("charge", claim)]
+    return [("remove_pending", claim), ("charge", claim)] if pending else [("charge", claim)]
 
 
 def claims_of(state: PartitionState) -> list[Call]:
     """Return the calls that charge a quota model with the whole ledger."""
     return [
-        ("expect" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
+        ("add_pending" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
         for allocation_id, entry in state.ledger.items()
     ]
 
@@ -108,49 +109,56 @@ class ModelSet:
         return bool(self._models)
 
     @property
+    def all(self) -> tuple[QuotaModel, ...]:
+        """All models, in the order in which they are called."""
+        return self._models
+
+    @property
     def _usable(self) -> Iterable[QuotaModel]:
         if not self._suspended and not self._unknown:
             return self._models
-        return [model for model in self._models if not self._is_unusable(model)]
+        return [model for model in self._models if not self.is_unusable(model)]
 
-    def _is_unusable(self, model: QuotaModel) -> bool:
+    def is_unusable(self, model: QuotaModel) -> bool:
+        """Return whether a model is not called, because its state is unknown."""
         return any(model is out for out in (*self._suspended, *self._unknown))
 
     # Queries
 
     def check(self, claim: Claim) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
-        found: list[Violation] = []
+        are_usable = not self._suspended and not self._unknown
+        found: tuple[Violation, ...] = ()
         for model in self._models:
-            if self._is_unusable(model):
-                found.append(Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0))
+            if are_usable or not self.is_unusable(model):
+                found += self.query(model, model.check, claim)
             else:
-                found += self._query(model, model.check, claim)
-        return tuple(found)
+                found += (Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0),)
+        return found
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
         evicted: dict[str, None] = {}
         for model in self._models:
-            if self._is_unusable(model):
+            if self.is_unusable(model):
                 return ()
-            if self._query(model, model.check, claim):
-                found = self._query(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
+            if self.query(model, model.check, claim):
+                found = self.query(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
                 if not found:
                     return ()
                 evicted.update(dict.fromkeys(found))
         return tuple(evicted)
 
-    def _query(self, model: QuotaModel, query: Callable[[Claim], Iterable[_T]], claim: Claim) -> tuple[_T, ...]:
-        """Return the result of a query, which does not change the limits and the usage of the model.
+    def query(self, model: QuotaModel, query: Callable[[_A], Iterable[_T]], argument: _A) -> tuple[_T, ...]:
+        """Return the result of a query of a model, which does not change its limits and its usage.
 
         The model may cache results. If it raises while it updates its cache, its state is unknown.
         """
-        resettable = isinstance(model, ResettableModel)
+        resettable = hasattr(model, "reset")
         if resettable:
             self._calling = model
         try:
-            answer = tuple(query(claim))
+            answer = tuple(query(argument))
         except Exception as error:
             if not resettable or isinstance(error, UgmError):
                 self._calling = None
@@ -161,12 +169,23 @@ class ModelSet:
 
     # Changes
 
+    def reset(self) -> None:
+        """Let all models that can be reset forget all claims, which may be those of an earlier partition."""
+        for model in self._usable:
+            if isinstance(model, ResettableModel):
+                model.reset()
+
     def apply(self, calls: Sequence[Call]) -> None:
         """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
         for method, claim in calls:
             for model in self._usable:
-                if method not in _DEMAND or isinstance(model, DemandModel):
+                if _has_method(model, method):
                     self._call(model, method, claim)
+
+    def charge(self, claim: Claim) -> None:
+        """Charge all models with a claim that is not pending, like `apply`."""
+        for model in self._usable:
+            self._call(model, "charge", claim)
 
     def _call(self, model: QuotaModel, method: _Method, claim: Claim) -> None:
         undo = self._lock.undo
@@ -175,13 +194,10 @@ class ModelSet:
             getattr(model, method)(claim)
         except BaseException:
             # After any error, the model may have changed.
-            undo.append((self._mark_called_model_unknown, ()))
+            undo.append((self._note_interruption, ()))
             raise
         undo.append((self._undo, (model, _INVERSE[method], claim)))
         self._calling = None
-
-    def _mark_called_model_unknown(self) -> None:
-        self.note_interruption()
 
     def undo_since(self, mark: int) -> None:
         """Undo all changes since the undo list had *mark* steps. The operation continues, unless a model raises.
@@ -192,12 +208,12 @@ class ModelSet:
         self._lock.roll_back(mark)
         if self._undo_errors:
             # The operation must count as one that has changed something, so that the model is reset or suspended.
-            self._lock.undo.append((self._mark_called_model_unknown, ()))
+            self._lock.undo.append((self._note_interruption, ()))
             raise self._undo_errors[0]
 
     def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
         """Undo one call. If the model raises, its state is unknown, and the other models are undone nevertheless."""
-        self.note_interruption()
+        self._note_interruption()
         if self._lock.repeats:
             self._mark_state_unknown(model)
             return
@@ -211,46 +227,51 @@ class ModelSet:
 
     # Models whose state is unknown
 
-    def note_interruption(self) -> None:
-        """Distrust the model whose call did not return, if there is one."""
+    def _note_interruption(self) -> None:
+        """Mark the state of the model whose call did not return as unknown, if there is one."""
         if self._calling is not None:
             self._mark_state_unknown(self._calling)
             self._calling = None
 
     def _mark_state_unknown(self, model: QuotaModel) -> None:
-        if not self._is_unusable(model):
+        if not self.is_unusable(model):
             # The operation may continue: the model is reset before the next one.
-            self._lock.unsettled = True
-            (self._unknown if isinstance(model, ResettableModel) else self._suspended).append(model)
+            self._lock.needs_rebuild = True
+            (self._unknown if hasattr(model, "reset") else self._suspended).append(model)
 
     def rebuild(self, calls: Iterable[Call]) -> None:
         """Reset every model of unknown state, and charge it with all *calls*."""
-        self.note_interruption()
+        self._note_interruption()
         for model in tuple(self._unknown):
-            if not self._reset(model, calls):
+            if not self._charge_unknown(model, calls):
                 self._suspended.append(model)
             self._unknown = [other for other in self._unknown if other is not model]
         self._exhausted = 0
         self._undo_errors.clear()
 
-    def _reset(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
-        """Reset a model, charge it with all calls, and return whether that worked.
+    def _charge_unknown(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
+        """Reset a model of unknown state, charge it with all calls, and return whether that worked.
 
         Raises:
             MemoryError, RecursionError: memory or the stack was exhausted; the next operation tries again.
         """
         try:
-            return _recharged(model, calls)
+            _reset_and_charge(model, calls)
         except (MemoryError, RecursionError):
             self._exhausted += 1
             if self._exhausted < _ATTEMPTS:
                 raise
             return False
+        except Exception:
+            # The model is suspended, and every denial contains its name.
+            _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
+            return False
+        return True
 
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Replace a model by another one, which is charged with all *calls*.
 
-        A model in its own place is reset before, if it can be.
+        The new model is reset first, if it has a method for this, because an earlier attempt may have failed halfway.
 
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
@@ -261,21 +282,14 @@ class ModelSet:
         if any(model is new for model in self._models) and new is not old:
             raise RequestError("new", new, "already a model of this partition")
         if new is old:
-            self._charge_again(new, calls)
-        else:
-            _charge_all(new, calls)
+            # If it raises, the state of this model is unknown.
+            self._lock.undo.append((self._note_interruption, ()))
+            self._calling = new
+        _reset_and_charge(new, calls)
+        self._calling = None
         self._models = tuple(new if model is old else model for model in self._models)
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
-
-    def _charge_again(self, model: QuotaModel, calls: Iterable[Call]) -> None:
-        # If it raises, the state of this model is unknown.
-        self._lock.undo.append((self._mark_called_model_unknown, ()))
-        self._calling = model
-        if isinstance(model, ResettableModel):
-            model.reset()
-        _charge_all(model, calls)
-        self._calling = None
 
 
 def require_model(model: object) -> None:
@@ -288,26 +302,18 @@ def require_model(model: object) -> None:
         raise RequestError("models", model, "expected a QuotaModel with the methods check, charge and refund")
 
 
-def _recharged(model: QuotaModel, calls: Iterable[Call]) -> bool:
-    """Reset a model, charge it with all calls, and return whether that worked.
-
-    Raises:
-        MemoryError, RecursionError: memory or the stack was exhausted, so the state of the model is unknown.
-    """
-    try:
-        if isinstance(model, ResettableModel):
-            model.reset()
-        _charge_all(model, calls)
-    except (MemoryError, RecursionError):
-        raise
-    except Exception:
-        # The model is suspended, and every denial contains its name.
-        _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)
-        return False
-    return True
+def _reset_and_charge(model: QuotaModel, calls: Iterable[Call]) -> None:
+    if isinstance(model, ResettableModel):
+        model.reset()
+    _charge_all(model, calls)
 
 
 def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:
     for method, claim in calls:
-        if method not in _DEMAND or isinstance(model, DemandModel):
+        if _has_method(model, method):
             getattr(model, method)(claim)
+
+
+def _has_method(model: QuotaModel, method: _Method) -> bool:
+    # Instead of `isinstance(model, PendingModel)`, which takes longer than all else that an allocation needs.
+    return method not in _PENDING_METHODS or all(hasattr(model, name) for name in _PENDING_METHODS)

@@ -3,12 +3,13 @@
 `Partition` implements `AbstractPartition`. Each of its methods checks its arguments and calls one part of the engine:
 
 ====================================  ==========================================================
-`ugm.partition.fast_path`             allocate, release and check plain allocations
+`ugm.partition.fast_path`             allocate, release, check and explain plain allocations
 `ugm.partition.admission`             grant, change and release all other allocations
 `ugm.partition.lifecycle`             submit and end applications
 `ugm.partition.administration`        change nodes, quotas and the configuration
 `ugm.partition.subject_queries`       answer what a request would get, and why
 `ugm.partition.queries`               list applications, allocations, queues, users and groups
+`ugm.partition.model_queries`         collect the answers of other quota models
 ====================================  ==========================================================
 
 A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything,
@@ -20,46 +21,47 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from time import sleep
 from typing import Final, Literal, ParamSpec, TypeVar
 
-from ugm.arguments import require_amounts, require_name, require_resource
+from ugm.arguments import require_amounts, require_group_limits, require_name, require_resource
 from ugm.configuration import PartitionConfig
-from ugm.decision import Decision, Violation
-from ugm.errors import RequestError
+from ugm.decision import Decision, EffectiveLimit, Violation
+from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition._submission import group_of, placed_path, style_of, submission_of
 from ugm.partition.administration import Administration, require_node
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.audit import AuditReport, RunningAllocation, audit, differences_of, truth_of, verify
+from ugm.partition.audit import AuditReport, RunningAllocation, audit, require_differences, require_running
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.config_changes import changes_between
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
-from ugm.partition.explanation import Explanation, headroom_of, require_holder_count
-from ugm.partition.fast_path import allocate as fast_allocate
-from ugm.partition.fast_path import check as fast_check
-from ugm.partition.fast_path import release as fast_release
+from ugm.partition.explanation import require_holder_count
+from ugm.partition.fast_path import FastPath
 from ugm.partition.gang import allocate_all, require_requests
-from ugm.partition.interface import AbstractPartition
 from ugm.partition.lifecycle import ApplicationLifecycle
+from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.plan import Plan, PlanInput, make_plan
+from ugm.partition.plan import ModelLimits, Plan, PlanInput, make_plan
 from ugm.partition.queries import Queries, allocations_in
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.self_check import verify
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, copy_user_usage
+from ugm.partition.sorting import sort_in_parts
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject
-from ugm.partition.subject_queries import SubjectQueries, require_subject, require_submission
+from ugm.partition.subject_queries import SubjectQueries, require_query_submission, require_subject
+from ugm.partition.submission import require_chosen_group, require_gang_style, require_leaf_path, require_submission
 from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, sum_of
-from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.tracking import GroupUsage, UserUsage
 from ugm.tracking.snapshot import copies_of
 
 __all__ = ["Partition"]
@@ -69,9 +71,11 @@ T = TypeVar("T")
 
 #: The only node of a cluster whose nodes are not registered.
 _CLUSTER: Final = "cluster"
+#: The pause between two queries of a long call: long enough for another thread to wake up, in seconds.
+_PAUSE: Final = 0.00002
 
 
-class Partition(AbstractPartition):
+class Partition(FastPath):
     """A partition in memory.
 
     Args:
@@ -102,20 +106,7 @@ class Partition(AbstractPartition):
     (True, False)
     """
 
-    __slots__ = (
-        "_administration",
-        "_admission",
-        "_applications",
-        "_is_recorded_alone",
-        "_lifecycle",
-        "_lock",
-        "_models",
-        "_owners",
-        "_queries",
-        "_state",
-        "_subject_queries",
-        "_transactions",
-    )
+    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries")
 
     def __init__(
         self,
@@ -126,12 +117,10 @@ class Partition(AbstractPartition):
         subscribers: Iterable[Subscriber] = (),
         group_limits: Literal["always", "unless-user-limited"] = "always",
     ) -> None:
-        if group_limits not in ("always", "unless-user-limited"):
-            raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        followers, lock = tuple(subscribers), OperationLock()
-        outbox = EventOutbox(followers) if followers else None
-        compiled, user_limits_win = CompiledConfig.of(config), group_limits == "unless-user-limited"
-        state = PartitionState(compiled, user_limits_win=user_limits_win, lock=lock)
+        user_limits_win = require_group_limits(group_limits)
+        callbacks, lock = tuple(subscribers), OperationLock()
+        outbox = EventOutbox(callbacks) if callbacks else None
+        state = PartitionState(CompiledConfig.of(config), user_limits_win=user_limits_win, lock=lock)
         self._assemble(state, ModelSet(models, lock), outbox)
         if outbox is not None:
             self._start_recording()
@@ -146,7 +135,7 @@ class Partition(AbstractPartition):
         log: TransactionLog | None = None,
     ) -> None:
         """Put the parts of the engine together around a state."""
-        lock = state.in_force.lock
+        lock = state.active_limits.lock
         self._lock = lock
         self._state = state
         self._models = models
@@ -156,13 +145,14 @@ class Partition(AbstractPartition):
         self._administration = Administration(state, self._admission)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._queries = Queries(state, self._admission)
-        #: References of the fast path into the state.
+        self._model_queries = ModelQueries(models)
         self._applications = state.applications
         self._owners = state.ledger.owners
-        #: Whether changes are recorded, and no other quota model takes part.
-        self._is_recorded_alone = outbox is not None and not models
+        self._has_models = bool(models)
+        self._decides_plain = outbox is not None or self._has_models
+        self._is_recorded_without_models = outbox is not None and not models
         lock.rebuild = self._rebuild
-        lock.mark_settled()
+        lock.mark_consistent()
 
     def _start_recording(self) -> None:
         """Start recording events. The initial state is not recorded."""
@@ -183,6 +173,12 @@ class Partition(AbstractPartition):
     def _read(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._lock.run(query, *args, **kwargs)
 
+    def _read_in_turn(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run one of many short queries of a long call, and let threads that wait for the lock have it."""
+        result = self._lock.run(query, *args, **kwargs)
+        sleep(_PAUSE)
+        return result
+
     def replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         """Replace a quota model by another one, which is charged with everything that is held and pending.
 
@@ -192,15 +188,12 @@ class Partition(AbstractPartition):
         Raises:
             RequestError: *old* is not a model of this partition, or *new* is not a quota model.
         """
-        self._transactions.grow(self._replace_model, old, new)
+        self._transactions.run(self._replace_model, old, new)
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, claims_of(self._state))
 
     # Allocations
-
-    allocate = fast_allocate
-    release = fast_release
 
     def request(
         self,
@@ -213,7 +206,7 @@ class Partition(AbstractPartition):
         preemptible: bool = True,
     ) -> None:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        self._transactions.grow(self._admission.request, request)
+        self._transactions.run(self._admission.request, request)
 
     def allocate_evicting(
         self,
@@ -226,20 +219,20 @@ class Partition(AbstractPartition):
         preemptible: bool = True,
     ) -> Decision:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return self._transactions.grow(self._admission.allocate_evicting, request)
+        return self._transactions.run(self._admission.allocate_evicting, request)
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
         gang = require_requests(requests)
-        return self._transactions.grow(allocate_all, self._state, self._models, self._admission, gang)
+        return self._transactions.run(allocate_all, self._state, self._models, self._admission, gang)
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
-        return self._transactions.grow(self._admission.replace, placeholder_id, allocation_id, usage)
+        return self._transactions.run(self._admission.replace, placeholder_id, allocation_id, usage)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
-        return self._transactions.grow(self._admission.resize, allocation_id, usage)
+        return self._transactions.run(self._admission.resize, allocation_id, usage)
 
     def preempt(self, allocation_id: str) -> bool:
-        return self._transactions.shrink(self._admission.preempt, allocation_id)
+        return self._transactions.run_without_space(self._admission.preempt, allocation_id)
 
     def adopt(
         self,
@@ -252,7 +245,7 @@ class Partition(AbstractPartition):
         preemptible: bool = True,
     ) -> tuple[Violation, ...]:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        return self._transactions.grow(self._admission.adopt, request)
+        return self._transactions.run(self._admission.adopt, request)
 
     # Applications
 
@@ -266,9 +259,9 @@ class Partition(AbstractPartition):
         quota: Resource | None = None,
         gang_style: str = "soft",
     ) -> Placement:
-        submission = submission_of(application_id, user, queue, tags)
-        style, maximum = style_of(gang_style), require_amounts("quota", quota)
-        return self._transactions.grow(self._lifecycle.submit, submission, style, maximum)
+        submission = require_submission(application_id, user, queue, tags)
+        style, maximum = require_gang_style(gang_style), require_amounts("quota", quota)
+        return self._transactions.run(self._lifecycle.submit, submission, style, maximum)
 
     def adopt_application(
         self,
@@ -281,24 +274,25 @@ class Partition(AbstractPartition):
         gang_style: str = "soft",
         group: str | None = "",
     ) -> None:
-        submission = submission_of(application_id, user, placed_path(queue_path), tags)
-        style, maximum, chosen = style_of(gang_style), require_amounts("quota", quota), group_of(group)
-        self._transactions.grow(self._lifecycle.adopt, submission, style, maximum, chosen)
+        submission = require_submission(application_id, user, require_leaf_path(queue_path), tags)
+        style, maximum = require_gang_style(gang_style), require_amounts("quota", quota)
+        chosen = require_chosen_group(group)
+        self._transactions.run(self._lifecycle.adopt, submission, style, maximum, chosen)
 
     def complete(self, application_id: str) -> ApplicationInfo:
-        return self._transactions.shrink(self._lifecycle.complete, application_id)
+        return self._transactions.run_without_space(self._lifecycle.complete, application_id)
 
     def fail(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.shrink(self._lifecycle.fail, application_id)
+        return self._transactions.run_without_space(self._lifecycle.fail, application_id)
 
     def remove(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.shrink(self._lifecycle.remove, application_id)
+        return self._transactions.run_without_space(self._lifecycle.remove, application_id)
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.shrink(self._lifecycle.time_out_gang, application_id)
+        return self._transactions.run_without_space(self._lifecycle.time_out_gang, application_id)
 
     def close(self) -> tuple[str, ...]:
-        return self._transactions.shrink(self._lifecycle.close)
+        return self._transactions.run_without_space(self._lifecycle.close)
 
     # Administration
 
@@ -306,65 +300,67 @@ class Partition(AbstractPartition):
         maximum = require_amounts("quota", quota)
         if maximum is None:
             raise RequestError("quota", quota, "expected a Resource that names at least one resource")
-        self._transactions.grow(self._administration.set_queue_quota, queue_path, maximum)
+        self._transactions.run(self._administration.set_queue_quota, queue_path, maximum)
 
     def add_node(self, name: str, offers: Resource) -> None:
         require_node(name, offers)
-        self._transactions.grow(self._administration.add_node, name, offers)
+        self._transactions.run(self._administration.add_node, name, offers)
 
     def update_node(self, name: str, offers: Resource) -> None:
         require_node(name, offers)
-        self._transactions.grow(self._administration.update_node, name, offers)
+        self._transactions.run(self._administration.update_node, name, offers)
 
     def remove_node(self, name: str) -> bool:
-        return self._transactions.shrink(self._administration.remove_node, name)
+        return self._transactions.run_without_space(self._administration.remove_node, name)
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
-        return make_plan(self.plan_input(), compiled)
+        models = self._model_queries
+        copied = PlanInput.copy(self._state, self._lock.run, lambda: (models.exceeded(), models.exceeded_with(config)))
+        return make_plan(copied, compiled)
 
     def plan_input(self) -> PlanInput:
-        return self._read(PlanInput.copy, self._state)
+        return PlanInput.copy(self._state, self._lock.run, self._exceeded_in_models)
+
+    def _exceeded_in_models(self) -> ModelLimits:
+        exceeded = self._model_queries.exceeded()
+        return exceeded, exceeded
 
     def apply(self, plan: Plan) -> None:
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
-        self._transactions.grow(self._administration.apply, plan)
+        self._transactions.run(self._administration.apply, plan)
 
     def configure(self, config: PartitionConfig | None) -> None:
-        compiled, known = CompiledConfig.of(config), self._state.compiled
-        # Earlier plans for an equal configuration stay valid.
-        equal = compiled if changes_between(known, compiled) else compiled._replace(version=known.version)
-        self._transactions.grow(self._administration.configure, known, equal, compiled)
+        self._transactions.run(self._administration.configure, CompiledConfig.of(config))
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
-        return self._read(audit, self._state, truth_of(running))
+        truth, copies = require_running(running), self._read(self._queries.copy_allocations, None)
+        return audit(allocations_in(copies), {application.application_id for application, _ in copies}, truth)
 
     def reconcile(self, report: AuditReport) -> AuditReport:
-        return self._transactions.grow(reconcile, self._state, self._admission, differences_of(report))
+        return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
 
     def verify(self) -> None:
-        self._read(verify, self._state)
+        verify(self._state, self._read_in_turn)
+        if self._models:
+            self._read(self._verify_models)
+
+    def _verify_models(self) -> None:
+        findings = self._model_queries.findings(claims_of(self._state))
+        if findings:
+            raise InvariantError(tuple(findings))
 
     # Queries about a subject
 
-    check = fast_check
-
-    def explain(
-        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, most: int = 3
-    ) -> Explanation:
-        require_holder_count(most)
-        explain = self._subject_queries.explain
-        return self._read(explain, require_subject(subject), usage, priority, preemptible).explanation(most)
-
     def headroom(self, subject: Subject) -> Resource | None:
-        return headroom_of(self.limits(subject))
+        return self._read(self._subject_queries.headroom, require_subject(subject))
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         return self._read(self._subject_queries.limits, require_subject(subject))
 
     def place(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
-        return self._read(self._subject_queries.place, require_submission(user, queue, tags))
+        return self._read(self._subject_queries.place, require_query_submission(user, queue, tags))
 
     def explain_submission(
         self,
@@ -374,12 +370,12 @@ class Partition(AbstractPartition):
         tags: Mapping[str, str] | None = None,
         *,
         quota: Resource | None = None,
-        most: int = 3,
+        max_holders: int = 3,
     ) -> SubmissionReport:
-        require_holder_count(most)
-        submission = require_submission(user, queue, tags)
+        require_holder_count(max_holders)
+        submission = require_query_submission(user, queue, tags)
         amounts, maximum = require_resource("usage", usage), require_amounts("quota", quota)
-        return self._read(self._subject_queries.explain_submission, submission, amounts, maximum).report(most)
+        return self._read(self._subject_queries.explain_submission, submission, amounts, maximum).report(max_holders)
 
     # Applications and allocations
 
@@ -387,7 +383,8 @@ class Partition(AbstractPartition):
         return self._read(self._queries.application, require_name("application_id", application_id))
 
     def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
-        return self._read(self._queries.applications, queue_path)
+        copies = self._read(self._queries.copy_applications, queue_path)
+        return sort_in_parts((one.info() for one in copies), attrgetter("application_id"))
 
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         return self._read(self._queries.applications_by_id, tuple(application_ids))
@@ -395,16 +392,19 @@ class Partition(AbstractPartition):
     def application_ids(self) -> tuple[str, ...]:
         return self._names(self._applications)
 
-    def application_report(self, application_id: str, *, waiting: int = 10, most: int = 3) -> ApplicationReport | None:
+    def application_report(
+        self, application_id: str, *, max_pending: int = 10, max_holders: int = 3
+    ) -> ApplicationReport | None:
         name = require_name("application_id", application_id)
-        found = self._read(self._subject_queries.application_report, name, waiting)
-        return None if found is None else found.report(most)
+        found = self._read(self._subject_queries.application_report, name, max_pending)
+        return None if found is None else found.report(max_holders)
 
     def allocation(self, allocation_id: str) -> Allocation | None:
         return self._read(self._queries.allocation, require_name("allocation_id", allocation_id))
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
-        return allocations_in(self._read(self._queries.copy_allocations, application_id))
+        copies = self._read(self._queries.copy_allocations, application_id)
+        return sort_in_parts(allocations_in(copies), attrgetter("allocation_id"))
 
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         return self._read(self._queries.allocations_by_id, tuple(allocation_ids))
@@ -413,7 +413,7 @@ class Partition(AbstractPartition):
         return self._names(self._owners)
 
     def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
-        return tuple(sorted(self._read(list, index)))
+        return sort_in_parts(self._read(list, index), str)
 
     # Queues and nodes
 
@@ -479,8 +479,20 @@ class Partition(AbstractPartition):
         groups = self._state.holding_index.groups
         return self._read(self._queries.utilization, groups, require_name("name", name))
 
-    def over_limit(self) -> tuple[Violation, ...]:
-        return self._read(self._queries.over_limit)
+    def exceeded_limits(self) -> tuple[Violation, ...]:
+        return self._read(self._exceeded_limits)
+
+    def _exceeded_limits(self) -> tuple[Violation, ...]:
+        return (*self._state.exceeded_limits(), *self._model_queries.exceeded())
+
+    # Other quota models
+
+    def model_utilization(self) -> tuple[LimitUtilization, ...]:
+        return self._read(self._model_queries.utilization)
+
+    def model_reports(self) -> tuple[ModelReport, ...]:
+        """Return the state and the definition of every other quota model, as plain data, in their order."""
+        return self._read(self._model_queries.reports)
 
     # The whole partition
 

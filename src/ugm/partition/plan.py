@@ -6,23 +6,26 @@ it. So a plan and its application cannot differ in a rule.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self, TypeAlias, final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
-from ugm.partition.allocation import PLAIN
-from ugm.partition.application import Application, GangStyle, LedgerEntry
+from ugm.identity import UserGroup
+from ugm.partition.allocation import PLAIN, Allocation
+from ugm.partition.application import Application, GangStyle
+from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord, queue_records, restore
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
 from ugm.partition.state import PartitionState
-from ugm.queues import QueueSpec, Submission
+from ugm.queues import Submission
 from ugm.resources import Resource
+from ugm.tracking.holding import Amounts, amounts_by_name
+from ugm.tracking.self_check import ReadLocked
 
-__all__ = ["LeavingQueue", "Plan", "PlanInput", "PlanParts", "make_plan"]
+__all__ = ["DrainingQueue", "ModelLimits", "Plan", "PlanInput", "PlanParts", "make_plan"]
 
 
-class LeavingQueue(NamedTuple):
+class DrainingQueue(NamedTuple):
     """A queue with applications that a configuration removes, or that it makes a parent."""
 
     queue_path: str
@@ -42,10 +45,10 @@ class Plan(NamedTuple):
 
     changes: Changes
     #: Every limit that would be exceeded. Nothing is evicted, and growth is denied until usage is below the limit.
-    over: tuple[Violation, ...]
-    #: Those of `over` that would be exceeded by more than now.
-    newly_over: tuple[Violation, ...]
-    leaving: tuple[LeavingQueue, ...]
+    exceeded: tuple[Violation, ...]
+    #: Those of `exceeded` that would be exceeded by more than now.
+    newly_exceeded: tuple[Violation, ...]
+    draining: tuple[DrainingQueue, ...]
     #: The configuration in force when the plan was made, and the planned one.
     base: CompiledConfig
     compiled: CompiledConfig
@@ -54,132 +57,122 @@ class Plan(NamedTuple):
         """Return the plan for JSON."""
         return {
             "changes": self.changes.to_dict(),
-            "over": [violation.to_dict() for violation in self.over],
-            "newly_over": [violation.to_dict() for violation in self.newly_over],
-            "leaving": [leaving.to_dict() for leaving in self.leaving],
+            "over": [violation.to_dict() for violation in self.exceeded],
+            "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
+            "leaving": [queue.to_dict() for queue in self.draining],
         }
 
     def __str__(self) -> str:
         parts = [str(self.changes)]
-        for heading, items in (("would be over:", self.newly_over), ("draining:", self.leaving)):
+        for heading, items in (("would be over:", self.newly_exceeded), ("draining:", self.draining)):
             if items:
                 parts.append("\n".join([heading, *(f"  {item}" for item in items)]))
-        still = len(self.over) - len(self.newly_over)
+        still = len(self.exceeded) - len(self.newly_exceeded)
         if still:
             parts.append(f"over already: {still} limit{'s' if still > 1 else ''}")
         return "\n".join(parts)
 
 
-class _PlacedApplication(NamedTuple):
-    """The part of an application that a plan depends on."""
-
-    submission: Submission
-    group: str | None
-    queue_path: str
-    held: Mapping[str, int] | None
-
-
-class _DynamicQueue(NamedTuple):
-    """A queue that the configuration does not name."""
-
-    spec: QueueSpec
-    has_left: bool
-    annotated: Resource | None
-
-
 _Nodes: TypeAlias = tuple[dict[str, Resource], Resource | None]
-_CopiedParts: TypeAlias = tuple[bool, _Nodes, list[_DynamicQueue], list[_PlacedApplication]]
-#: The result of `PlanInput.parts`.
-PlanParts: TypeAlias = tuple[bool, _Nodes, list[_DynamicQueue], list[tuple[Any, ...]]]
+#: An application: its submission, its group, its queue, and the sum of its allocations if it runs.
+_PlainApplication: TypeAlias = tuple[str, UserGroup, str, Mapping[str, str], str | None, str, dict[str, int] | None]
+#: An application, with everything about it that changes: its group, and its amounts if it runs.
+_CopiedApplication: TypeAlias = tuple[Application, str | None, Amounts | None]
+#: The limits of other quota models that are exceeded, and those that would be exceeded.
+ModelLimits: TypeAlias = tuple[tuple[Violation, ...], tuple[Violation, ...]]
+#: The result of `PlanInput.parts`: whether user limits win, the nodes with their sum, the queues that the configuration
+#: does not name, the applications, and the limits of other quota models that are exceeded and that would be exceeded.
+PlanParts: TypeAlias = tuple[bool, _Nodes, list[QueueRecord], list[_PlainApplication], list[Violation], list[Violation]]
 
 
 @final
 class PlanInput:
-    """A copy of everything that a plan depends on. Its `parts` can be sent to another process."""
+    """A copy of everything that a plan depends on. Its `parts` can be sent to another process.
 
-    __slots__ = ("_applications", "_nodes", "_queues", "_user_limits_win", "compiled")
+    Args:
+        compiled: the configuration in force.
+        parts: everything else, as `parts` returns it.
+    """
 
-    compiled: CompiledConfig
+    __slots__ = ("_parts", "compiled")
 
-    def __init__(self, compiled: CompiledConfig, parts: _CopiedParts) -> None:
-        self.compiled = compiled
-        self._user_limits_win, self._nodes, self._queues, self._applications = parts
+    def __init__(self, compiled: CompiledConfig, parts: PlanParts) -> None:
+        self.compiled: Final = compiled
+        self._parts: Final = parts
 
     @classmethod
-    def copy(cls, state: PartitionState) -> Self:
-        """Copy a state; the caller holds the lock."""
-        nodes = dict(state.cluster.nodes), state.cluster.total
-        made = [
-            _DynamicQueue(queue.spec, queue.has_left, queue.annotated)
-            for queue in state.tree.root.below()
-            if not queue.managed
+    def copy(cls, state: PartitionState, read: ReadLocked, in_models: Callable[[], ModelLimits]) -> PlanInput:
+        """Copy a state.
+
+        Args:
+            state: the state.
+            read: runs a function under the lock of the state. Most of the work follows without it.
+            in_models: returns the limits of other quota models that are exceeded, and that would be exceeded.
+        """
+        compiled, user_limits_win, nodes, queues, copies, exceeded = read(_copy, state, in_models)
+        applications: list[_PlainApplication] = [
+            (*one.submission, group, one.queue.queue_path, amounts and amounts_by_name(amounts))
+            for one, group, amounts in copies
         ]
-        applications = [
-            _PlacedApplication(
-                application.submission,
-                application.group,
-                application.queue.queue_path,
-                application.held(),
-            )
-            for application in state.applications.values()
-        ]
-        return cls(state.compiled, (state.in_force.user_limits_win, nodes, made, applications))
+        return cls(compiled, (user_limits_win, nodes, queues, applications, list(exceeded[0]), list(exceeded[1])))
 
     def parts(self) -> PlanParts:
         """Return everything except the configuration in force in a form that can be pickled."""
+        user_limits_win, nodes, queues, applications, exceeded, planned = self._parts
         # Tags are a view of a mapping, which cannot be pickled.
-        applications = [
-            (*one.submission[:3], dict(one.submission.tags), *one[1:3], None if one.held is None else dict(one.held))
-            for one in self._applications
-        ]
-        return self._user_limits_win, self._nodes, self._queues, applications
+        picklable: list[_PlainApplication] = [(*one[:3], dict(one[3]), *one[4:]) for one in applications]
+        return user_limits_win, nodes, queues, picklable, exceeded, planned
 
-    @classmethod
-    def of(cls, config: PartitionConfig | None, parts: PlanParts) -> Self:
-        """Return the input with these `parts`, copied under a configuration."""
-        applications = [_PlacedApplication(Submission(*one[:4]), *one[4:]) for one in parts[3]]
-        return cls(CompiledConfig.of(config), (*parts[:3], applications))
+    @property
+    def exceeded(self) -> tuple[list[Violation], list[Violation]]:
+        """The limits of other quota models that are exceeded, and those that would be exceeded."""
+        return self._parts[4], self._parts[5]
 
     def state(self) -> PartitionState:
-        """Return a state that is equal to the copied one."""
-        state = PartitionState(self.compiled, user_limits_win=self._user_limits_win)
-        state.cluster.nodes.update(self._nodes[0])
-        state.cluster.total = self._nodes[1]
-        for spec, has_left, annotated in self._queues:
-            queue = state.tree.create(spec.queue_path)
-            queue.spec, queue.has_left, queue.annotated = spec, has_left, annotated
-            state.count_resources((*spec.names, *queue.quota.names))
-        state.tree.connect(state.in_force.epoch.layout)
-        for placed in self._applications:
-            self._add_application(state, placed)
-        state.resize_cluster()
+        """Return a state with the usage and the limits of the copied one."""
+        user_limits_win, (nodes, total), queues, applications, _, _ = self._parts
+        state = PartitionState(self.compiled, user_limits_win=user_limits_win)
+        records = tuple(
+            ApplicationRecord(Submission(*one[:4]), one[5], GangStyle.SOFT, is_adopted=False, group=one[4])
+            for one in applications
+        )
+        # The sum of the allocations of an application is one allocation.
+        sums = (Allocation(one[0], one[0], Resource(one[-1]), *PLAIN) for one in applications if one[-1] is not None)
+        restore(
+            state,
+            Checkpoint(
+                closed=False, nodes=nodes, total=total, queues=tuple(queues), applications=records, allocations=sums
+            ),
+        )
         return state
 
-    def _add_application(self, state: PartitionState, placed: _PlacedApplication) -> None:
-        queue = state.tree.queues[placed.queue_path]
-        application = Application(placed.submission, queue, GangStyle.SOFT)
-        application.group = placed.group
-        state.add_application(application)
-        if placed.held is not None:
-            entry = LedgerEntry(application, Resource(placed.held), PLAIN)
-            state.charge(entry, state.in_force.epoch.layout.vector(entry.usage))
-            state.write_allocated(application.application_id, entry)
-        state.undo.clear()
+
+def _copy(
+    state: PartitionState, in_models: Callable[[], ModelLimits]
+) -> tuple[CompiledConfig, bool, _Nodes, list[QueueRecord], list[_CopiedApplication], ModelLimits]:
+    applications: list[_CopiedApplication] = [
+        (one, one.group, one.holding and one.holding.amounts) for one in state.applications.values()
+    ]
+    nodes = dict(state.cluster.nodes), state.cluster.total
+    user_limits_win, queues = state.active_limits.user_limits_win, queue_records(state)
+    return state.compiled, user_limits_win, nodes, queues, applications, in_models()
 
 
 def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
     """Return the effects of a configuration on the state that was copied."""
     state = plan_input.state()
-    before = {_key(violation): violation.used - violation.limit for violation in state.exceeded_limits()}
+    in_models, planned = plan_input.exceeded
+    before = {_key(one): one.used - one.limit for one in (*state.exceeded_limits(), *in_models)}
     state.replace_config(compiled)
-    over = tuple(state.exceeded_limits())
-    newly = tuple(one for one in over if one.used - one.limit > before.get(_key(one), 0))
-    leaving = tuple(
-        LeavingQueue(path, tuple(sorted(queue.applications)))
+    exceeded = (*state.exceeded_limits(), *planned)
+    newly = tuple(one for one in exceeded if one.used - one.limit > before.get(_key(one), 0))
+    draining = tuple(
+        DrainingQueue(path, tuple(sorted(queue.applications)))
         for path, queue in sorted(state.tree.queues.items())
         if queue.applications and (queue.draining or not queue.is_leaf)
     )
-    return Plan(changes_between(plan_input.compiled, compiled), over, newly, leaving, plan_input.compiled, compiled)
+    changes = changes_between(plan_input.compiled, compiled)
+    return Plan(changes, exceeded, newly, draining, plan_input.compiled, compiled)
 
 
 def _key(violation: Violation) -> tuple[str, str, str, str | None]:

@@ -6,14 +6,14 @@ does not delay a scheduler. A method whose name begins with `copy_` returns such
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
-from ugm.decision import Violation
+from ugm.decision import EffectiveLimit
 from ugm.identity import canonical_path
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation
-from ugm.partition.application import Application, ApplicationInfo, LedgerEntry
+from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
 from ugm.partition.reports import OwnedAllocation
 from ugm.partition.state import PartitionState
 from ugm.partition.utilization import LimitUtilization, utilization_of
@@ -46,13 +46,13 @@ class Queries:
         found = self._state.applications.get(application_id)
         return None if found is None else found.info()
 
-    def applications(self, queue_path: str | None) -> tuple[ApplicationInfo, ...]:
-        """Return all applications, or those in and below a queue, sorted by id."""
+    def copy_applications(self, queue_path: str | None) -> list[ApplicationCopy]:
+        """Copy all applications, or those in and below a queue."""
         found: Mapping[str, Application] = self._state.applications
         if queue_path is not None:
-            below = self._admission.queue(queue_path).below()
+            below = self._admission.require_queue(queue_path).below()
             found = {name: self._state.applications[name] for queue in below for name in queue.applications}
-        return tuple(found[name].info() for name in sorted(found))
+        return [one.copy() for one in found.values()]
 
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
         """Return those of the given applications that exist, in the given order."""
@@ -69,7 +69,7 @@ class Queries:
         if application_id is None:
             applications = list(self._state.applications.values())
         else:
-            applications = [self._admission.application(application_id)]
+            applications = [self._admission.require_application(application_id)]
         return [(application, {**application.allocations, **application.pending}) for application in applications]
 
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
@@ -86,11 +86,11 @@ class Queries:
 
     def queue_headroom(self, queue_path: str, *, cluster: bool) -> Resource | None:
         """Return the minimum that a queue and its parents leave."""
-        return self._state.tree.headroom(self._admission.queue(queue_path).queue_path, cluster=cluster)
+        return self._state.tree.headroom(self._admission.require_queue(queue_path).queue_path, cluster=cluster)
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return the minimum of the maxima of a queue and its parents."""
-        return self._state.tree.most(self._admission.queue(queue_path).queue_path)
+        return self._state.tree.maximum(self._admission.require_queue(queue_path).queue_path)
 
     def copy_pending(self, queue_path: str) -> list[LedgerEntry]:
         """Return the pending allocations in a queue itself."""
@@ -112,19 +112,17 @@ class Queries:
     def utilization(self, trackers: Mapping[str, HoldingTree], name: str) -> LimitUtilization | None:
         """Return the utilization of the most used limit of a user or group."""
         tracker = trackers.get(name)
-        return None if tracker is None else utilization_of(tracker)
+        if tracker is None:
+            return None
+        tracker.refresh()
+        limits = [EffectiveLimit.of(tracker.counters[path]) for path in sorted(tracker.counters)]
+        return utilization_of(name, tracker.total(), len(tracker.holdings), limits)
 
-    def over_limit(self) -> tuple[Violation, ...]:
-        """Return every limit of users, groups and queues that is exceeded."""
-        return tuple(self._state.exceeded_limits())
 
-
-def allocations_in(copies: _Copies) -> tuple[Allocation, ...]:
-    """Return the copied allocations as values, sorted by id; without the lock."""
-    return tuple(
-        sorted(
-            application.to_entry(stored).to_allocation(name)
-            for application, allocations in copies
-            for name, stored in allocations.items()
-        )
+def allocations_in(copies: _Copies) -> Iterator[Allocation]:
+    """Yield the copied allocations as values; without the lock."""
+    return (
+        application.to_entry(stored).to_allocation(name)
+        for application, allocations in copies
+        for name, stored in allocations.items()
     )

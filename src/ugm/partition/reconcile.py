@@ -18,20 +18,20 @@ def reconcile(state: PartitionState, admission: Admission, differences: Sequence
 
 
 def _is_repaired(state: PartitionState, admission: Admission, difference: Difference) -> bool:
-    name, ledger, truth = difference.allocation_id, difference.ledger, difference.truth
+    name, ledger, running = difference.allocation_id, difference.ledger, difference.running
     if _in_ledger(state, name) != ledger:
         return False
-    if truth is None:
+    if running is None:
         return admission.release(name)
-    if truth.application_id not in state.applications:
+    if running.application_id not in state.applications:
         return False
-    if ledger is not None and ledger.application_id == truth.application_id:
-        admission.correct(name, truth.usage)
+    if ledger is not None and ledger.application_id == running.application_id:
+        admission.correct(name, running.usage)
         return True
     known = state.ledger.get(name)
     # Also a pending allocation: its size or application may differ from the running one.
     admission.release(name)
-    admission.adopt(AllocationRequest(*truth, *(known.traits[1:] if known else ())))
+    admission.adopt(AllocationRequest(*running, *(known.traits[1:] if known else ())))
     return True
 
 

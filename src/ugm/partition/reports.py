@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ugm.decision import EffectiveLimit, Explanation, headroom_of
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo, LedgerEntry
-from ugm.partition.explanation import Explanation, headroom_of
 from ugm.queues import Placement
 from ugm.resources import Resource
-from ugm.tracking import EffectiveLimit
 
 __all__ = ["ApplicationReport", "OwnedAllocation", "SubmissionReport"]
 
@@ -67,9 +66,11 @@ class ApplicationReport:
     application: ApplicationInfo
     limits: tuple[EffectiveLimit, ...]
     #: The first pending allocations in the order of their ids, each with the answer that it would get.
-    waiting: tuple[tuple[OwnedAllocation, Explanation], ...]
+    pending: tuple[tuple[OwnedAllocation, Explanation], ...]
+    #: The headroom that other quota models leave; None if it follows from `limits`.
+    model_headroom: Resource | None = None
 
     @property
     def headroom(self) -> Resource | None:
-        """The minimum that the limits leave, for each limited resource; None if no resource is limited."""
-        return headroom_of(self.limits)
+        """The amounts that may be requested, for each limited resource; None if no resource is limited."""
+        return headroom_of(self.limits) if self.model_headroom is None else self.model_headroom

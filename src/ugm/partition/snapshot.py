@@ -12,30 +12,33 @@ The cost: under the lock, the copy takes about half a microsecond for each queue
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
 
 from ugm.configuration import PartitionConfig
+from ugm.decision import EffectiveLimit
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
-from ugm.partition.application import LedgerEntry
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.state import PartitionState
-from ugm.partition.utilization import LimitUtilization
+from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.queues import QueueSpec, QueueState, Quota
-from ugm.resources import Resource, sum_of
-from ugm.tracking import EffectiveLimit, GroupUsage, UserUsage
+from ugm.resources import Resource, smallest_amounts, sum_of
+from ugm.tracking import GroupUsage, UserUsage
 from ugm.tracking.holding import amounts_by_name
-from ugm.tracking.limits import LimitBook
+from ugm.tracking.limits import LimitTable
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
-__all__ = ["CooperativeIteration", "PartitionSnapshot", "Pending", "copy_user_usage"]
+__all__ = ["CooperativeIteration", "CopiedQueue", "PartitionSnapshot", "Pending", "SnapshotParts", "copy_user_usage"]
 
 #: The attributes of queues and holdings that are copied, each as one list. So nothing is computed under the lock, and
 #: no objects are created that could start the garbage collector.
-_QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "has_left", "annotated")]
+_QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "was_configured", "quota_override")]
 _HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "amounts")]
+
+#: The attributes of a snapshot that make up its `SnapshotParts`.
+_PARTS: Final = ("cluster", "nodes", "application_count", "allocation_count", "_queues", "_lines", "_pending")
 
 _Lines: TypeAlias = Sequence[UsageLine]
 _T = TypeVar("_T")
@@ -60,19 +63,36 @@ class Pending(NamedTuple):
     amounts: Resource
 
 
-class _Queue(NamedTuple):
+class CopiedQueue(NamedTuple):
     """A copied queue."""
 
     spec: QueueSpec
     is_managed: bool
-    has_left: bool
-    annotated: Resource | None
+    was_configured: bool
+    quota_override: Resource | None
     applications: tuple[str, ...]
 
     @property
     def quota(self) -> Quota:
+        """The quota in force."""
         quota = self.spec.quota
-        return quota if self.annotated is None else quota._replace(max_resources=self.annotated)
+        return quota if self.quota_override is None else quota._replace(max_resources=self.quota_override)
+
+
+class SnapshotParts(NamedTuple):
+    """The values of a snapshot except its configuration, as another process needs them."""
+
+    #: The sum of all nodes; None until a first node is registered.
+    cluster: Resource | None
+    nodes: dict[str, Resource]
+    application_count: int
+    allocation_count: int
+    #: Sorted by path.
+    queues: dict[str, CopiedQueue]
+    #: The usage of every running application.
+    lines: list[UsageLine]
+    #: The user, the queue and the pending amounts of every application with pending allocations.
+    pending: list[tuple[str, str, list[Resource]]]
 
 
 class _Counted(NamedTuple):
@@ -89,6 +109,7 @@ class PartitionSnapshot:
     """A partition at one moment; `ugm.partition.AbstractPartition.snapshot` returns it.
 
     Attributes:
+        compiled: the configuration in force, compiled.
         config: the configuration in force.
         cluster: the sum of all nodes; None until a first node is registered.
         nodes: the resources of every node, by name.
@@ -99,12 +120,12 @@ class PartitionSnapshot:
     def __init__(self, state: PartitionState, iterate: CooperativeIteration | None = None) -> None:
         """Copy the changing data; the caller holds the lock."""
         self._iterate: Final = iterate or _uninterrupted
+        self.compiled: Final = state.compiled
         self.config: Final[PartitionConfig | None] = state.compiled.config
         self.cluster: Final = state.tree.cluster
         self.nodes: Final = dict(state.cluster.nodes)
         self.application_count: Final = len(state.applications)
         self.allocation_count: Final = len(state.ledger.owners)
-        self._limits: Final = state.in_force.limits
         self._raw_queues: Final = [list(map(get, state.tree.queues.values())) for get in _QUEUE]
         self._raw_members: Final = [tuple(queue.applications) for queue in state.tree.queues.values()]
         # An application of a partition is in one queue, so it has one holding.
@@ -117,10 +138,26 @@ class PartitionSnapshot:
 
     # All other methods run without the lock.
 
+    @classmethod
+    def of(cls, compiled: CompiledConfig, parts: SnapshotParts, iterate: CooperativeIteration | None = None) -> Self:
+        """Return the snapshot with these `parts`, copied under a configuration."""
+        snapshot = cls.__new__(cls)
+        values = {"compiled": compiled, "config": compiled.config, "_iterate": iterate or _uninterrupted}
+        vars(snapshot).update(values, **dict(zip(_PARTS, parts, strict=True)))
+        return snapshot
+
+    def parts(self) -> SnapshotParts:
+        """Return the values of the snapshot except its configuration."""
+        return SnapshotParts(*(getattr(self, name) for name in _PARTS))
+
     @cached_property
-    def _queues(self) -> dict[str, _Queue]:
+    def _pending(self) -> list[tuple[str, str, list[Resource]]]:
+        return [(user, path, [entry.usage for entry in entries]) for user, path, entries in self._raw_pending]
+
+    @cached_property
+    def _queues(self) -> dict[str, CopiedQueue]:
         rows = zip(*self._raw_queues, self._raw_members, strict=True)
-        return dict(sorted((path, _Queue(*facts)) for path, *facts in self._iterate(rows)))
+        return dict(sorted((path, CopiedQueue(*facts)) for path, *facts in self._iterate(rows)))
 
     @cached_property
     def _lines(self) -> list[UsageLine]:
@@ -131,7 +168,7 @@ class PartitionSnapshot:
 
     @cached_property
     def _lines_of_users(self) -> dict[str, list[UsageLine]]:
-        found: dict[str, list[UsageLine]] = {name: [] for name, _, _ in self._raw_pending}
+        found: dict[str, list[UsageLine]] = {name: [] for name, _, _ in self._pending}
         for line in self._iterate(self._lines):
             found.setdefault(line.user_name, []).append(line)
         return found
@@ -179,11 +216,11 @@ class PartitionSnapshot:
     @cached_property
     def pending_in_queues(self) -> Mapping[str, Pending]:
         """The pending allocations in and below every queue that has some."""
-        found: dict[str, list[LedgerEntry]] = {}
-        for _, queue_path, entries in self._raw_pending:
+        found: dict[str, list[Resource]] = {}
+        for _, queue_path, usages in self._pending:
             for path in ancestors(queue_path):
-                found.setdefault(path, []).extend(entries)
-        return {path: _pending(entries) for path, entries in found.items()}
+                found.setdefault(path, []).extend(usages)
+        return {path: _sum_of_pending(usages) for path, usages in found.items()}
 
     def queue(self, queue_path: str = ROOT) -> QueueState | None:
         """Return a queue with all queues below it; None if there is no such queue.
@@ -197,14 +234,14 @@ class PartitionSnapshot:
         below = (self.queue(path) for path in self._iterate(self._children[queue_path]))
         return self._state(queue_path, copied, tuple(state for state in below if state is not None))
 
-    def _state(self, path: str, copied: _Queue, children: tuple[QueueState, ...]) -> QueueState:
+    def _state(self, path: str, copied: CopiedQueue, children: tuple[QueueState, ...]) -> QueueState:
         quota = copied.quota
         return QueueState(
             queue_path=path,
             is_leaf=not copied.spec.is_parent,
             is_managed=copied.is_managed,
             is_draining=self._is_draining(path),
-            max_resources=self._most(path),
+            max_resources=self._maximum(path),
             max_applications=quota.max_applications,
             guaranteed=quota.guaranteed,
             usage=Resource(self._used_in_queues.get(path, {})).without_zeros(),
@@ -217,23 +254,22 @@ class PartitionSnapshot:
         copied, above = self._queues[path], path.rpartition(".")[0]
         if copied.is_managed or not above:
             return False
-        return copied.has_left or self._is_draining(above) or not self._queues[above].spec.is_parent
+        return copied.was_configured or self._is_draining(above) or not self._queues[above].spec.is_parent
 
-    def _most(self, path: str) -> Resource | None:
+    def _maximum(self, path: str) -> Resource | None:
         return self.cluster if path == ROOT else self._queues[path].quota.max_resources
 
     def queue_headroom(self, queue_path: str) -> Resource | None:
         """Return the result of `AbstractPartition.queue_headroom` at that moment, for a queue that exists."""
-        free = (
-            (name, most - self._used_in_queues.get(path, {}).get(name, 0))
+        return smallest_amounts(
+            (name, maximum - self._used_in_queues.get(path, {}).get(name, 0))
             for path in ancestors(queue_path)
-            for name, most in (self._most(path) or {}).items()
+            for name, maximum in (self._maximum(path) or {}).items()
         )
-        return _least(free)
 
     def queue_maximum(self, queue_path: str) -> Resource | None:
         """Return the result of `AbstractPartition.queue_maximum` at that moment, for a queue that exists."""
-        return _least(item for path in ancestors(queue_path) for item in (self._most(path) or {}).items())
+        return smallest_amounts(item for path in ancestors(queue_path) for item in (self._maximum(path) or {}).items())
 
     # Users and groups
 
@@ -250,16 +286,16 @@ class PartitionSnapshot:
     @cached_property
     def pending_of_users(self) -> Mapping[str, Pending]:
         """The pending allocations of every user that has some."""
-        found: dict[str, list[LedgerEntry]] = {}
-        for name, _, entries in self._raw_pending:
-            found.setdefault(name, []).extend(entries)
-        return {name: _pending(entries) for name, entries in found.items()}
+        found: dict[str, list[Resource]] = {}
+        for name, _, usages in self._pending:
+            found.setdefault(name, []).extend(usages)
+        return {name: _sum_of_pending(usages) for name, usages in found.items()}
 
     @cached_property
     def _waiting_in(self) -> dict[str, set[str]]:
         """The queues with pending allocations, by user."""
         found: dict[str, set[str]] = {}
-        for name, path, _ in self._raw_pending:
+        for name, path, _ in self._pending:
             found.setdefault(name, set()).add(path)
         return found
 
@@ -272,14 +308,14 @@ class PartitionSnapshot:
         if lines is None:
             return None
         waiting = self._waiting_in.get(name, set())
-        return self._copied(self._limits.users, name, lines, waiting).user_usage()
+        return self._copied(self.compiled.limits.users, name, lines, waiting).user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
         """Return the usage of a group in each queue; None if nothing is charged to it."""
         lines = self._lines_of_groups.get(name)
-        return None if lines is None else self._copied(self._limits.groups, name, lines, set()).group_usage()
+        return None if lines is None else self._copied(self.compiled.limits.groups, name, lines, set()).group_usage()
 
-    def _copied(self, book: LimitBook, name: str, lines: _Lines, waiting: set[str]) -> TrackerCopy:
+    def _copied(self, book: LimitTable, name: str, lines: _Lines, waiting: set[str]) -> TrackerCopy:
         paths = frozenset(waiting.union(line.queue_path for line in lines))
         limits = {path: limit for path in paths for path, limit in _limits_on(book, name, path)}
         return TrackerCopy(name, list(lines), limits, paths)
@@ -288,40 +324,41 @@ class PartitionSnapshot:
 
     def user_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
         """Return the limits of a user in all queues with allocations of the user, sorted by queue."""
-        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
-        counted = _counted(self._limits.users, name, lines, waiting)
-        return tuple(_effective(TrackingType.USER, name, one) for one in counted)
+        return tuple(_effective(TrackingType.USER, name, one) for one in self._counted_for_user(name))
 
     def group_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
         """Return the limits of a group in all queues with usage of the group, sorted by queue."""
-        counted = _counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ())
-        return tuple(_effective(TrackingType.GROUP, name, one) for one in counted)
+        return tuple(_effective(TrackingType.GROUP, name, one) for one in self._counted_for_group(name))
 
     def user_share(self, name: str) -> float:
         """Return the rounded share of `user_utilization` in less time."""
-        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
-        return _rounded_share(_counted(self._limits.users, name, lines, waiting))
+        return _rounded_share(self._counted_for_user(name))
 
     def group_share(self, name: str) -> float:
         """Return the rounded share of `group_utilization` in less time."""
-        return _rounded_share(_counted(self._limits.groups, name, self._lines_of_groups.get(name, []), ()))
+        return _rounded_share(self._counted_for_group(name))
+
+    def _counted_for_user(self, name: str) -> list[_Counted]:
+        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
+        return _counted(self.compiled.limits.users, name, lines, waiting)
+
+    def _counted_for_group(self, name: str) -> list[_Counted]:
+        return _counted(self.compiled.limits.groups, name, self._lines_of_groups.get(name, []), ())
 
     def user_utilization(self, name: str) -> LimitUtilization:
         """Return the utilization of the most used limit of a user; an unknown user has no limit."""
-        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, set())
-        return _utilization(TrackingType.USER, name, lines, _counted(self._limits.users, name, lines, waiting))
+        return _utilization(name, self._lines_of_users.get(name, []), self.user_limits(name))
 
     def group_utilization(self, name: str) -> LimitUtilization:
         """Return the utilization of the most used limit of a group; an unknown group has no limit."""
-        lines = self._lines_of_groups.get(name, [])
-        return _utilization(TrackingType.GROUP, name, lines, _counted(self._limits.groups, name, lines, ()))
+        return _utilization(name, self._lines_of_groups.get(name, []), self.group_limits(name))
 
 
 class UserUsageCopy(NamedTuple):
     """The usage of a user and the queues with pending allocations, copied at one moment."""
 
     copy: TrackerCopy
-    limits: LimitBook
+    limits: LimitTable
 
     def usage(self) -> UserUsage:
         """Return the usage like `PartitionSnapshot.user`; without the lock."""
@@ -342,7 +379,7 @@ def copy_user_usage(state: PartitionState, name: str) -> UserUsageCopy | None:
     if tracker is None and not waiting:
         return None
     copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker)
-    return UserUsageCopy(copy._replace(queue_paths=waiting), state.in_force.limits.users)
+    return UserUsageCopy(copy._replace(queue_paths=waiting), state.active_limits.limits.users)
 
 
 def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
@@ -362,26 +399,19 @@ def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + amount
 
 
-def _least(amounts: Iterable[tuple[str, int]]) -> Resource | None:
-    found: dict[str, int] = {}
-    for name, amount in amounts:
-        found[name] = min(amount, found.get(name, amount))
-    return Resource(found) if found else None
+def _sum_of_pending(usages: Sequence[Resource]) -> Pending:
+    return Pending(len(usages), sum_of(usages))
 
 
-def _pending(entries: Sequence[LedgerEntry]) -> Pending:
-    return Pending(len(entries), sum_of(entry.usage for entry in entries))
-
-
-def _limits_on(book: LimitBook, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
+def _limits_on(book: LimitTable, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
     """Yield the limits of a user or group from a queue to the root."""
-    for level in book.levels_on(queue_path):
+    for level in book.levels_from(queue_path):
         limit = level.limit_for(name)
         if limit is not None:
             yield level.queue_path, limit
 
 
-def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) -> list[_Counted]:
+def _counted(book: LimitTable, name: str, lines: _Lines, waiting: Iterable[str]) -> list[_Counted]:
     """Return the limits of a user or group, each with its usage, sorted by queue."""
     queues = {*waiting, *(line.queue_path for line in lines)}
     limits = {path: limit for queue in queues for path, limit in _limits_on(book, name, queue)}
@@ -395,41 +425,28 @@ def _counted(book: LimitBook, name: str, lines: _Lines, waiting: Iterable[str]) 
     return [_Counted(path, limits[path], used[path], running[path]) for path in sorted(limits)]
 
 
-def _utilization(kind: TrackingType, name: str, lines: _Lines, counted: Iterable[_Counted]) -> LimitUtilization:
-    usage: dict[str, int] = {}
-    for line in lines:
-        _add(usage, line.used)
-    share, nearest = max(
-        ((_share(used, most), (one, resource)) for one in counted for resource, used, most in _measured(one)),
-        key=lambda found: found[0],
-        default=(Fraction(0), None),
-    )
-    limit = None if nearest is None else _effective(kind, name, nearest[0])
-    return LimitUtilization(name, Resource(usage).without_zeros(), len(lines), limit, nearest and nearest[1], share)
-
-
-def _measured(counted: _Counted) -> Iterator[tuple[str | None, int, int]]:
-    """Yield the usage and the maximum of every limited resource, and of the number of applications."""
-    for name, most in counted.limit.resources.items():
-        yield name, counted.usage.get(name, 0), most
-    if counted.limit.applications:
-        yield None, counted.running, counted.limit.applications
+def _utilization(name: str, lines: _Lines, limits: Iterable[EffectiveLimit]) -> LimitUtilization:
+    return utilization_of(name, sum_of(line.used for line in lines), len(lines), limits)
 
 
 def _rounded_share(counted: Iterable[_Counted]) -> float:
-    return max((_ratio(used, most) for one in counted for _, used, most in _measured(one)), default=0.0)
+    return max((_ratio(used, maximum) for one in counted for used, maximum in _measured(one)), default=0.0)
 
 
-def _ratio(used: int, most: int) -> float:
+def _measured(counted: _Counted) -> Iterator[tuple[int, int]]:
+    """Yield the usage and the maximum of every limited resource, and of the number of applications."""
+    for name, maximum in counted.limit.resources.items():
+        yield counted.usage.get(name, 0), maximum
+    if counted.limit.applications:
+        yield counted.running, counted.limit.applications
+
+
+def _ratio(used: int, maximum: int) -> float:
+    # A limit of 0 counts as fully used.
     try:
-        return used / most if most else 1.0 + used
+        return used / maximum if maximum else 1.0 + used
     except OverflowError:
         return float("inf")
-
-
-def _share(used: int, most: int) -> Fraction:
-    # A limit of 0 counts as fully used.
-    return Fraction(used, most) if most else Fraction(1 + used)
 
 
 def _effective(kind: TrackingType, name: str, counted: _Counted) -> EffectiveLimit:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 from ugm.arguments import require_vector
-from ugm.decision import Violation, over
-from ugm.hierarchy import RequestVector
+from ugm.decision import Violation, already_exceeded
+from ugm.hierarchy import RequestVector, leaf_to_root
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import Application, ApplicationState, LedgerEntry
@@ -41,9 +41,9 @@ from ugm.queues.cluster import Cluster
 from ugm.queues.queue import Queue
 from ugm.queues.tree import QueueTree, Structure
 from ugm.resources import Resource, sum_of
+from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex
-from ugm.tracking.limits_in_force import LimitsInForce
 
 __all__ = ["PartitionState"]
 
@@ -60,19 +60,19 @@ class PartitionState:
         user_limits_win: whether a user with a limit of its own is exempt from group limits.
         lock: the lock of the partition, which owns the undo list; None for a state without a partition.
         record: records events; None if nothing needs them.
-        is_whole: whether all applications are listed here, so that the resources in use are known.
+        lists_all_applications: whether all applications are listed here, so that the resources in use are known.
     """
 
     __slots__ = (
         "_running",
+        "active_limits",
         "applications",
         "closed",
         "cluster",
         "compiled",
         "holding_index",
-        "in_force",
-        "is_whole",
         "ledger",
+        "lists_all_applications",
         "record",
         "tree",
         "undo",
@@ -83,11 +83,11 @@ class PartitionState:
     applications: dict[str, Application]
     #: Held, terminating and pending allocations by id.
     ledger: AllocationLedger
-    #: Whether the partition is being removed, and accepts nothing more.
+    #: Whether the partition is being removed and accepts no more requests.
     closed: bool
     #: Records events; None if nothing needs them.
     record: Callable[[Event], None] | None
-    is_whole: bool
+    lists_all_applications: bool
     #: The applications that were running when a rebuild began; None if it has been completed.
     _running: list[Application] | None
 
@@ -98,25 +98,25 @@ class PartitionState:
         user_limits_win: bool,
         lock: OperationLock | None = None,
         record: Callable[[Event], None] | None = None,
-        is_whole: bool = True,
+        lists_all_applications: bool = True,
     ) -> None:
         lock = lock or OperationLock()
         #: The undo list of the current operation.
         self.undo: Final = lock.undo
         self.compiled = compiled
         self.record = record
-        self.is_whole = is_whole
-        self.in_force: Final = LimitsInForce(user_limits_win=user_limits_win, managed=True, lock=lock)
-        self.in_force.replace_limits(compiled.limits, compiled.specs.names)
-        self.holding_index: Final = HoldingIndex(self.in_force)
+        self.lists_all_applications = lists_all_applications
+        self.active_limits: Final = ActiveLimits(user_limits_win=user_limits_win, managed=True, lock=lock)
+        self.active_limits.replace_limits(compiled.limits, compiled.specs.names)
+        self.holding_index: Final = HoldingIndex(self.active_limits)
         self.cluster: Final = Cluster()
-        self.tree: Final = QueueTree(compiled.specs, self.in_force.epoch.layout)
+        self.tree: Final = QueueTree(compiled.specs, self.active_limits.epoch.layout)
         self.applications = {}
         self.ledger = AllocationLedger(self.undo)
         self.closed = False
         self._running = None
         lock.rebuild = self.rebuild
-        lock.mark_settled()
+        lock.mark_consistent()
 
     # Configuration, queues and nodes
 
@@ -134,18 +134,18 @@ class PartitionState:
         names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
         if tree.cluster is not None:
             # Applications may use counted resources that no node has and no limit names any more.
-            layout = self.in_force.epoch.layout
-            kept = self.in_force.names_to_keep(self._needed_names) if self.is_whole else layout.names
+            layout = self.active_limits.epoch.layout
+            kept = self.active_limits.names_to_keep(self._needed_names) if self.lists_all_applications else layout.names
             names = (*names, *tree.cluster, *kept)
-        self.in_force.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
-        tree.reshape(compiled.specs, self.in_force.epoch.layout)
+        self.active_limits.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
+        tree.reshape(compiled.specs, self.active_limits.epoch.layout)
 
     def _restore_config(self, compiled: CompiledConfig, structure: Structure) -> None:
         self.compiled = compiled
         self.tree.restore(structure)
 
     def set_closed(self) -> None:
-        """Accept nothing more."""
+        """Accept no more requests."""
         self.undo.append((self._set_closed, (self.closed,)))
         self.closed = True
 
@@ -175,14 +175,14 @@ class PartitionState:
 
     def count_resources(self, names: Sequence[str], *, closed: bool | None = None) -> None:
         """Let every counter count more resources, and drop unused ones if most are unused."""
-        in_use = self._needed_names if self.is_whole else None
-        if self.in_force.count_resources(names, closed=closed, in_use=in_use):
-            self.tree.connect(self.in_force.epoch.layout)
+        in_use = self._needed_names if self.lists_all_applications else None
+        if self.active_limits.count_resources(names, closed=closed, in_use=in_use):
+            self.tree.connect(self.active_limits.epoch.layout)
 
     def _needed_names(self) -> set[str]:
         """Return the resources that a limit, a node or an application names."""
         specs, tree = self.compiled.specs, self.tree
-        needed = {*self.in_force.limits.names, *specs.names, *tree.names_outside(specs), *(tree.cluster or ())}
+        needed = {*self.active_limits.limits.names, *specs.names, *tree.names_outside(specs), *(tree.cluster or ())}
         for application in self.applications.values():
             if application.holding is not None:
                 needed.update(application.holding.held())
@@ -190,14 +190,14 @@ class PartitionState:
 
     def count_unoffered(self, usage: Resource) -> None:
         """Count the resources of an adopted allocation although no node offers them, so that the root shows them."""
-        if self.in_force.epoch.layout.closed:
+        if self.active_limits.epoch.layout.closed:
             self.count_resources(tuple(usage))
 
     def set_queue_quota(self, queue: Queue, quota: Resource) -> None:
         """Set the maximum of a queue that the configuration does not name."""
         self.count_resources(tuple(quota))
-        self.undo.append((queue.restore_quota, (queue.annotated,)))
-        self.tree.annotate(queue, quota)
+        self.undo.append((queue.restore_quota, (queue.quota_override,)))
+        self.tree.override_quota(queue, quota)
         if self.record:
             self.record(QueueQuotaSet(queue.queue_path, quota))
         # Running applications there are charged to a new counter, or to one that was made for other resources.
@@ -241,7 +241,7 @@ class PartitionState:
             holding = self.holding_index.detached_in_group(path, application_id, user, application.group)
         else:
             holding = self.holding_index.detached(path, application_id, user)
-        holding.quotas = application.queue
+        holding.queue = application.queue
         return holding
 
     def admit(self, application: Application, vector: RequestVector) -> tuple[Violation, ...]:
@@ -266,7 +266,7 @@ class PartitionState:
         """Refund an entry; its application continues to run, even without any other allocation."""
         holding, vector = (
             self.holding_of(entry.application),
-            require_vector("usage", entry.usage, self.in_force.epoch.layout),
+            require_vector("usage", entry.usage, self.active_limits.epoch.layout),
         )
         if not holding.try_refund(vector):
             holding.require_held(vector)
@@ -287,15 +287,15 @@ class PartitionState:
             self.record(GroupAssigned(application_id, user, application.group))
 
     def set_failing(self, application: Application) -> None:
-        """Let an application fail: it gets nothing more."""
-        self.undo.append((application.restore, application.facts()))
+        """Let an application fail: it receives no more allocations."""
+        self.undo.append((application.restore_fields, application.mutable_fields()))
         if not application.failing and self.record:
             self.record(ApplicationFailing(application.application_id))
-        application.failing, application.is_plain = True, False
+        application.failing, application.allows_fast_path = True, False
 
     def mark_replaced(self, application: Application) -> None:
         """Note that a real allocation has replaced a placeholder of an application."""
-        self.undo.append((application.restore, application.facts()))
+        self.undo.append((application.restore_fields, application.mutable_fields()))
         application.has_replaced = True
 
     def finish_if_idle(self, application: Application) -> None:
@@ -314,9 +314,9 @@ class PartitionState:
     def remove_application(self, application: Application, state: ApplicationState) -> None:
         """Remove an idle application, and the queue that was created for it."""
         self.undo.append((self._restore_application, (application.application_id, application)))
-        self.undo.append((application.restore, application.facts()))
+        self.undo.append((application.restore_fields, application.mutable_fields()))
         # Another thread may have looked it up and wait for the lock.
-        application.is_plain = False
+        application.allows_fast_path = False
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
         self.tree.prune(application.queue)
@@ -327,7 +327,7 @@ class PartitionState:
         dropped = None if application else self.applications.get(application_id)
         if dropped is not None:
             # Another thread may have looked it up and wait for the lock.
-            dropped.is_plain = False
+            dropped.allows_fast_path = False
         put(self.applications, application_id, application)
 
     # Entries of the ledger
@@ -384,8 +384,8 @@ class PartitionState:
         self.tree.rebuild_links(self.applications)
         names = (*self.compiled.specs.names, *self.tree.names_outside(self.compiled.specs), *self._names_in_use())
         closed = self.cluster.total is not None
-        self.in_force.reset_limits(self.compiled.limits, names, closed=closed)
-        self.tree.rebuild(self.compiled.specs, self.in_force.epoch.layout, self.cluster.total)
+        self.active_limits.reset_limits(self.compiled.limits, names, closed=closed)
+        self.tree.rebuild(self.compiled.specs, self.active_limits.epoch.layout, self.cluster.total)
         for application in self._running:
             self._restart(application)
         self._running = None
@@ -402,7 +402,7 @@ class PartitionState:
         """Let an application run with the sum of its allocations."""
         holding = self.holding_of(application)
         total = sum_of(entry.usage for entry in application.entries().values())
-        holding.charge(self.in_force.epoch.layout.vector(total))
+        holding.charge(self.active_limits.epoch.layout.vector(total))
         self.holding_index.add(holding)
         application.start(holding)
 
@@ -411,8 +411,8 @@ class PartitionState:
     def exceeded_limits(self) -> Iterator[Violation]:
         """Yield every limit of users, groups and queues that is exceeded, each by name, leaf to root."""
         for tracker in self.holding_index.trees():
-            for node in tracker.counters():
-                yield from over(node)
-        counters = [queue.node for queue in self.tree.queues.values() if queue.node is not None]
-        for counter in sorted(counters, key=lambda node: (-node.queue_path.count("."), node.queue_path)):
-            yield from over(counter)
+            for counter in tracker.sorted_counters():
+                yield from already_exceeded(counter)
+        counters = [queue.counter for queue in self.tree.queues.values() if queue.counter is not None]
+        for counter in leaf_to_root(counters):
+            yield from already_exceeded(counter)

@@ -12,29 +12,30 @@ from itertools import islice
 from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_amounts, require_resource, require_user, require_vector
-from ugm.decision import Decision, Violation, exceeded
+from ugm.decision import Decision, EffectiveLimit, Explanation, Violation, effective_limits, exceeded, headroom_of
 from ugm.errors import RequestError
-from ugm.hierarchy import Node
+from ugm.hierarchy import Counter
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
-from ugm.partition._submission import submission_of
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState, traits_of
 from ugm.partition.application import ApplicationInfo, LedgerEntry
-from ugm.partition.explanation import CopiedHolding, Explanation, copy_holdings, explain
+from ugm.partition.explanation import CopiedHolding, SubjectLimits, copy_holdings, explain
+from ugm.partition.model_queries import ModelQueries
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
+from ugm.partition.submission import require_submission
 from ugm.queues import Placement, Submission
 from ugm.resources import Resource
-from ugm.tracking import EffectiveLimit
 from ugm.tracking.holding import Holding
 
-__all__ = ["SubjectQueries", "is_limiting", "require_subject", "require_submission"]
+__all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
 
 #: The id of an application that is not submitted yet, for quota models.
 _NO_APPLICATION: Final = "?"
+_NOTHING: Final = Resource()
 
 
 def require_subject(subject: Subject) -> Subject:
@@ -47,18 +48,18 @@ def require_subject(subject: Subject) -> Subject:
     """
     if not isinstance(subject, UserInQueue):
         return subject
-    submission = require_submission(subject.user, subject.queue_path, subject.tags)
+    submission = require_query_submission(subject.user, subject.queue_path, subject.tags)
     path, quota = canonical_path(subject.queue_path), require_amounts("quota", subject.quota)
     return UserInQueue(subject.user, path, submission.tags, quota)
 
 
-def require_submission(user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
+def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
     """Return the submission of an application that has no id yet.
 
     Raises:
         RequestError: an argument is invalid.
     """
-    return submission_of(_NO_APPLICATION, user, queue, tags)
+    return require_submission(_NO_APPLICATION, user, queue, tags)
 
 
 class _ExplanationData(NamedTuple):
@@ -66,12 +67,11 @@ class _ExplanationData(NamedTuple):
 
     decision: Decision
     copies: Sequence[Sequence[CopiedHolding]]
-    limits: tuple[EffectiveLimit, ...]
-    queue_path: str
+    limits: SubjectLimits
 
-    def explanation(self, most: int) -> Explanation:
+    def explanation(self, max_holders: int) -> Explanation:
         """Return the explanation; without the lock."""
-        return explain(self.decision, self.copies, self.limits, self.queue_path, most)
+        return explain(self.decision, self.copies, self.limits, max_holders)
 
 
 class _SubmissionData(NamedTuple):
@@ -80,38 +80,39 @@ class _SubmissionData(NamedTuple):
     placement: Placement
     data: _ExplanationData
 
-    def report(self, most: int) -> SubmissionReport:
+    def report(self, max_holders: int) -> SubmissionReport:
         """Return the report; without the lock."""
-        return SubmissionReport(self.placement, self.data.explanation(most))
+        return SubmissionReport(self.placement, self.data.explanation(max_holders))
 
 
 class _ApplicationData(NamedTuple):
     """The data of an `ApplicationReport`, copied at one moment."""
 
     application: ApplicationInfo
-    limits: tuple[EffectiveLimit, ...]
-    waiting: list[tuple[OwnedAllocation, Decision]]
+    limits: SubjectLimits
+    pending: list[tuple[OwnedAllocation, Decision]]
     copies: list[Sequence[CopiedHolding]]
 
-    def report(self, most: int) -> ApplicationReport:
+    def report(self, max_holders: int) -> ApplicationReport:
         """Return the report; without the lock."""
-        copies, path = iter(self.copies), self.application.queue_path
-        waiting = tuple(
-            (owned, explain(decision, [next(copies) for _ in decision.violations], self.limits, path, most))
-            for owned, decision in self.waiting
+        copies = iter(self.copies)
+        pending = tuple(
+            (owned, explain(decision, [next(copies) for _ in decision.violations], self.limits, max_holders))
+            for owned, decision in self.pending
         )
-        return ApplicationReport(self.application, self.limits, waiting)
+        return ApplicationReport(self.application, self.limits.limits, pending, self.limits.model_headroom)
 
 
 @final
 class SubjectQueries:
     """The answers to queries about a subject. The caller holds the lock, and has called `require_subject`."""
 
-    __slots__ = ("_admission", "_models", "_state")
+    __slots__ = ("_admission", "_model_queries", "_models", "_state")
 
     def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
         self._state: Final = state
         self._models: Final = models
+        self._model_queries: Final = ModelQueries(models)
         self._admission: Final = admission
 
     def check(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> Decision:  # noqa: FBT001
@@ -125,14 +126,39 @@ class SubjectQueries:
     def explain(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> _ExplanationData:  # noqa: FBT001
         """Return the same with the holdings and limits that the answer depends on."""
         decision = self.check(subject, usage, priority, preemptible)
-        holding = self._holding(subject)
-        limits = effective_limits(holding.enforced(holding.chain()))
-        return _ExplanationData(decision, copy_holdings(self._state, decision), limits, holding.queue_path)
+        limits = self.limits_and_headroom(subject, priority, preemptible)
+        return _ExplanationData(decision, copy_holdings(self._state, decision), limits)
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit that holds for the subject."""
+        found = self._own_limits(self._holding(subject))
+        return found + self._model_queries.limits(self._claim(subject, _NOTHING)) if self._models else found
+
+    def headroom(self, subject: Subject) -> Resource | None:
+        """Return the amounts that the subject may request."""
         holding = self._holding(subject)
+        free = headroom_of(self._own_limits(holding))
+        return self._model_headroom(holding, self._claim(subject, _NOTHING), free) if self._models else free
+
+    def limits_and_headroom(self, subject: Subject, priority: int = 0, preemptible: bool = True) -> SubjectLimits:  # noqa: FBT001, FBT002
+        """Return the limits of the subject with the headroom of the models, at one moment."""
+        holding = self._holding(subject)
+        limits = self._own_limits(holding)
+        if not self._models:
+            return SubjectLimits(holding.queue_path, limits)
+        claim = self._claim(subject, _NOTHING, priority, preemptible)
+        headroom = self._model_headroom(holding, claim, headroom_of(limits))
+        limits += self._model_queries.limits(claim)
+        return SubjectLimits(holding.queue_path, limits, None if headroom == headroom_of(limits) else headroom)
+
+    @staticmethod
+    def _own_limits(holding: Holding) -> tuple[EffectiveLimit, ...]:
+        """Return the limits of users, groups and queues."""
         return effective_limits(holding.enforced(holding.chain()))
+
+    def _model_headroom(self, holding: Holding, claim: Claim, free: Resource | None) -> Resource | None:
+        names = {*self._state.active_limits.epoch.layout.names, *holding.held()}
+        return self._model_queries.headroom(claim, free, names)
 
     def place(self, submission: Submission) -> Placement:
         """Return where the placement rules would put an application."""
@@ -142,12 +168,12 @@ class SubjectQueries:
         """Return the placement of an application, with the answer to its first allocation."""
         placement = self.place(submission)
         if placement.queue_path is None:
-            return _SubmissionData(placement, _ExplanationData(Decision(), (), (), ""))
+            return _SubmissionData(placement, _ExplanationData(Decision(), (), SubjectLimits("", ())))
         path = canonical_path(placement.queue_path)
         data = self.explain(UserInQueue(submission.user, path, submission.tags, quota), usage, 0, preemptible=True)
         return _SubmissionData(placement, data)
 
-    def application_report(self, application_id: str, waiting: int) -> _ApplicationData | None:
+    def application_report(self, application_id: str, max_pending: int) -> _ApplicationData | None:
         """Return an application with its limits and the answers to its first pending allocations."""
         application = self._state.applications.get(application_id)
         if application is None:
@@ -155,10 +181,10 @@ class SubjectQueries:
         pending = {} if application.failing else application.pending
         answers = [
             (OwnedAllocation.of(name, entry), self._admission.check(_request(application_id, entry)))
-            for name, entry in islice(sorted(pending.items()), waiting)
+            for name, entry in islice(sorted(pending.items()), max_pending)
         ]
         copies = copy_holdings(self._state, *(decision for _, decision in answers))
-        return _ApplicationData(application.info(), self.limits(application_id), answers, copies)
+        return _ApplicationData(application.info(), self.limits_and_headroom(application_id), answers, copies)
 
     def _check_user(self, subject: UserInQueue, request: AllocationRequest) -> Decision:
         if self._state.closed:
@@ -167,23 +193,31 @@ class SubjectQueries:
         _, _, priority, preemptible = traits_of(AllocationState.HELD, request)
         violations = _violations(self._holding(subject), usage)
         if self._models:
-            user, path, tags = subject.user, subject.queue_path, subject.tags or {}
-            violations += self._models.check(Claim("", _NO_APPLICATION, usage, path, user, tags, priority, preemptible))
+            violations += self._models.check(self._claim(subject, usage, priority, preemptible))
         return Decision(violations)
+
+    def _claim(self, subject: Subject, usage: Resource, priority: int = 0, preemptible: bool = True) -> Claim:  # noqa: FBT001, FBT002
+        """Return a query for models."""
+        if isinstance(subject, UserInQueue):
+            path, tags = subject.queue_path, subject.tags or {}
+            return Claim("", _NO_APPLICATION, usage, path, subject.user, tags, priority, preemptible)
+        request = AllocationRequest("", subject, usage, priority=priority, preemptible=preemptible)
+        application = self._admission.require_application(subject)
+        return LedgerEntry(application, usage, traits_of(AllocationState.HELD, request)).claim("")
 
     def _holding(self, subject: Subject) -> Holding:
         """Return the holding of an application, or a detached one for a user in a queue."""
         if not isinstance(subject, UserInQueue):
-            return self._state.holding_of(self._admission.application(subject))
+            return self._state.holding_of(self._admission.require_application(subject))
         holding = self._state.holding_index.detached(subject.queue_path, "", require_user(subject.user))
-        holding.quotas = _QueueChain(self._state.tree.chain_if_made(subject.queue_path, subject.quota))
+        holding.queue = _QueueChain(self._state.tree.chain_if_made(subject.queue_path, subject.quota))
         return holding
 
 
 class _QueueChain(NamedTuple):
     """The limits of a queue that may not exist."""
 
-    chain: tuple[Node, ...]
+    chain: tuple[Counter, ...]
 
 
 def _request(application_id: str, entry: LedgerEntry) -> AllocationRequest:
@@ -197,17 +231,6 @@ def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:
     starting = holding.newly_counted(chain)
     return tuple(
         violation
-        for node in holding.enforced(chain)
-        for violation in exceeded((node,), require_vector("usage", usage, node.layout), starting)
+        for counter in holding.enforced(chain)
+        for violation in exceeded((counter,), require_vector("usage", usage, counter.layout), starting)
     )
-
-
-def effective_limits(nodes: Sequence[Node]) -> tuple[EffectiveLimit, ...]:
-    """Return the limits of some counters, without counters that exist only for a guarantee."""
-    return tuple(EffectiveLimit.of(node) for node in nodes if is_limiting(node))
-
-
-def is_limiting(node: Node) -> bool:
-    """Return whether a counter limits anything."""
-    limit = node.limit
-    return bool(limit.resources or limit.applications or limit.closed)

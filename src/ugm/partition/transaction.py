@@ -1,20 +1,21 @@
-"""Transactions: the steps of every change of a partition, in one place.
+"""Transactions: the steps of every change of a partition.
 
-A change of a partition takes six steps. `Transactions.grow` and `Transactions.shrink` run them in this order:
+A change of a partition takes six steps. `Transactions.run` and `Transactions.run_without_space` run them in this order:
 
 1. *Decide.* A function of another module reads the state and decides. It applies its decision to the state at once, and
    lists in the undo list how to undo each step.
 2. *Record.* With every step it records an event: the change as a value.
-3. *Write.* The events go to the transaction log, if the partition has one. If the log does not accept
-   them, the change is undone. If the disk fails later, the change stays and is in doubt; step 5 raises the error.
+3. *Write.* The events go to the transaction log, if the partition has one: that of a journal or that of a leader. If
+   it does not accept them, the change is undone. If the disk fails later, the change stays and is in doubt; step 5
+   raises the error.
 4. *Commit.* Clearing the undo list makes the change final, and the lock is released.
-5. *Answer.* If there is a log, the caller waits until the log is durable. After that the change survives a crash.
+5. *Answer.* If there is a transaction log, the caller waits until its change is durable, so that it survives a crash.
 6. *Notify.* Subscribers get the events.
 
 The state changes before the log is written, because later decisions of the same operation depend on it. No other
 thread sees the difference, because the lock is held until the change is final.
 
-A partition without subscribers and without a log records no events, and only steps 1, 4 and 5 remain. The fast path of
+A partition without subscribers and without a log records no events, and only steps 1 and 4 remain. The fast path of
 `ugm.partition.fast_path` performs them itself.
 """
 
@@ -28,13 +29,13 @@ from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
 
-__all__ = ["Receipt", "TransactionLog", "Transactions"]
+__all__ = ["LogPosition", "TransactionLog", "Transactions"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Receipt(NamedTuple):
+class LogPosition(NamedTuple):
     """The position in the log and in the sequence of events behind a change."""
 
     #: The number of the last change in the log.
@@ -44,7 +45,7 @@ class Receipt(NamedTuple):
 
 
 class TransactionLog(Protocol):
-    """The durable log of a partition, for example a journal."""
+    """The object that makes the changes of a partition durable: for a journal, or for the leader of a service."""
 
     @property
     def number(self) -> int:
@@ -75,8 +76,8 @@ class TransactionLog(Protocol):
         """Note, under the lock, that the current change is final."""
         ...
 
-    def wait(self, receipt: Receipt) -> bool:
-        """Wait, without the lock, until everything up to a receipt is durable.
+    def wait(self, position: LogPosition) -> bool:
+        """Wait, without the lock, until everything up to a position is durable.
 
         Returns:
             False if the thread does not wait, because it gets its result later.
@@ -111,7 +112,7 @@ class _NoLog:
     def mark_committed(self) -> None:
         pass
 
-    def wait(self, receipt: Receipt) -> bool:  # noqa: ARG002
+    def wait(self, position: LogPosition) -> bool:  # noqa: ARG002
         return True
 
     def release_locks(self) -> None:
@@ -151,14 +152,14 @@ class Transactions:
 
     # Running a change
 
-    def grow(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change that may need space in the log: a grant, a submission, a configuration."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
         return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=True)
 
-    def shrink(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a change that only releases or ends something, which must succeed even without space."""
+    def run_without_space(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a change that only releases or ends something, which must succeed even if the log has no space left."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
         return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=False)
@@ -170,30 +171,30 @@ class Transactions:
         log.require_ready()
         try:
             try:
-                answer, receipt = self._run_locked(decide, needs_space=needs_space)
+                answer, position = self._run_locked(decide, needs_space=needs_space)
             except RequestError:
                 # The caller may rely on the state that the error describes, so that state must be durable, too.
-                self._wait_and_notify(Receipt(log.number, self._events[0] - 1), outbox)
+                self._wait_and_notify(LogPosition(log.number, self._events[0] - 1), outbox)
                 raise
-            self._wait_and_notify(receipt, outbox)
+            self._wait_and_notify(position, outbox)
         except BaseException:
             log.release_locks()
             raise
         return answer
 
-    def _run_locked(self, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, Receipt]:
+    def _run_locked(self, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, LogPosition]:
         lock = self._lock
         try:
             with lock:
-                settled, lock.settled = lock.settled, CHANGING
-                return self._commit(settled, decide, needs_space=needs_space)
+                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                return self._commit(epoch, decide, needs_space=needs_space)
         except BaseException as error:
             lock.release_after_error(error)
             raise
 
-    def _commit(self, settled: object, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, Receipt]:
+    def _commit(self, epoch: object, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, LogPosition]:
         lock, log = self._lock, self._log
-        if settled is not lock.token:
+        if epoch is not lock.epoch:
             lock.recover()
         try:
             log.prepare(needs_space=needs_space)
@@ -204,13 +205,13 @@ class Transactions:
             raise
         lock.undo.clear()
         self.publish()
-        if not lock.unsettled:
-            lock.settled = lock.token
-        return answer, Receipt(log.number, self._events[0] - 1)
+        if not lock.needs_rebuild:
+            lock.valid_epoch = lock.epoch
+        return answer, LogPosition(log.number, self._events[0] - 1)
 
-    def _wait_and_notify(self, receipt: Receipt, outbox: EventOutbox) -> None:
-        if self._log.wait(receipt) and outbox.has_subscribers:
-            outbox.deliver(receipt.event)
+    def _wait_and_notify(self, position: LogPosition, outbox: EventOutbox) -> None:
+        if self._log.wait(position) and outbox.has_subscribers:
+            outbox.deliver(position.event)
 
     # Recording
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 
+from ugm.decision import EffectiveLimit
 from ugm.errors import value_text
-from ugm.hierarchy import Node
 from ugm.resources import Resource, as_float
-from ugm.tracking import EffectiveLimit
-from ugm.tracking.holding import HoldingTree
 
 __all__ = ["LimitUtilization", "utilization_of"]
 
@@ -45,28 +45,20 @@ class LimitUtilization:
         }
 
 
-def utilization_of(tree: HoldingTree) -> LimitUtilization:
-    """Return the utilization of a user or group; the caller holds the lock."""
-    tree.refresh()
-    used, maximum = 0, 1
-    nearest: tuple[Node, str | None] | None = None
-    for node in tree.nodes.values():
-        limit = node.limit
-        counts: list[tuple[int, int, str | None]] = [
-            (most - node.free(name), most, name) for name, most in limit.resources.amounts.items()
-        ]
-        if limit.applications:
-            counts.append((node.running, limit.applications, None))
-        for count, most, resource in counts:
-            # A limit of 0 counts as used up. Products are exact, and quicker than fractions.
-            part, whole = (count, most) if most else (1 + count, 1)
-            if nearest is None or part * maximum > used * whole:
-                used, maximum, nearest = part, whole, (node, resource)
-    return LimitUtilization(
-        tree.name,
-        tree.total(),
-        len(tree.holdings),
-        None if nearest is None else EffectiveLimit.of(nearest[0]),
-        None if nearest is None else nearest[1],
-        Fraction(used, maximum),
-    )
+def utilization_of(name: str, usage: Resource, running: int, limits: Iterable[EffectiveLimit]) -> LimitUtilization:
+    """Return the utilization of a user or group with these limits; the first of equally used limits counts."""
+    shares = (found for limit in limits for found in _shares(limit))
+    limit, resource, share = max(shares, key=itemgetter(2), default=(None, None, Fraction(0)))
+    return LimitUtilization(name, usage, running, limit, resource, share)
+
+
+def _shares(limit: EffectiveLimit) -> Iterator[tuple[EffectiveLimit, str | None, Fraction]]:
+    for name, maximum in (limit.max_resources or {}).items():
+        yield limit, name, _share(limit.usage.get(name, 0), maximum)
+    if limit.max_applications:
+        yield limit, None, _share(limit.running_applications, limit.max_applications)
+
+
+def _share(used: int, maximum: int) -> Fraction:
+    # A limit of 0 counts as fully used.
+    return Fraction(used, maximum) if maximum else Fraction(1 + used)

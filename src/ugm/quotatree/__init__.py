@@ -5,8 +5,8 @@ soft, a node above from which the consumer borrows. The consumer moves down when
 further up or leaves the tree when the owners of the borrowed quota need it. A forest grants a request on several trees
 or on none.
 
-The package reimplements the quota manager of the multi-cluster app dispatcher (MCAD), called *the original manager* in
-the documentation of its modules.
+The package reimplements the quota manager of the multi-cluster app dispatcher, called *MCAD* in the documentation of
+its modules.
 
 Reading a JSON document loads neither pydantic nor yaml; reading a YAML document does.
 """

@@ -10,21 +10,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.model import Claim
-from ugm.operation_lock import OwnedLock
+from ugm.operation_lock import OwnedLock, locked
 from ugm.quotatree._forest import Forest, ForestChange
-from ugm.quotatree._locking import locked
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._tree import UndoLog
 from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import no_victims
 
 __all__ = ["Charging", "Step"]
+
+T = TypeVar("T")
 
 #: The maximum number of steps that can be undone. Gangs are assumed to be smaller.
 _MAX_STEPS: Final = 1_000
@@ -54,7 +54,7 @@ class Charging:
         self._lock: OwnedLock = registry.lock
         self._forest: Final = forest
         #: The last steps. Each can be undone after the later ones, unless another caller has changed the trees between.
-        self.steps: Final[deque[Step]] = deque(maxlen=_MAX_STEPS)
+        self.steps: Final = deque[Step](maxlen=_MAX_STEPS)
 
     def find(self) -> Forest | None:
         """Return the tree or forest; None if it does not exist."""
@@ -62,6 +62,12 @@ class Charging:
             return self._forest()
         except RequestError:
             return None
+
+    @locked
+    def read(self, query: Callable[[Forest], Iterable[T]]) -> list[T]:
+        """Return the result of a query of the tree or forest; nothing if it does not exist."""
+        forest = self.find()
+        return [] if forest is None else list(query(forest))
 
     @locked
     def plan(self, info: ConsumerInfo, without: Iterable[str] = (), *, preempting: bool = True) -> AllocationPlan:
@@ -88,13 +94,13 @@ class Charging:
     def _allocate(self, forest: Forest, info: ConsumerInfo, *, fallback: bool) -> ForestChange:
         forest.require_new(info)
         if self._registry.mode is Mode.NORMAL:
-            outcome, change = forest.allocate(info, no_victims)
-            if not isinstance(outcome, Rejection):
+            response, change = forest.allocate(info, no_victims)
+            if response:
                 return change
             change.undo()
-        outcome, change = forest.force(info, fallback=fallback)
-        if isinstance(outcome, Rejection):
-            raise RequestError("claim", info.consumer_id, str(outcome))
+        response, change = forest.force(info, fallback=fallback)
+        if not response:
+            raise RequestError("claim", info.consumer_id, str(response))
         return change
 
     @locked

@@ -15,22 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, final
+from typing import Final, TypeAlias, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.quotatree._node import Consumer
-from ugm.quotatree._planning import logged_plan, searched_plan
-from ugm.quotatree._tree import Outcome, QuotaTree, UndoLog
-from ugm.quotatree.answers import AllocationPlan
+from ugm.quotatree._tree import QuotaTree, UndoLog
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreePlan, UpdateResponse
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
-from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import VictimPolicy
 
 __all__ = ["Forest", "ForestChange", "ManagedTree"]
 
 T = TypeVar("T")
+
+#: The response to a request and the change that it made.
+Attempt: TypeAlias = "tuple[AllocationResponse, ForestChange]"
 
 
 @final
@@ -71,6 +72,14 @@ class ForestChange:
             self._recover()
             raise
         return result
+
+    def plan(self, response: AllocationResponse) -> AllocationPlan:
+        """Return the effect of the change, which led to a response, as a plan."""
+        consumer_id, preempted, rejection = response
+        if rejection is not None:
+            return AllocationPlan(consumer_id, rejection=rejection)
+        trees = [_tree_plan(managed, log, consumer_id) for managed, log in self.logs]
+        return AllocationPlan(consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), preempted)
 
     def undo_trees(self) -> None:
         """Restore the trees, order included."""
@@ -161,14 +170,12 @@ class Forest:
         """Return the effect of `force` without its changes."""
         return self._plan(info, lambda: self._force(info, fallback=False))
 
-    def _plan(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> AllocationPlan:
+    def _plan(self, info: ConsumerInfo, grant: Callable[[], AllocationResponse]) -> AllocationPlan:
         self.require_new(info)
         change = self.begin()
 
         def action() -> AllocationPlan:
-            outcome = grant()
-            logs = {managed.name: (managed.tree, log) for managed, log in change.logs}
-            plan = logged_plan(info.consumer_id, outcome, logs)
+            plan = change.plan(grant())
             change.undo_trees()
             return plan
 
@@ -185,7 +192,7 @@ class Forest:
         for managed in self.trees.values():
             managed.last_change = None
 
-    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> tuple[Outcome, ForestChange]:
+    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> Attempt:
         """Allocate a consumer on all trees that it names, or on none.
 
         Args:
@@ -193,11 +200,11 @@ class Forest:
             policy: chooses the victims instead of the policy of the trees.
 
         Returns:
-            The preempted consumers or the rejection, and the change, which can be undone.
+            The response and the change, which can be undone.
         """
         return self._all_or_none(info, lambda: self._grant(info, (), policy))
 
-    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[Outcome, ForestChange]:
+    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> Attempt:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
 
         Args:
@@ -206,7 +213,7 @@ class Forest:
         """
         return self._all_or_none(info, lambda: self._force(info, fallback=fallback))
 
-    def _grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> Outcome:
+    def _grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationResponse:
         """Allocate a consumer after some others have left. A rejection leaves changes behind."""
         without = tuple(without)
         for managed in self.trees.values():
@@ -214,42 +221,42 @@ class Forest:
         requests = [(managed, managed.tree.make_consumer(info, entry)) for managed, entry in self.requests_of(info)]
         for managed, consumer in requests:
             if consumer.leaf is None:
-                return managed.tree.reject_group(consumer)
+                return AllocationResponse(consumer.id, rejection=managed.tree.reject_group(consumer))
         preempted: dict[str, None] = {}
         for managed, consumer in requests:
             managed.release(preempted)
-            outcome = managed.tree.allocate(consumer, policy)
-            if isinstance(outcome, Rejection):
+            response = managed.tree.allocate(consumer, policy)
+            if not response:
                 if managed.tree.options.requeue_rejected:
                     _roll_back((tree for tree, _ in requests), info.consumer_id, preempted)
-                return outcome
-            preempted.update(dict.fromkeys(outcome))
+                return response
+            preempted.update(dict.fromkeys(response.preempted))
         for managed in self.trees.values():
             managed.release(preempted)
-        return tuple(preempted)
+        return AllocationResponse(info.consumer_id, tuple(preempted))
 
-    def _force(self, info: ConsumerInfo, *, fallback: bool) -> Outcome:
+    def _force(self, info: ConsumerInfo, *, fallback: bool) -> AllocationResponse:
         """Allocate a consumer at its groups. A rejection leaves changes behind."""
         for managed, entry in self.requests_of(info):
-            outcome = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
-            if isinstance(outcome, Rejection):
-                return outcome
-        return ()
+            response = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
+            if not response:
+                return response
+        return AllocationResponse(info.consumer_id)
 
-    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], Outcome]) -> tuple[Outcome, ForestChange]:
+    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], AllocationResponse]) -> Attempt:
         """Grant a request on all trees. If it is rejected, undo everything."""
         change = self.begin()
 
-        def action() -> Outcome:
-            outcome = grant()
-            if not isinstance(outcome, Rejection):
-                self._record(info, outcome, change)
+        def action() -> AllocationResponse:
+            response = grant()
+            if response:
+                self._record(info, response.preempted, change)
             elif all(managed.tree.options.requeue_rejected and log.is_undone for managed, log in change.logs):
                 for _, log in change.logs:
                     log.forget_preemptions()
             else:
                 change.undo_trees()
-            return outcome
+            return response
 
         return change.run(action), change
 
@@ -259,6 +266,19 @@ class Forest:
         self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.requests_of(info))
         for victim in preempted:
             self.holders.pop(victim, None)
+
+    def update(self) -> UpdateResponse:
+        """Replace each tree by the next version in its cache. A consumer that one of them cannot hold leaves all."""
+        leaving: set[str] = set()
+        responses = {}
+        for managed in self.trees.values():
+            cache, old = managed.cache, managed.tree
+            tree, responses[managed.name] = cache._build(old.options)  # noqa: SLF001 - the lock is held
+            leaving.update(tree.take_over(old, cache._take_renames()))  # noqa: SLF001 - as above
+            managed.tree, managed.last_change = tree, None
+        for consumer_id in sorted(leaving):
+            self.deallocate(consumer_id)
+        return UpdateResponse(tuple(sorted(leaving)), responses)
 
     def deallocate(self, consumer_id: str) -> bool:
         """Release a consumer on all trees. Return whether it was allocated on the forest."""
@@ -327,7 +347,7 @@ class ManagedTree(Forest):
 
         def action() -> AllocationPlan:
             self.release(without)
-            plan = searched_plan(self.name, consumer.id, self.tree.find(consumer, policy))
+            plan = self.tree.plan(consumer, policy)
             change.undo_trees()
             return plan
 
@@ -337,8 +357,19 @@ class ManagedTree(Forest):
         """Record nothing: the tree knows its consumers."""
 
 
+def _tree_plan(managed: ManagedTree, log: UndoLog, consumer_id: str) -> TreePlan:
+    """Return the effect of a logged change on one tree."""
+    newcomer = managed.tree.consumers.get(consumer_id)
+    moves = tuple(
+        Move(consumer.id, before.name, consumer.node.name if consumer.node else None)
+        for consumer, (before, _) in log.before.items()
+        if before is not None and before is not consumer.node
+    )
+    return TreePlan(managed.name, newcomer.node.name if newcomer and newcomer.node else None, moves)
+
+
 def _roll_back(trees: Iterable[ManagedTree], consumer_id: str, preempted: Iterable[str]) -> None:
-    """Release a consumer and allocate its victims again, like the original manager.
+    """Release a consumer and allocate its victims again, as in MCAD.
 
     The result may differ from the state before. It is kept only if nothing but the order differs.
     """

@@ -13,14 +13,15 @@ from __future__ import annotations
 import heapq
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import Final, final
 
-from ugm.quotatree._packed import Amounts, Layouts, PackedQueue, Packing
+from ugm.quotatree._packed import Amounts, PackedQueue, Packing
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 
-__all__ = ["Consumer", "Rank", "TreeNode"]
+__all__ = ["Consumer", "Rank", "TreeNode", "shared_rank"]
 
 _by_arrival = attrgetter("sequence")
 
@@ -37,7 +38,8 @@ _GAPPY: Final = 200
 class Rank:
     """The attributes of a consumer that decide whether it can be preempted.
 
-    Ranks are compared by identity: a tree has one object for all consumers of a rank.
+    Ranks are compared by identity, which is fast. `shared_rank` returns one object for equal attributes. After very
+    many other ranks it returns a new one. Its consumers are then counted apart from earlier ones, which is harmless.
     """
 
     priority: int
@@ -45,41 +47,37 @@ class Rank:
     unpreemptable: bool
 
 
+#: Returns the rank with some attributes.
+shared_rank: Final = lru_cache(maxsize=2**14)(Rank)
+
+
 @final
-@dataclass(slots=True, eq=False, init=False, repr=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Consumer:
     """One consumer in one tree."""
 
     info: ConsumerInfo
     #: The entry for this tree. Its group follows renames in the tree.
     entry: TreeRequest
-    rank: Rank
     packing: Packing
-    #: The packed request, the signs of the requested resources, and the request without negative amounts.
-    amount: int
-    mask: int
-    freed: int
+    rank: Rank
     #: The group, if it is a leaf of the tree.
     leaf: TreeNode | None
+    #: The packed request, the signs of the requested resources, and the request without negative amounts.
+    amount: int = field(init=False)
+    mask: int = field(init=False)
+    freed: int = field(init=False)
     #: The node that holds it; None before it is allocated and after it is deallocated.
-    node: TreeNode | None
+    node: TreeNode | None = field(default=None, init=False)
     #: Its position in the order of arrival at the node.
-    sequence: int
+    sequence: int = field(init=False)
     #: The queue in which it waits to move down toward its group; None if its group holds it or is not a leaf.
-    queue: PackedQueue[Consumer] | None
+    queue: PackedQueue[Consumer] | None = field(init=False)
     #: Its position in the queue.
-    slot: int
+    slot: int = field(init=False)
 
-    def __init__(
-        self, info: ConsumerInfo, entry: TreeRequest, packing: Packing, rank: Rank, leaf: TreeNode | None
-    ) -> None:
-        self.info = info
-        self.entry = entry
-        self.rank = rank
-        self.amount, self.mask, self.freed = packing.pack_request(entry.request.amounts)
-        self.packing = packing
-        self.leaf = leaf
-        self.node = None
+    def __post_init__(self) -> None:
+        self.amount, self.mask, self.freed = self.packing.pack_request(self.entry.request.amounts)
 
     @property
     def id(self) -> str:
@@ -100,8 +98,8 @@ class TreeNode:
         name: unique in its tree.
         parent: None for the root.
         quota: the quotas by position of the resource.
-        layouts: the layouts of the tree.
-        hard: whether requests may not continue to the parent. The root is always hard.
+        packing: the positions of the resources of the tree.
+        hard: whether consumers below may not borrow above the node. It has no effect at the root.
     """
 
     # Attributes in slots are read faster, which counts here: every operation visits all nodes of a path.
@@ -111,20 +109,20 @@ class TreeNode:
     )  # fmt: skip
 
     def __init__(
-        self, name: str, parent: TreeNode | None, quota: tuple[int, ...], layouts: Layouts, *, hard: bool
+        self, name: str, parent: TreeNode | None, quota: tuple[int, ...], packing: Packing, *, hard: bool
     ) -> None:
         self.name: Final = name
         self.parent: Final = parent
         self.children: Final[list[TreeNode]] = []
         self.hard: Final = hard
         self.quota: Final = quota
-        self.packing: Final = layouts.packing
+        self.packing: Final = packing
         #: The node itself and every node above it, up to the root.
         self.path: Final[tuple[TreeNode, ...]] = (self, *parent.path) if parent else (self,)
         #: 0 for the root.
         self.depth: Final = len(self.path) - 1
         #: The consumers that the parent holds and that belong to a leaf in or below this node. They may move down here.
-        self.borrowers: Final = PackedQueue[Consumer](layouts)
+        self.borrowers: Final = PackedQueue[Consumer](packing)
         #: For each leaf below this node the queue of the consumers of that leaf that this node holds.
         self.queue_by_leaf: Final[dict[TreeNode | None, PackedQueue[Consumer]]] = {}
         self.clear()

@@ -33,7 +33,7 @@ _MAX_DEPTH: Final = 64
 _MAX_CHARACTERS: Final = 8 * 2**20
 #: The largest number of keys and values in a JSON text.
 _MAX_VALUES: Final = 500_000
-#: Longer whole numbers are not parsed: `int` takes time in the square of their length.
+#: Longer whole numbers are not parsed: `int` takes time quadratic in their length.
 _MAX_DIGITS: Final = 20
 _BLANKS: Final = " \t\n\r"
 #: A text (possibly without its end), a bracket, or any other scalar. Nothing is matched twice, so the time is linear.

@@ -8,7 +8,7 @@ failure would need an exact undo.
 that they free at each level of the path, and the consumers that slide up from each node. `QuotaTree` carries the result
 out, or drops it.
 
-**Rules** (of the quota manager of the multi-cluster app dispatcher, "outline of the algorithm"):
+**Rules** (of MCAD, "outline of the algorithm"):
 
 1. The request walks from its group to the root. The *home* is the lowest node where it fits, or where it fits after
    consumers of lower priority slide up to the parent. A hard node that fails ends the walk.
@@ -19,7 +19,7 @@ out, or drops it.
 4. If there is no home and the priority is above 0, consumers of lower priority on the path are preempted, highest node
    first, until the request fits the last visited node. Then the walk starts again.
 
-The original manager does not define one order, which is fixed here: the consumers that a failed walk moved go to the
+MCAD does not define one order, which is fixed here: the consumers that a failed walk moved go to the
 end of the list of their node, in the order in which they were moved.
 
 **Cost.** The walk compares the request once with each node. The sums by rank (`TreeNode.totals`) let the search skip a
@@ -35,6 +35,7 @@ from typing import Final, final
 
 from ugm.quotatree._node import Consumer, Rank, TreeNode
 from ugm.quotatree._packed import Amounts
+from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.victims import VictimPolicy
 
@@ -86,8 +87,23 @@ class Search:
         self.home = home
         return home
 
+    def plan(self, tree_name: str) -> AllocationPlan:
+        """Return the changes of a search that has found a home."""
+        moves = {victim.id: Move(victim.id, victim.node.name, None) for victim in self.victims if victim.node}
+        for level, slid in self.slid.items():
+            node = self.path[level]
+            for consumer in slid:
+                source = consumer.node.name if consumer.node else node.name
+                if node.parent is None:
+                    # Consumers that leave the tree come last.
+                    moves.pop(consumer.id, None)
+                moves[consumer.id] = Move(consumer.id, source, node.parent.name if node.parent else None)
+        preempted = tuple(move.consumer_id for move in moves.values() if move.target is None)
+        tree = TreePlan(tree_name, self.home.name if self.home else None, tuple(moves.values()))
+        return AllocationPlan(self.consumer.id, (tree,), preempted)
+
     def requeued_by_rejection(self) -> list[Consumer]:
-        """Return the consumers that the original manager moves to the end of their lists when it rejects."""
+        """Return the consumers that MCAD moves to the end of their lists when it rejects."""
         return [*(consumer for consumer in self.requeued if consumer not in self.victims), *self.victims]
 
     # The walk

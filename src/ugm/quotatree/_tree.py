@@ -1,7 +1,7 @@
 """A quota tree with its consumers: allocate, force, deallocate and undo.
 
 A request that fits every node on its path is charged at once. Any other request starts a `Search`, which only reads.
-Its result is carried out step by step, in the order of the original manager, so that all lists end in the same order.
+Its result is carried out step by step, in the order of MCAD, so that all lists end in the same order.
 A rejected request therefore changes nothing, unless `TreeOptions.requeue_rejected` is set; then the order may change.
 
 An `UndoLog` records the place of every consumer that a change touches. `QuotaTree.undo` restores all of them.
@@ -15,20 +15,15 @@ from itertools import count, pairwise
 from typing import Final, final
 from weakref import WeakSet
 
-from ugm.quotatree._node import Consumer, Rank, TreeNode
+from ugm.quotatree._node import Consumer, TreeNode, shared_rank
 from ugm.quotatree._packed import Packing
 from ugm.quotatree._search import Search
+from ugm.quotatree.answers import AllocationPlan, AllocationResponse
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import NodeQuota, Reason, Rejection
 from ugm.quotatree.victims import VictimPolicy, first_found
 
-__all__ = ["Outcome", "QuotaTree", "TreeOptions", "UndoLog"]
-
-#: The result of an allocation: the ids of the preempted consumers, or a rejection.
-Outcome = tuple[str, ...] | Rejection
-
-#: The number of unused ranks that a tree keeps.
-_SPARE_RANKS: Final = 1024
+__all__ = ["QuotaTree", "TreeOptions", "UndoLog"]
 
 
 @final
@@ -39,9 +34,9 @@ class TreeOptions:
     Attributes:
         policy: chooses the victims.
         requeue_rejected: whether a rejected request moves consumers to the end of their lists if it had moved them in
-            its search, like the original manager.
+            its search, as in MCAD.
         check_unrequested: whether a request is rejected if a node is over quota for a resource that is not requested,
-            as in the original manager.
+            as in MCAD.
     """
 
     policy: VictimPolicy = first_found
@@ -95,9 +90,6 @@ class QuotaTree:
         self.log: UndoLog | None = None
         self._leaves: Final = {name: node for name, node in self.nodes.items() if not node.children}
         self._packing: Final = root.packing if root else Packing(resources)
-        #: By priority, type and preemptibility. Unused ranks are dropped from time to time. A consumer that returns
-        #: with a dropped rank is counted apart from later ones of an equal rank, which is harmless.
-        self._ranks: dict[tuple[int, int, bool], Rank] = {}
         #: The sequence numbers of arrivals.
         self._arrivals: Final = count(1)
         self._check_unrequested: Final = options.check_unrequested
@@ -107,19 +99,10 @@ class QuotaTree:
 
     def make_consumer(self, info: ConsumerInfo, entry: TreeRequest) -> Consumer:
         """Return a new consumer for this tree, not yet allocated."""
-        attributes = entry[3:]
-        rank = self._ranks.get(attributes) or self._make_rank(attributes)
-        consumer = Consumer(info, entry, self._packing, rank, self._leaves.get(entry.group))
+        consumer = Consumer(info, entry, self._packing, shared_rank(*entry[3:]), self._leaves.get(entry.group))
         if self._check_unrequested:
             consumer.mask = self._packing.signs
         return consumer
-
-    def _make_rank(self, attributes: tuple[int, int, bool]) -> Rank:
-        if len(self._ranks) > _SPARE_RANKS + 2 * len(self.consumers):
-            held = {consumer.rank for consumer in self.consumers.values()}
-            self._ranks = {(rank.priority, rank.type, rank.unpreemptable): rank for rank in held}
-        rank = self._ranks[attributes] = Rank(*attributes)
-        return rank
 
     def reject_group(self, consumer: Consumer) -> Rejection:
         """Return the rejection of a consumer whose group is not a leaf."""
@@ -148,15 +131,17 @@ class QuotaTree:
 
     # Operations
 
-    def find(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Search | Rejection:
+    def plan(self, consumer: Consumer, policy: VictimPolicy | None = None) -> AllocationPlan:
         """Return the changes that `allocate` would make, without making them."""
         leaf = consumer.leaf
         if leaf is None:
-            return self.reject_group(consumer)
+            return AllocationPlan(consumer.id, rejection=self.reject_group(consumer))
         search = Search(consumer, leaf.path, policy or self.options.policy)
-        return search if search.run() is not None else self._reject(consumer, search)
+        if search.run() is None:
+            return AllocationPlan(consumer.id, rejection=self._reject(consumer, search))
+        return search.plan(consumer.entry.tree_name)
 
-    def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Outcome:
+    def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> AllocationResponse:
         """Allocate a consumer under the quotas.
 
         Args:
@@ -169,7 +154,7 @@ class QuotaTree:
         """
         leaf = consumer.leaf
         if leaf is None:
-            return self.reject_group(consumer)
+            return AllocationResponse(consumer.id, rejection=self.reject_group(consumer))
         amount, mask = consumer.amount, consumer.mask
         path = leaf.path
         for level, node in enumerate(path):  # noqa: B007 - the search continues from here
@@ -177,17 +162,17 @@ class QuotaTree:
                 break
         else:
             self.place(consumer, leaf)
-            return ()
+            return AllocationResponse(consumer.info.consumer_id)
         options = self.options
         search = Search(consumer, path, policy or options.policy)
         home = search.run(level, thorough=options.requeue_rejected)
         if home is not None:
-            return self._carry_out(consumer, search, home)
+            return AllocationResponse(consumer.id, self._carry_out(consumer, search, home))
         if options.requeue_rejected:
             self._requeue(search.requeued_by_rejection())
-        return self._reject(consumer, search)
+        return AllocationResponse(consumer.id, rejection=self._reject(consumer, search))
 
-    def force(self, consumer: Consumer, *, fallback: bool = False) -> Outcome:
+    def force(self, consumer: Consumer, *, fallback: bool = False) -> AllocationResponse:
         """Allocate a consumer at its group, which may be any node, regardless of the quotas.
 
         Args:
@@ -197,11 +182,11 @@ class QuotaTree:
         node = self.nodes.get(consumer.entry.group)
         if node is None:
             if not fallback:
-                return self.reject_group(consumer)
+                return AllocationResponse(consumer.id, rejection=self.reject_group(consumer))
             node = self.root
         if node is not None:
             self.place(consumer, node)
-        return ()
+        return AllocationResponse(consumer.id)
 
     def place(self, consumer: Consumer, node: TreeNode) -> None:
         """Allocate a consumer at a node, regardless of the quotas."""
@@ -300,7 +285,7 @@ class QuotaTree:
     def undo(self, log: UndoLog) -> None:
         """Return every logged consumer to its previous place, order included.
 
-        Takes time in the number of consumers at the affected nodes.
+        Takes time linear in the number of consumers at the affected nodes.
         """
         touched: dict[TreeNode, None] = {}
         for consumer in log.before:
@@ -324,7 +309,7 @@ class QuotaTree:
         """Return every logged consumer to its previous place, from any state that an interrupted change has left.
 
         Relies only on the log and, for consumers that are not in it, on their node and position. Can be repeated if it
-        is interrupted as well. Takes time in the number of nodes and consumers.
+        is interrupted as well. Takes time linear in the number of nodes and consumers.
         """
         self.log = log
         for consumer, (node, sequence) in sorted(log.before.items(), key=lambda item: item[1][0] is not None):

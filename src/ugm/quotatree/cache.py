@@ -13,20 +13,12 @@ from typing import Final, final
 from ugm.arguments import require_name
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.operation_lock import OwnedLock
-from ugm.quotatree._locking import locked
+from ugm.operation_lock import OwnedLock, locked
 from ugm.quotatree._node import TreeNode
-from ugm.quotatree._packed import Layouts, Packing
+from ugm.quotatree._packed import Packing
 from ugm.quotatree._tree import QuotaTree, TreeOptions
 from ugm.quotatree.answers import TreeCreateResponse
-from ugm.quotatree.documents import (
-    NodeSpec,
-    node_from_struct,
-    nodes_from_text,
-    tree_from_struct,
-    tree_from_text,
-    tree_info_from_text,
-)
+from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from_struct, tree_from_text, tree_info_from_text
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["DEFAULT_RESOURCES", "DEFAULT_TREE_NAME", "TreeCache"]
@@ -127,8 +119,7 @@ class TreeCache:
             ConfigError: the specification is malformed or has no quota.
         """
         require_name("name", name)
-        node = node_from_struct(name, spec.to_dict() if isinstance(spec, NodeSpec) else spec)
-        self._merge(nodes={name: node})
+        self.add_node_specs({name: spec.to_dict() if isinstance(spec, NodeSpec) else spec})
 
     def add_node_specs(self, specs: str | Mapping[str, object]) -> None:
         """Add or replace several nodes: a mapping from names to specifications, or a text that contains one.
@@ -136,7 +127,7 @@ class TreeCache:
         Raises:
             ConfigError: a specification is malformed; no node has been added.
         """
-        self._merge(nodes=nodes_from_text(specs))
+        self._merge(nodes=nodes_from(specs))
 
     @locked
     def rename_node(self, name: str, new_name: str) -> None:
@@ -237,28 +228,28 @@ class TreeCache:
         name = self._name
         self._name = name or DEFAULT_TREE_NAME
         self._resources = self._resources or set(DEFAULT_RESOURCES)
-        top = min((name for name, node in self._nodes.items() if node.parent is None), default=None)
         resources = tuple(sorted(self._resources)) if self._nodes else ()
-        tree = QuotaTree(self._name, resources, None if top is None else self._build_nodes(top, resources), options)
+        root = self._build_nodes(resources)
+        tree = QuotaTree(self._name, resources, root, options)
         dangling = self._nodes.keys() - tree.nodes.keys()
-        return tree, TreeCreateResponse(name, top or "", tuple(sorted(dangling)))
+        return tree, TreeCreateResponse(name, root.name if root else "", tuple(sorted(dangling)))
 
-    def _build_nodes(self, top: str, resources: tuple[str, ...]) -> TreeNode:
-        children: dict[str, list[str]] = {}
-        for name, node in self._nodes.items():
-            children.setdefault(node.parent or "", []).append(name)
-        layouts = Layouts(Packing(resources))
-        root = self._build_node(top, None, layouts)
-        pending = [root]
+    def _build_nodes(self, resources: tuple[str, ...]) -> TreeNode | None:
+        """Build all nodes below the first root, and return it; None if there is no root."""
+        children: dict[str | None, list[str]] = {}
+        for name in sorted(self._nodes):
+            children.setdefault(self._nodes[name].parent, []).append(name)
+        packing = Packing(resources)
+        pending: list[tuple[str, TreeNode | None]] = [(name, None) for name in children.get(None, ())[:1]]
+        root = None
         while pending:
-            parent = pending.pop()
-            pending += [self._build_node(name, parent, layouts) for name in sorted(children.get(parent.name, ()))]
+            name, parent = pending.pop()
+            spec = self._nodes[name]
+            quota = tuple(spec.quota.get(resource, 0) for resource in resources)
+            node = TreeNode(name, parent, quota, packing, hard=spec.hard)
+            pending += [(child, node) for child in reversed(children.get(name, ()))]
+            root = root or node
         return root
-
-    def _build_node(self, name: str, parent: TreeNode | None, layouts: Layouts) -> TreeNode:
-        spec = self._nodes[name]
-        quota = tuple(spec.quota.get(resource, 0) for resource in layouts.packing.resources)
-        return TreeNode(name, parent, quota, layouts, hard=spec.hard)
 
     def _take_renames(self) -> Mapping[str, str]:
         """Return the present names of the renamed nodes of the tree in force, and forget them: the tree is updated."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 from weakref import WeakSet
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["ConsumerInfo", "TreeRequest"]
+__all__ = ["REQUEST_KEYS", "ConsumerInfo", "TreeRequest"]
+
+#: The fields of a `TreeRequest` in a consumer document.
+REQUEST_KEYS: Final = ("treeName", "groupID", "request", "priority", "type", "unPreemptable")
 
 
 class TreeRequest(NamedTuple):
@@ -20,22 +23,17 @@ class TreeRequest(NamedTuple):
     #: The leaf of the tree to which the consumer belongs.
     group: str
     request: Resource = Resource()
-    #: A consumer preempts consumers of lower priority. With a priority of 0 or less it preempts none to make room.
+    #: Consumers of lower priority make way: they slide up to the parent node, or leave the tree at the root. If the
+    #: priority is above 0 and this does not suffice, others of lower priority are preempted. A consumer that borrows
+    #: makes way for the owner of the quota, whatever the priorities are.
     priority: int = 0
-    #: A consumer preempts only consumers of its own type.
+    #: Only consumers of the same type have to leave the tree for it.
     type: int = 0
     unpreemptable: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the entry of a consumer document."""
-        return {
-            "treeName": self.tree_name,
-            "groupID": self.group,
-            "request": dict(self.request.amounts),
-            "priority": self.priority,
-            "type": self.type,
-            "unPreemptable": self.unpreemptable,
-        }
+        return {**dict(zip(REQUEST_KEYS, self, strict=True)), "request": dict(self.request.amounts)}
 
 
 @final

@@ -1,6 +1,6 @@
 """Documents of trees and consumers, in JSON, in YAML or parsed.
 
-As in the original manager, keys are case-insensitive, null stands for a missing value, the last duplicate of a key
+As in MCAD, keys are case-insensitive, null stands for a missing value, the last duplicate of a key
 wins, and unknown keys are ignored. Unlike there, an unknown key that resembles a known one is refused, and so is a
 quota that is not an integer.
 
@@ -15,18 +15,17 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-from ugm.errors import ConfigError, Problem
+from ugm.errors import ConfigError, Problem, cut
 from ugm.identity import MAX_NAME
 from ugm.quotatree._reader import KeyValue, Located, from_struct, from_text
-from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
+from ugm.quotatree.consumer import REQUEST_KEYS, ConsumerInfo, TreeRequest
 from ugm.resources import Resource
 
 __all__ = [
     "NodeSpec",
     "TreeDocument",
     "consumer_from_struct",
-    "node_from_struct",
-    "nodes_from_text",
+    "nodes_from",
     "parse_consumer",
     "tree_from_struct",
     "tree_from_text",
@@ -39,7 +38,7 @@ T = TypeVar("T")
 _MAX_AMOUNT: Final = 2**63 - 1
 _MIN_AMOUNT: Final = -(2**63)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
-#: The values of `hard` that mean true. As in the original manager, every other text means false.
+#: The values of `hard` that mean true. As in MCAD, every other text means false.
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 #: The values of `parent` that mean none.
 _NO_PARENT: Final = ("", "nil")
@@ -49,9 +48,8 @@ _SIMILARITY: Final = 0.8
 _MAX_LENGTH_DIFFERENCE: Final = 6
 #: The search for problems ends after this many.
 _MAX_PROBLEMS: Final = 1000
-#: The longest path and the longest text in a problem.
+#: The longest path in a problem.
 _LONG_PATH: Final = 1000
-_LONG: Final = 64
 
 _TEXT: Final = "<text>"
 _STRUCT: Final = "<struct>"
@@ -124,16 +122,7 @@ def consumer_from_struct(document: Mapping[str, object]) -> ConsumerInfo:
     return _Schema(_STRUCT).result(from_struct(document), _Schema.consumer)
 
 
-def node_from_struct(name: str, spec: Mapping[str, object]) -> NodeSpec:
-    """Read the parsed specification of one node.
-
-    Raises:
-        ConfigError: lists every problem.
-    """
-    return _Schema(_STRUCT).result(from_struct({name: spec}), _Schema.nodes)[name]
-
-
-def nodes_from_text(specs: str | Mapping[str, object]) -> Mapping[str, NodeSpec]:
+def nodes_from(specs: str | Mapping[str, object]) -> Mapping[str, NodeSpec]:
     """Read the specifications of nodes by name, from a text or parsed.
 
     Raises:
@@ -171,6 +160,12 @@ class _Schema:
             raise ConfigError(tuple(sorted(self.problems)))
         return content
 
+    def default(self, item: Located, path: str, code: str, expected: str, default: T) -> T:
+        """Return the default of a value; unless the value is missing, add a problem."""
+        if item.value is not None:
+            self.refuse(item, path, code, f"expected {expected}, found {_shown(item)}")
+        return default
+
     def refuse(self, item: Located, path: str, code: str, message: str) -> None:
         """Add a problem.
 
@@ -181,7 +176,7 @@ class _Schema:
             message = f"there may be more problems; the search ends after {_MAX_PROBLEMS}"
             last = max(self.problems)._replace(path="", code="too-many-problems", message=message)
             raise ConfigError((*sorted(self.problems), last))
-        self.problems.append(Problem(self.file, item.line, item.column, _cut(path, _LONG_PATH), code, message))
+        self.problems.append(Problem(self.file, item.line, item.column, cut(path, _LONG_PATH), code, message))
 
     # Documents
 
@@ -241,8 +236,7 @@ class _Schema:
         return NodeSpec(None if parent in _NO_PARENT else parent, hard in _TRUE, amounts)
 
     def request(self, item: Located, path: str) -> TreeRequest:
-        keys = ("treeName", "groupID", "request", "priority", "type", "unPreemptable", "id")
-        entry = self.fields(item, path, keys)
+        entry = self.fields(item, path, (*REQUEST_KEYS, "id"))
         request = {name: self.whole(*amount) for name, amount in self.named(*entry["request"]).items()}
         return TreeRequest(
             self.text(*entry["treeName"]),
@@ -256,12 +250,9 @@ class _Schema:
     # Values
 
     def entries(self, item: Located, path: str) -> tuple[KeyValue, ...]:
-        if item.value is None:
-            return ()
-        if not isinstance(item.value, tuple):
-            self.refuse(item, path, "type-mapping", f"expected a mapping, found {_shown(item)}")
-            return ()
-        return item.value
+        if isinstance(item.value, tuple):
+            return item.value
+        return self.default(item, path, "type-mapping", "a mapping", ())
 
     def named(self, item: Located, path: str) -> dict[str, tuple[Located, str]]:
         return {
@@ -280,49 +271,35 @@ class _Schema:
             if key is not None:
                 found[key] = (entry.item, _join(path, key))
             elif similar := _similar(name.lower(), known):
-                self.refuse(entry.key, path, "key-unknown", f"unknown key {_cut(name)!r}, did you mean {similar!r}?")
+                self.refuse(entry.key, path, "key-unknown", f"unknown key {cut(name)!r}, did you mean {similar!r}?")
         return found
 
     def list(self, item: Located, path: str) -> list[tuple[Located, str]]:
-        if item.value is None:
-            return []
-        if not isinstance(item.value, list):
-            self.refuse(item, path, "type-list", f"expected a list, found {_shown(item)}")
-            return []
-        return [(entry, f"{path}[{index}]") for index, entry in enumerate(item.value)]
+        if isinstance(item.value, list):
+            return [(entry, f"{path}[{index}]") for index, entry in enumerate(item.value)]
+        return self.default(item, path, "type-list", "a list", [])
 
     def names(self, item: Located, path: str) -> tuple[str, ...]:
         return tuple(sorted({name for name in (self.text(*entry) for entry in self.list(item, path)) if name}))
 
     def text(self, item: Located, path: str) -> str:
-        if item.value is None:
-            return ""
         if isinstance(item.value, str):
             return item.value if self.is_short(item, path, item.value) else ""
-        self.refuse(item, path, "type-text", f"expected a text, found {_shown(item)}")
-        return ""
+        return self.default(item, path, "type-text", "a text", "")
 
     def quota(self, item: Located, path: str) -> int:
-        value = item.value
-        if value is None:
-            return 0
-        if not isinstance(value, str):
-            self.refuse(item, path, "type-text", f"expected a whole number in quotation marks, found {_shown(item)}")
-            return 0
-        if not _INTEGER.fullmatch(value):
-            self.refuse(item, path, "quantity-invalid", f"expected a whole number, found {_shown(item)}")
-            return 0
-        return self.bounded(item, path, int(value))
+        if not isinstance(item.value, str):
+            return self.default(item, path, "type-text", "a whole number in quotation marks", 0)
+        if not _INTEGER.fullmatch(item.value):
+            return self.default(item, path, "quantity-invalid", "a whole number", 0)
+        return self.bounded(item, path, int(item.value))
 
     def whole(self, item: Located, path: str) -> int:
         value = item.value
-        if value is None:
-            return 0
         if item.is_plain and isinstance(value, str) and _INTEGER.fullmatch(value):
             value = int(value)
         if type(value) is not int:
-            self.refuse(item, path, "type-whole", f"expected a whole number, found {_shown(item)}")
-            return 0
+            return self.default(item, path, "type-whole", "a whole number", 0)
         return self.bounded(item, path, value)
 
     def bounded(self, item: Located, path: str, amount: int) -> int:
@@ -335,15 +312,9 @@ class _Schema:
         value = item.value
         if item.is_plain and value in ("true", "false"):
             return value == "true"
-        if value is None or type(value) is bool:
-            return bool(value)
-        self.refuse(item, path, "type-boolean", f"expected true or false, found {_shown(item)}")
-        return False
-
-
-def _cut(text: str, length: int = _LONG) -> str:
-    """Return a text, or the beginning of a long one."""
-    return text if len(text) <= length else f"{text[:length]}..."
+        if type(value) is bool:
+            return value
+        return self.default(item, path, "type-boolean", "true or false", default=False)
 
 
 def _join(path: str, key: str) -> str:
@@ -355,7 +326,7 @@ def _shown(item: Located) -> str:
         return "a mapping"
     if isinstance(item.value, list):
         return "a list"
-    return repr(_cut(item.value)) if isinstance(item.value, str) else repr(item.value)
+    return repr(cut(item.value)) if isinstance(item.value, str) else repr(item.value)
 
 
 @lru_cache(maxsize=256)

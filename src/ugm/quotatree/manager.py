@@ -1,4 +1,4 @@
-"""The manager of quota trees and forests: every operation of the original quota manager, with Python names.
+"""The manager of quota trees and forests: every operation of the quota manager of MCAD, with Python names.
 
 A manager starts in *maintenance* mode, in which it grants requests at their group regardless of the quotas. In *normal*
 mode it enforces the quotas. Trees are edited in their caches and change when they are updated.
@@ -19,16 +19,15 @@ from typing import Final, final
 from ugm.arguments import require_name
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
-from ugm.operation_lock import OwnedLock
+from ugm.operation_lock import OwnedLock, locked
 from ugm.quotatree._audit import violations
 from ugm.quotatree._forest import Forest, ManagedTree
-from ugm.quotatree._locking import locked
 from ugm.quotatree._registry import Mode, Registry
-from ugm.quotatree._tree import Outcome, TreeOptions
+from ugm.quotatree._tree import TreeOptions
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.rejection import Rejection, is_group_rejection
+from ugm.quotatree.rejection import Reason
 from ugm.quotatree.victims import VictimPolicy, first_found
 from ugm.quotatree.view import TreeView, view_of
 
@@ -40,11 +39,11 @@ class QuotaManager:
     """Quota trees, forests of them, and the consumers that request resources.
 
     Args:
-        policy: chooses the victims of a preemption: `first_found`, like the original manager, or `fewest`.
+        policy: chooses the victims of a preemption: `first_found`, as in MCAD, or `fewest`.
         requeue_rejected: whether a rejected request moves consumers to the end of their lists if its search had moved
-            them, or on a forest preempted them, like in the original manager.
+            them, or on a forest preempted them, as in MCAD.
         check_unrequested: whether a request is rejected if a node is over quota for a resource that is not requested,
-            as in the original manager.
+            as in MCAD.
     """
 
     def __init__(
@@ -148,19 +147,14 @@ class QuotaManager:
         cache.from_struct(document)
         return self._add_tree(cache)
 
-    def _add_tree(self, cache: TreeCache) -> str:
-        name = cache.get_tree_name()
-        require_name("tree_name", name)
-        self._put_tree(name, cache)
-        return name
-
     @locked
-    def _put_tree(self, name: str, cache: TreeCache) -> None:
-        trees = self._registry.trees
+    def _add_tree(self, cache: TreeCache) -> str:
+        trees, name = self._registry.trees, require_name("tree_name", cache._name)  # noqa: SLF001 - the lock is held
         if name in trees:
             raise RequestError("tree_name", name, "there is a tree of that name already")
-        tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - the lock is held
+        tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - as above
         trees[name] = ManagedTree(name, tree, cache)
+        return name
 
     @locked
     def delete_tree(self, tree_name: str) -> None:
@@ -255,8 +249,7 @@ class QuotaManager:
                 consumer = managed.request(registry.consumer(consumer_id))
                 managed.last_change = None
                 tree = managed.tree
-                outcome = tree.allocate(consumer) if registry.mode is Mode.NORMAL else tree.force(consumer)
-                return _response(consumer_id, outcome)
+                return tree.allocate(consumer) if registry.mode is Mode.NORMAL else tree.force(consumer)
         except BaseException:
             self._lock.release_if_held()
             raise
@@ -270,8 +263,8 @@ class QuotaManager:
         """
         forest = self._registry.forest(forest_name)
         info = self._request(forest, consumer_id)
-        outcome, _ = forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info)
-        return _response(consumer_id, outcome)
+        response, _ = forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info)
+        return response
 
     def _request(self, forest: Forest, consumer_id: str) -> ConsumerInfo:
         """Return a consumer that can be allocated on a forest, whose earlier changes can no longer be undone."""
@@ -299,8 +292,8 @@ class QuotaManager:
         return self._adopt(self._registry.forest(forest_name), consumer_id)
 
     def _adopt(self, forest: Forest, consumer_id: str) -> AllocationResponse:
-        outcome, _ = forest.force(self._request(forest, consumer_id))
-        return _response(consumer_id, outcome)
+        response, _ = forest.force(self._request(forest, consumer_id))
+        return response
 
     @locked
     def plan_allocate(
@@ -383,8 +376,8 @@ class QuotaManager:
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a forest so that `undo_allocate_forest` can undo it.
 
-        If one of its groups is not a leaf, the request is rejected and there is nothing to undo, like in the original
-        manager. In maintenance mode the request is granted like any other, and cannot be undone.
+        If one of its groups is not a leaf, the request is rejected and there is nothing to undo, as in MCAD. In
+        maintenance mode the request is granted like any other, and cannot be undone.
 
         Raises:
             RequestError: as for `allocate_forest`.
@@ -394,12 +387,12 @@ class QuotaManager:
     def _try(self, forest: Forest, consumer_id: str) -> AllocationResponse:
         info = self._request(forest, consumer_id)
         if self._registry.mode is not Mode.NORMAL:
-            return _response(consumer_id, forest.force(info)[0])
-        outcome, change = forest.allocate(info)
-        if not is_group_rejection(outcome):
+            return forest.force(info)[0]
+        response, change = forest.allocate(info)
+        if response.rejection is None or response.rejection.reason is Reason.NO_ROOM:
             change.tried = consumer_id
             change.set_last()
-        return _response(consumer_id, outcome)
+        return response
 
     @locked
     def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
@@ -447,7 +440,7 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree.
         """
-        return self._update([self._registry.tree(tree_name)])
+        return self._registry.tree(tree_name).update()
 
     @locked
     def update_forest(self, forest_name: str) -> UpdateResponse:
@@ -458,29 +451,16 @@ class QuotaManager:
         Raises:
             RequestError: there is no such forest.
         """
-        return self._update([self._registry.forest(forest_name)])
+        return self._registry.forest(forest_name).update()
 
     @locked
     def update_all(self) -> UpdateResponse:
         """Apply the edits in all caches."""
         alone = [managed for managed in self._registry.trees.values() if managed.forest is None]
-        return self._update([*alone, *self._registry.forests.values()])
-
-    def _update(self, forests: Iterable[Forest]) -> UpdateResponse:
-        unallocated: set[str] = set()
-        responses = {}
-        for forest in forests:
-            leaving: set[str] = set()
-            for managed in forest.trees.values():
-                cache = managed.cache
-                tree, responses[managed.name] = cache._build(self._registry.options)  # noqa: SLF001 - the lock is held
-                leaving.update(tree.take_over(managed.tree, cache._take_renames()))  # noqa: SLF001 - as above
-                managed.tree = tree
-                managed.last_change = None
-            for consumer_id in sorted(leaving):
-                forest.deallocate(consumer_id)
-            unallocated |= leaving
-        return UpdateResponse(tuple(sorted(unallocated)), responses)
+        responses = [forest.update() for forest in (*alone, *self._registry.forests.values())]
+        unallocated = {consumer_id for response in responses for consumer_id in response.unallocated}
+        trees = {name: tree for response in responses for name, tree in response.trees.items()}
+        return UpdateResponse(tuple(sorted(unallocated)), trees)
 
     # Queries
 
@@ -503,12 +483,6 @@ class QuotaManager:
         found = [message for managed in self._registry.trees.values() for message in violations(managed.tree)]
         if found:
             raise InvariantError(tuple(found))
-
-
-def _response(consumer_id: str, outcome: Outcome) -> AllocationResponse:
-    if isinstance(outcome, Rejection):
-        return AllocationResponse(consumer_id, (), outcome)
-    return AllocationResponse(consumer_id, outcome)
 
 
 def _is_allocated(forest: Forest | None, consumer_id: str) -> bool:

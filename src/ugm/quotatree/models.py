@@ -21,17 +21,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Final, TypeAlias, final
+from typing import Any, ClassVar, Final, TypeAlias, final
 
-from ugm.decision import Violation
+from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
-from ugm.model import Claim, SetupViolation
+from ugm.model import Claim, ReportingModel, SetupViolation
+from ugm.quotatree._audit import violations
 from ugm.quotatree._charging import Charging
 from ugm.quotatree._forest import Forest
+from ugm.quotatree._limits import all_limits, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
+from ugm.quotatree.view import view_of
 
 __all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
 
@@ -77,7 +80,7 @@ class NoGroup(SetupViolation):
     reason = "the request has no group in it"
 
 
-class _Model(ABC):
+class _Model(ReportingModel, ABC):
     """The common part of both models.
 
     Args:
@@ -92,6 +95,8 @@ class _Model(ABC):
 
     #: The word for the tree or forest in violations.
     _kind: ClassVar[str]
+    #: The denial if it does not exist.
+    _unknown_kind: ClassVar[type[SetupViolation]]
 
     def __init__(
         self, manager: QuotaManager, name: str, groups_of: Callable[[Claim], Groups], *, unrestricted: bool
@@ -152,7 +157,8 @@ class _Model(ABC):
         leaving: tuple[str, ...] = ()
         while info is not None:
             plan = self._charging.plan(info, leaving)
-            if plan.rejection is not None or not all(self._is_below(claim.priority, v) for v in plan.preempted):
+            charged = [self._charged.get(victim) for victim in plan.preempted]
+            if plan.rejection or not all(victim and victim[1] < claim.priority for victim in charged):
                 return ()
             if not plan.preempted:
                 return leaving
@@ -206,6 +212,50 @@ class _Model(ABC):
         if known is not None and not self._charging.holds(known[0]):
             del self._charged[claim.allocation_id]
 
+    # Reports
+
+    def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:
+        """Return the limits of all nodes from the leaf of *claim* to the root, in each tree.
+
+        A node from which the group can borrow above has its quota as ``EffectiveLimit.guaranteed``. A claim that is
+        denied for its setup has no limits.
+        """
+        groups = self._groups(claim)
+        if self._missing(groups) is not None:
+            return ()
+        return self._charging.read(
+            lambda forest: (
+                limit
+                for name, managed in forest.trees.items()
+                for limit in path_limits(managed.tree, groups.get(name) or "")
+            )
+        )
+
+    def all_limits(self) -> Iterable[EffectiveLimit]:
+        """Return the quotas of all nodes, tree by tree."""
+        return self._charging.read(
+            lambda forest: (limit for managed in forest.trees.values() for limit in all_limits(managed.tree))
+        )
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the mode of the manager, and all trees with their consumers."""
+        views = self._charging.read(lambda forest: (view_of(managed.tree) for managed in forest.trees.values()))
+        return {"mode": self._registry.mode.value, "trees": [view.to_dict() for view in views]}
+
+    def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
+        """Compare the charged claims with the ledger, and all counters of the trees with their consumers."""
+        for name in sorted(self._charged.keys() - held.keys()):
+            yield f"allocation {name!r} is charged, but not in the ledger"
+        for name, claim in held.items():
+            due = self._info(claim, self._groups(claim))
+            info, _ = self._charged.get(name, (None, 0))
+            requests, expected = ([entry.request for entry in one.trees] if one else [] for one in (info, due))
+            if requests != expected:
+                yield f"allocation {name!r} is charged with {requests}, expected {expected}"
+        yield from self._charging.read(
+            lambda forest: (message for managed in forest.trees.values() for message in violations(managed.tree))
+        )
+
     # Claims
 
     def _groups(self, claim: Claim) -> Groups:
@@ -226,9 +276,16 @@ class _Model(ABC):
             return InMaintenance.of(self._kind, self._name)
         return None
 
-    @abstractmethod
     def _unknown(self, groups: Groups) -> SetupViolation | None:
         """Return a violation if the tree or forest, or a tree of some groups, does not exist."""
+        forest = self._charging.find()
+        if forest is None:
+            return self._unknown_kind.of(self._kind, self._name)
+        for name in groups:
+            if self._registry.find_tree(name) is None:
+                return UnknownTree.of("quota tree", name)
+        outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
+        return NoGroup.of(self._kind, self._name) if outside else None
 
     @abstractmethod
     def _forest(self) -> Forest:
@@ -247,16 +304,13 @@ class _Model(ABC):
         ]
         return ConsumerInfo(consumer_id, entries) if entries else None
 
-    def _is_below(self, priority: int, allocation_id: str) -> bool:
-        return allocation_id in self._charged and self._charged[allocation_id][1] < priority
-
 
 @final
 class TreeModel(_Model):
     """A tree of a manager as a quota model.
 
     Args:
-        manager: of the tree; in normal mode when requests are to be granted.
+        manager: the manager of the tree. It must be in normal mode to grant requests.
         tree_name: the tree.
         group_of: returns the leaf of an allocation, None for none.
         default_group: the leaf of claims for which *group_of* returns None.
@@ -267,6 +321,7 @@ class TreeModel(_Model):
     """
 
     _kind = "quota tree"
+    _unknown_kind: ClassVar[type[SetupViolation]] = UnknownTree
 
     def __init__(
         self,
@@ -286,9 +341,6 @@ class TreeModel(_Model):
             raise RequestError("default_group", default_group, "expected a text of 1 to 256 characters, or None")
         super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
 
-    def _unknown(self, groups: Groups) -> SetupViolation | None:  # noqa: ARG002 - all are of the one tree
-        return UnknownTree.of(self._kind, self._name) if self._charging.find() is None else None
-
     def _forest(self) -> Forest:
         return self._registry.tree(self._name)
 
@@ -298,7 +350,7 @@ class ForestModel(_Model):
     """A forest of a manager as a quota model: every tree of it in which an allocation has a group must agree.
 
     Args:
-        manager: of the forest; in normal mode when requests are to be granted.
+        manager: the manager of the forest. It must be in normal mode to grant requests.
         forest_name: the forest.
         groups_of: returns the leaf of an allocation by the name of the tree. A tree without an entry does not limit
             the allocation. Entries for trees outside the forest are ignored. A claim is denied if it has an entry for
@@ -311,6 +363,7 @@ class ForestModel(_Model):
     """
 
     _kind = "quota forest"
+    _unknown_kind: ClassVar[type[SetupViolation]] = UnknownForest
 
     def __init__(
         self,
@@ -321,16 +374,6 @@ class ForestModel(_Model):
         unrestricted: bool = False,
     ) -> None:
         super().__init__(manager, forest_name, groups_of, unrestricted=unrestricted)
-
-    def _unknown(self, groups: Groups) -> SetupViolation | None:
-        forest = self._charging.find()
-        if forest is None:
-            return UnknownForest.of(self._kind, self._name)
-        for name in groups:
-            if self._registry.find_tree(name) is None:
-                return UnknownTree.of("quota tree", name)
-        outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
-        return NoGroup.of(self._kind, self._name) if outside else None
 
     def _forest(self) -> Forest:
         return self._registry.forest(self._name)

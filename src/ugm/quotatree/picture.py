@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ugm.errors import printable
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
-from ugm.resources import Resource, format_amount
+from ugm.resources import format_amount
 
 __all__ = ["draw", "to_graphviz", "to_mermaid"]
 
@@ -60,27 +60,24 @@ def _amounts(node: NodeView) -> str:
 
 def _consumer(consumer: ConsumerView) -> str:
     group = f" of {consumer.group}" if consumer.is_borrowing else ""
-    return f"{consumer.consumer_id}{group}: {_request(consumer.request)}"
-
-
-def _request(request: Resource) -> str:
-    return ", ".join(f"{name} {format_amount(name, amount)}" for name, amount in request.items() if amount) or "nothing"
+    requested = [f"{name} {format_amount(name, amount)}" for name, amount in consumer.request.items() if amount]
+    return f"{consumer.consumer_id}{group}: {', '.join(requested) or 'nothing'}"
 
 
 def to_graphviz(view: TreeView) -> str:
     """Draw a tree in the language of Graphviz: hard nodes have a thick frame, nodes over their quota a red one."""
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
-    lines = [f"digraph {_quoted(view.name)} {{", "  node [shape=box];"]
+    lines = [f'digraph "{_escaped(view.name)}" {{', "  node [shape=box];"]
     for node in view.nodes:
-        label = "\\n".join(_escaped(line) for line in (node.name, _amounts(node), *map(_consumer, node.consumers)))
+        label = "\\n".join(map(_escaped, _label(node)))
         style = (", penwidth=3" if node.hard else "") + (", color=red" if _is_over(node) else "")
         lines.append(f'  {names[node.name]} [label="{label}"{style}];')
     lines += [f"  {names[node.parent]} -> {names[node.name]};" for node in view.nodes if node.parent]
     return "\n".join([*lines, "}"])
 
 
-def _quoted(text: str) -> str:
-    return f'"{_escaped(text)}"'
+def _label(node: NodeView) -> list[str]:
+    return [node.name, _amounts(node), *map(_consumer, node.consumers)]
 
 
 def _escaped(text: str) -> str:
@@ -96,7 +93,7 @@ def to_mermaid(view: TreeView) -> str:
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = ["flowchart TD"]
     for node in view.nodes:
-        label = "<br/>".join(_entities(line) for line in (node.name, _amounts(node), *map(_consumer, node.consumers)))
+        label = "<br/>".join(map(_entities, _label(node)))
         left, right = ("[[", "]]") if node.hard else ("[", "]")
         lines.append(f'  {names[node.name]}{left}"{label}"{right}')
     lines += [f"  {names[node.parent]} --> {names[node.name]}" for node in view.nodes if node.parent]

@@ -13,7 +13,7 @@ from ugm.decision import Violation
 from ugm.quotatree._packed import Amounts
 from ugm.resources import format_amount
 
-__all__ = ["NodeQuota", "Reason", "Rejection", "SoftQuotaViolation", "is_group_rejection"]
+__all__ = ["NodeQuota", "Reason", "Rejection", "SoftQuotaViolation"]
 
 
 class SoftQuotaViolation(Violation):
@@ -40,7 +40,7 @@ class NodeQuota(NamedTuple):
     """The quota of a node at the moment of a rejection."""
 
     node: str
-    #: Whether consumers below may not borrow above it. The root does not count as hard.
+    #: Whether consumers below may not borrow above it; False for the root.
     is_hard: bool
     #: By position of the resource.
     quota: tuple[int, ...]
@@ -71,7 +71,8 @@ class Rejection:
     def violations(self) -> tuple[Violation, ...]:
         """Every violated quota, from the group upward.
 
-        If waiting could help at every visited node but not at a node above, the quotas of those nodes are listed, too.
+        If waiting can help at every visited node, the list continues with the nodes above whose whole quota is too
+        small, because there it cannot help.
         """
         found = tuple(
             self._violation(level, at, amount)
@@ -95,16 +96,16 @@ class Rejection:
         return kind("quota node", node.node, "", "", self.resources[at], quota, used, amount)
 
     def _may_borrow(self, level: int) -> bool:
-        """Return whether a node above may hold a request that exceeds the quota of the node at a level.
+        """Return whether a node above a level may hold a request that exceeds the quota of the node at this level.
 
-        It may not if that node or one below it on the path is hard. There is no node above the root.
+        It may not if this node or a node below it on the path is hard. Above the root there is no node.
         """
         path = self.visited + self.above
         return level + 1 < len(path) and not any(node.is_hard for node in path[: level + 1])
 
     @property
     def blocked_by(self) -> str:
-        """The hard node that kept the request from borrowing above it; empty if there is none."""
+        """The lowest hard node that the search visited: nothing is borrowed above it; empty if there is none."""
         return next((node.node for node in self.visited if node.is_hard), "")
 
     @property
@@ -116,7 +117,7 @@ class Rejection:
             return f"a request of priority {self.priority} preempts no consumers"
         last = self.visited[-1].node
         if not self.missing:
-            return f"without all preemptible consumers it would fit {last!r}, but not every node on the path to it"
+            return f"preemptible consumers would free enough at {last!r}, but some of them may not leave for this one"
         listed = ", ".join(
             f"{format_amount(self.resources[at], amount)} {self.resources[at]}" for at, amount in self.missing
         )
@@ -142,8 +143,3 @@ class Rejection:
         if self.preemption_failure:
             lines.append(f"  {self.preemption_failure}")
         return "\n".join(lines)
-
-
-def is_group_rejection(answer: object) -> bool:
-    """Return whether an answer is the rejection of a consumer whose group is not a leaf of the tree."""
-    return isinstance(answer, Rejection) and answer.reason is not Reason.NO_ROOM

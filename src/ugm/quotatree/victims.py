@@ -1,6 +1,6 @@
 """Policies that choose the victims of a preemption: `first_found` and `fewest`.
 
-A policy chooses among candidates that may be preempted, in the order of the original manager: the highest node first,
+A policy chooses among candidates that may be preempted, in the order of MCAD: the highest node first,
 and at a node by arrival. The victims have to free the missing amounts at one node. All candidates are held at that node
 or below it, so each of them frees there all that it holds.
 """
@@ -30,7 +30,7 @@ class VictimPolicy(Protocol):
 
 
 def first_found(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]) -> list[Consumer] | None:
-    """Take one candidate after the other until the request fits, like the original manager.
+    """Take one candidate after the other until the request fits, as in MCAD.
 
     Candidates that free none of the missing amounts are taken too.
     """
@@ -48,13 +48,8 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence
     return None
 
 
-def no_victims(
-    candidates: Iterable[Consumer],  # noqa: ARG001 - the signature of a policy
-    amounts: Amounts,  # noqa: ARG001 - as above
-    free: Sequence[int],  # noqa: ARG001 - as above
-) -> list[Consumer] | None:
+def no_victims(*_: object, **__: object) -> None:
     """Take no candidate: a request fits without preemption, or is rejected."""
-    return None
 
 
 def fewest(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]) -> list[Consumer] | None:

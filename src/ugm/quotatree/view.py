@@ -71,6 +71,11 @@ class TreeView(NamedTuple):
         """All consumers of the tree, by id."""
         return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the tree for JSON."""
+        nodes = [node.to_dict() for node in self.nodes]
+        return {"name": self.name, "resources": list(self.resources), "nodes": nodes}
+
 
 def _plain(value: object) -> object:
     if isinstance(value, Resource):

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from support.examples import examples
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.nodes import ResourceNode, ResourceTerms
 from ugm.elastic.sharing import share
@@ -44,17 +45,17 @@ def test_reads_are_those_of_share(size: int, scales: bool) -> None:  # noqa: FBT
     draw = random.Random(f"{size} {scales}")
     shares, nodes = ChildShares(scales=scales), dict[str, ResourceNode]()
     amounts = [draw.randint(-1, size * 4) for _ in range(4)]
-    for _ in range(4000):
+    for _ in range(examples(4000)):
         if draw.random() < 0.4:
             step(shares, nodes, draw, size)
         for node in draw.sample(list(nodes.values()), min(len(nodes), draw.choice((0, 1, 1, 2)))):
             available = draw.choice(amounts)
             due = share(available, shares.sharers(), scale=scales).runtime[node.name]
-            bound = shares.at_least(node, available)
+            bound = shares.lower_bound(node, available)
 
             assert bound <= due
             # As a node reads: a bound that equals the request is the answer, without computing the rounds.
             if bound != node.limited_request or node.limited_request < node.min:
-                assert shares.exactly(node, available) == due
+                assert shares.exact_share(node, available) == due
             else:
                 assert bound == due

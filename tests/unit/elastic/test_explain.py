@@ -160,7 +160,7 @@ def test_verify_finds_damage(tree: ElasticTree) -> None:
     """The self-check reports every sum that does not agree with the groups."""
     verify(tree)
     tree.nodes["C"].resources["cpu"].used = 3
-    tree.root.child_mins["cpu"] = 7
+    tree.root.resources["cpu"].shares.mins = 7
     tree.root.resources["cpu"].max -= 1
     with pytest.raises(InvariantError) as caught:
         verify(tree)
@@ -181,7 +181,9 @@ def test_verify_finds_a_lost_group(tree: ElasticTree) -> None:
         verify(tree)
 
     assert f"elastic group 'A' is not listed below '{ROOT_GROUP}'" in caught.value.findings
-    assert f"elastic group '{ROOT_GROUP}', cpu: other groups share than are below it" in caught.value.findings
+    assert (
+        f"elastic group '{ROOT_GROUP}', cpu: the groups that share differ from those below it" in caught.value.findings
+    )
 
 
 def test_verify_finds_a_wrong_runtime(tree: ElasticTree) -> None:

@@ -10,7 +10,7 @@ import pytest
 from ugm import Claim, Partition, QuotaModel, RequestError, Resource, UserGroup
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
-from ugm.model import DemandModel, EvictingModel, SetupViolation
+from ugm.model import EvictingModel, PendingModel, SetupViolation
 
 SUE = UserGroup("sue")
 
@@ -30,7 +30,7 @@ def _model() -> ElasticModel:
 def test_protocols(model: ElasticModel) -> None:
     """The model implements all interfaces of quota models."""
     assert isinstance(model, QuotaModel)
-    assert isinstance(model, DemandModel)
+    assert isinstance(model, PendingModel)
     assert isinstance(model, EvictingModel)
 
 
@@ -48,19 +48,19 @@ def test_expected_claims_ask(model: ElasticModel) -> None:
     model.charge(claim("b-1", 30, group="b"))
     assert model.quota.tree.runtime("b") == Resource(cpu=30)
 
-    model.expect(claim("x", 50))
+    model.add_pending(claim("x", 50))
     assert model.quota.tree.runtime("a") == Resource(cpu=30)
-    model.forget(claim("x", 50))
+    model.remove_pending(claim("x", 50))
     assert model.quota.tree.request("a") == Resource()
 
 
 def test_expected_then_charged(model: ElasticModel) -> None:
     """A claim may be forgotten just before it is charged, or be charged while it waits."""
     for forgotten in (True, False):
-        model.expect(claim("x"))
+        model.add_pending(claim("x"))
         assert list(model.check(claim("x"))) == []
         if forgotten:
-            model.forget(claim("x"))
+            model.remove_pending(claim("x"))
         model.charge(claim("x"))
         assert model.quota.tree.used("a") == model.quota.tree.request("a") == Resource(cpu=10)
         model.refund(claim("x"))
@@ -260,7 +260,7 @@ def test_reset_keeps_everything_else(model: ElasticModel) -> None:
     """After a reset no claim is charged or expected; groups, other pods and earlier requests stay."""
     model.quota.adopt(Pod("daemon", Resource(cpu=3), "a"))
     model.charge(claim("x"))
-    model.expect(claim("y", 20))
+    model.add_pending(claim("y", 20))
     model.reset()
 
     assert model.quota.pods_in("a") == (Pod("daemon", Resource(cpu=3), "a"),)
@@ -275,11 +275,11 @@ def test_a_failure_changes_nothing(model: ElasticModel) -> None:
     """An invalid claim is refused, and an earlier charge of its allocation stays."""
     model.charge(claim("x"))
     wrong = claim("x")._replace(usage=Resource(cpu=-1))
-    for call in (model.charge, model.expect, model.check, model.evictions):
+    for call in (model.charge, model.add_pending, model.check, model.evictions):
         with pytest.raises(RequestError):
             call(wrong)
     with pytest.raises(RequestError):
-        model.expect(claim("x"))
+        model.add_pending(claim("x"))
 
     assert model.quota.tree.request("a") == model.quota.tree.used("a") == Resource(cpu=10)
     verify(model.quota.tree)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, partition_of
-from ugm import AllocationRequest, Partition, Resource
+from support.partition_fixtures import BOB, SUE, config
+from ugm import AllocationRequest, Resource
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
+from ugm.partition import AbstractPartition
 
 QUEUES = "{name: a, resources: {max: {gpu: 12}}}"
 LIMITS = "{users: [sue], maxresources: {gpu: 9}}, {groups: [dev], maxresources: {gpu: 14}}"
@@ -23,18 +24,18 @@ def gpu(amount: int) -> Resource:
 class Scene:
     """A partition of sixteen GPUs with two elastic groups; everything is verified after every call."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_partition: Callable[..., AbstractPartition]) -> None:
         groups = [
             ElasticGroup("all", "", gpu(16), gpu(16), is_parent=True),
             ElasticGroup("ml", "all", gpu(6), gpu(16)),
             ElasticGroup("web", "all", gpu(10), gpu(16), namespaces=("site",)),
         ]
         self.quota = ElasticQuota(ElasticTree(gpu(16), groups))
-        self.partition = partition_of(QUEUES, limits=LIMITS, models=[ElasticModel(self.quota)])
+        self.partition = new_partition(config(QUEUES, limits=LIMITS), models=[ElasticModel(self.quota)])
         self.partition.submit("ml", SUE, "root.a", tags={GROUP_TAG: "ml"})
         self.partition.submit("web", BOB, "root.a", tags={NAMESPACE_TAG: "site"}, gang_style="hard")
 
-    def do(self, call: Callable[[Partition], object]) -> str:
+    def do(self, call: Callable[[AbstractPartition], object]) -> str:
         """Return the result of a call, after checking that both count the same."""
         answer = str(call(self.partition))
         self.partition.verify()
@@ -53,8 +54,8 @@ class Scene:
 
 
 @pytest.fixture(name="scene")
-def _scene() -> Scene:
-    return Scene()
+def _scene(new_partition: Callable[..., AbstractPartition]) -> Scene:
+    return Scene(new_partition)
 
 
 def test_all_limits_hold_together(scene: Scene) -> None:
@@ -62,7 +63,7 @@ def test_all_limits_hold_together(scene: Scene) -> None:
     scene.do(lambda one: one.allocate("web-1", "web", gpu(6)))
 
     assert scene.do(lambda one: one.allocate("ml-1", "ml", gpu(11))).splitlines() == [
-        "denied, waiting can never help:",
+        "denied, waiting cannot help:",
         "  user 'sue' in root: 11 gpu requested, never more than 9 allowed (limit for 'sue')",
         "  group 'dev' in root: 11 gpu requested, 6 of 14 used, 3 too much (limit for 'dev')",
         "  queue root.a: 11 gpu requested, 6 of 12 used, 5 too much",

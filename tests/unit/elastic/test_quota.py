@@ -6,6 +6,7 @@ import pickle
 
 import pytest
 
+from support.elastic_fixtures import group
 from ugm import RequestError, Resource
 from ugm.elastic import (
     DEFAULT_GROUP,
@@ -24,11 +25,6 @@ TEN = Resource(cpu=10)
 def quota(*groups: ElasticGroup, total: int = 100, rules: AdmissionRules | None = None) -> ElasticQuota:
     """Return a quota of some groups in a cluster with ``cpu``."""
     return ElasticQuota(ElasticTree(Resource(cpu=total), groups), rules=rules or AdmissionRules())
-
-
-def group(name: str, parent: str = "", least: int = 0, most: int = 100) -> ElasticGroup:
-    """Return a group with amounts of ``cpu``."""
-    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=most))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
             ["elastic group 'x': 'team' is not marked as a parent [parent_is_not_parent]"],
         ),
         (TEAM._replace(name="x"), [
-            "elastic group 'x': namespace 'research' is bound to 'team' [namespace_bound]",
+            "elastic group 'x': namespace 'research' is already listed by 'team' [namespace_bound]",
         ]),
         (
             ElasticGroup("x", "dept", Resource(vcore=30_001), MOST),
@@ -112,8 +112,8 @@ def test_amounts_refused(quota: ElasticQuota) -> None:
         "elastic group 'x': min names gpu, but max does not [min_key_not_in_max]",
         "elastic group 'x': min of memory is -1, above max -2 [min_exceeds_max]",
         "elastic group 'x': min of vcore is 2, above max 1 [min_exceeds_max]",
-        "elastic group 'x': 1 gpu is used, max allows less [max_below_used]",
-        "elastic group 'x': 1500m vcore is used, max allows less [max_below_used]",
+        "elastic group 'x': 1 gpu is used, but max does not name it [max_below_used]",
+        "elastic group 'x': 1500m vcore is used, above max 1 [max_below_used]",
     ]
 
 

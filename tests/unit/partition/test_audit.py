@@ -1,29 +1,28 @@
-"""The truth: what runs compared with the ledger, repaired, and every counter compared with the ledger."""
+"""Audits: the allocations that run are compared with the ledger, and the differences are repaired."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from support.partition_fixtures import BOB, BrokenError, Waiting, changing_nothing, memory, partition_of, shown, started
-from ugm import InvariantError, Partition, Resource
+from support.partition_fixtures import (
+    BrokenError,
+    Waiting,
+    changing_nothing,
+    in_every_state,
+    memory,
+    partition_of,
+    shown,
+    started,
+)
+from ugm import Partition, Resource
 from ugm.partition import AuditReport, RunningAllocation
-
-Corrupt = Callable[[Partition], object]
 
 
 @pytest.fixture(name="partition")
 def _partition() -> Partition:
-    partition = partition_of(
-        "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: ['*'], maxapplications: 9}"
-    )
-    started(partition, "app", 5)
-    started(partition, "other", 1, user=BOB)
-    partition.allocate("p", "app", memory(1), placeholder=True, priority=2)
-    partition.request("waits", "app", memory(1), priority=3)
-    return partition
+    return in_every_state()
 
 
 def truth(partition: Partition) -> dict[str, RunningAllocation]:
@@ -39,6 +38,14 @@ def test_agreement(partition: Partition) -> None:
     running["app"] = RunningAllocation("app", "app", Resource(memory=5, gpu=0))
     report = partition.audit(running.values())
     assert (bool(report), str(report)) == (False, "the ledger agrees with what runs")
+
+
+def test_allocations_are_compared_without_the_lock(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit holds the lock only while it copies the ledger."""
+    holds: list[bool] = []
+    monkeypatch.setattr("ugm.partition.partition.audit", lambda *_: holds.append(partition._lock.is_owned()))
+    partition.audit([])
+    assert holds == [False]
 
 
 def test_differences(partition: Partition) -> None:
@@ -93,7 +100,7 @@ def test_reconcile(partition: Partition) -> None:
     repaired = partition.reconcile(report)
     assert [told.allocation_id for told in repaired.differences] == ["app", "new", "other", "p"]
     assert [told.allocation_id for told in partition.audit(running).differences] == ["ghost"]
-    assert [over.used for over in partition.over_limit()] == [35]
+    assert [over.used for over in partition.exceeded_limits()] == [35]
     partition.verify()
 
 
@@ -174,60 +181,5 @@ def test_reconcile_what_no_node_offers(partition: Partition) -> None:
     partition.add_node("n", memory(9))
     running = truth(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
     partition.reconcile(partition.audit(running.values()))
-    assert list(map(str, partition.over_limit())) == ["queue root: 2 gpu used of 0, 2 too much"]
+    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 gpu used of 0, 2 too much"]
     partition.verify()
-
-
-# The self-check
-
-
-def test_verify_in_order(partition: Partition) -> None:
-    """A partition that nobody has damaged adds up."""
-    partition.verify()
-
-
-def _count_gpus(partition: Partition) -> None:
-    """Count another resource everywhere but in the queues."""
-    partition._state.in_force.count_resources(["gpu"])
-    partition._lock.settled = partition._lock.token
-
-
-CORRUPTIONS: dict[str, Corrupt] = {
-    "application 'app' has allocations and does not run": lambda p: setattr(
-        p._state.applications["app"], "holding", None
-    ),
-    "application 'app' holds memory 7, but its allocations add up to memory 6": lambda p: setattr(
-        p._state.applications["app"].holding, "amounts", (0, 7, None)
-    ),
-    "the applications list other allocations than the ledger": lambda p: p._state.ledger.owners.pop("app"),
-    "application 'app' is listed as 'new'": lambda p: p._state.applications.update(new=p._state.applications["app"]),
-    "application 'app' is charged and not listed": lambda p: p._state.applications.pop("app"),
-    "application 'app' is charged otherwise than it runs": lambda p: p._state.holding_index.holdings.pop("app"),
-    "queue root.a lists other applications than were placed in it": lambda p: p._state.tree.queues[
-        "root.a"
-    ].applications.pop("app"),
-    "queue root.x is empty but was not deleted": lambda p: p._state.tree.create("root.x"),
-    "queue root.a has applications but does not exist": lambda p: p._state.tree.queues.pop("root.a"),
-    "queue root.a has a limit and does not count": lambda p: setattr(p._state.tree.queues["root.a"], "node", None),
-    "queue root.b does not count and is listed among those in use": lambda p: p._state.tree.nodes.update(
-        {"root.b": p._state.tree.nodes["root.a"]}
-    ),
-    "queue root.a counts 8 memory, but its applications hold 7": lambda p: setattr(
-        p._state.tree.queues["root.a"].node, "free_memory", 1
-    ),
-    "queue root.a counts 3 applications, but 2 run": lambda p: setattr(
-        p._state.tree.queues["root.a"].node, "running", 3
-    ),
-    "queue root.a is not listed among those in use as it should be": lambda p: p._state.tree.nodes.pop("root.a"),
-    "queue root counts other resources than the partition": _count_gpus,
-    "user 'sue' is tracked without applications": lambda p: p._state.holding_index.users["sue"].holdings.clear(),
-}
-
-
-@pytest.mark.parametrize(("finding", "corrupt"), CORRUPTIONS.items(), ids=CORRUPTIONS)
-def test_verify_finds_damage(partition: Partition, finding: str, corrupt: Corrupt) -> None:
-    """Whatever does not follow from the ledger is found, and named."""
-    corrupt(partition)
-    with pytest.raises(InvariantError) as caught:
-        partition.verify()
-    assert finding in caught.value.findings

@@ -6,14 +6,23 @@ import json
 
 import pytest
 
-from support.partition_fixtures import SUE, changing_nothing, config, memory, partition_of, refused, shown, started
+from support.partition_fixtures import (
+    CREATING,
+    OLD,
+    SUE,
+    TEMPLATE,
+    changing_nothing,
+    config,
+    memory,
+    partition_of,
+    refused,
+    shown,
+    under_old,
+)
 from ugm import Partition, Resource
 from ugm.config import PartitionConfig
 from ugm.partition import changes
 
-CREATING = "{name: provided, create: true}"
-TEMPLATE = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
-OLD = config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}")
 NEW = config(
     "{name: a, resources: {max: {memory: 4}}, submitacl: sue}, {name: c, maxapplications: 2}",
     rules=CREATING,
@@ -23,10 +32,7 @@ NEW = config(
 
 @pytest.fixture(name="partition")
 def _partition() -> Partition:
-    partition = Partition(OLD)
-    started(partition, "app", 7)
-    started(partition, "left", 1, "root.b")
-    return partition
+    return under_old()
 
 
 # Plans
@@ -76,18 +82,18 @@ def test_plan_for_programs(partition: Partition) -> None:
 def test_plan_without_changes(partition: Partition) -> None:
     """The configuration in force changes nothing."""
     plan = partition.plan(OLD)
-    assert (str(plan), bool(plan.changes), plan.over, plan.leaving) == ("no changes", False, (), ())
+    assert (str(plan), bool(plan.changes), plan.exceeded, plan.draining) == ("no changes", False, (), ())
 
 
 def test_plan_tells_who_is_over_more_than_now(partition: Partition) -> None:
     """Who is over as much already is not newly over."""
     partition.adopt("ghost", "app", memory(5))
-    told = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}")).over
+    told = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}")).exceeded
     assert [over.name for over in told] == ["root.a"]
 
     plan = partition.plan(config("{name: a, resources: {max: {memory: 10}}}, {name: b, resources: {max: {memory: 0}}}"))
-    assert [over.name for over in plan.over] == ["root.a", "root.b"]
-    assert [over.name for over in plan.newly_over] == ["root.b"]
+    assert [over.name for over in plan.exceeded] == ["root.a", "root.b"]
+    assert [over.name for over in plan.newly_exceeded] == ["root.b"]
 
 
 @pytest.mark.parametrize("new", [OLD, NEW, None], ids=["old", "new", "none"])
@@ -97,7 +103,7 @@ def test_plan_says_what_comes(partition: Partition, new: PartitionConfig | None)
     partition.adopt("ghost", "app", Resource(disk=3))
     plan = partition.plan(new)
     partition.apply(plan)
-    assert partition.over_limit() == plan.over
+    assert partition.exceeded_limits() == plan.exceeded
     partition.verify()
 
 
@@ -109,8 +115,8 @@ def test_plan_keeps_what_was_made() -> None:
     partition.configure(config("{name: q}", CREATING))
     plan = partition.plan(None)
 
-    assert plan.over == ()
-    assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
+    assert plan.exceeded == ()
+    assert [told.queue_path for told in plan.draining] == ["root.p.x"]
 
 
 def test_plan_keeps_groups() -> None:
@@ -119,7 +125,7 @@ def test_plan_keeps_groups() -> None:
     partition.adopt_application("app", SUE, "root.a", group="ops")
     partition.adopt("1", "app", memory(5))
     plan = partition.plan(config("{name: a}", limits="{groups: [dev, ops], maxresources: {memory: 4}}"))
-    assert [(over.kind, over.name) for over in plan.over] == [("group", "ops")]
+    assert [(over.kind, over.name) for over in plan.exceeded] == [("group", "ops")]
 
 
 def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
@@ -127,7 +133,7 @@ def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
     partition.submit("idle", SUE, "root.b")
     partition.release("left")
     plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}"))
-    assert (plan.over, [told.applications for told in plan.leaving]) == ((), [("idle", "left")])
+    assert (plan.exceeded, [told.applications for told in plan.draining]) == ((), [("idle", "left")])
 
 
 def test_apply_twice(partition: Partition) -> None:
@@ -140,23 +146,33 @@ def test_apply_twice(partition: Partition) -> None:
         partition.apply(other)
 
 
+def test_apply_again_after_an_equal_configuration(partition: Partition) -> None:
+    """A plan that is in force also changes nothing if an equal configuration has replaced it."""
+    plan = partition.plan(config("{name: a}, {name: b}"))
+    partition.apply(plan)
+    partition.configure(config("{name: a}, {name: b}"))
+    partition.apply(plan)
+    assert partition.plan(None).base.version == plan.compiled.version
+
+
 def test_apply_elsewhere(partition: Partition) -> None:
-    """A plan of one partition is not for another, even of the same configuration."""
-    other = Partition(OLD)
-    with refused(other, "plan 'outdated': it was made for another configuration than the one in force"):
-        other.apply(partition.plan(OLD))
+    """A plan can be applied in every partition of an equal configuration, such as the same one at the next leader."""
+    plan, empty, other = partition.plan(NEW), Partition(), Partition(OLD)
+    with refused(empty, "plan 'outdated': it was made for another configuration than the one in force"):
+        empty.apply(plan)
+    other.apply(plan)
+    assert other.config == NEW
 
 
 def test_equal_configuration_keeps_plans(partition: Partition) -> None:
-    """An equal configuration that is put in force does not make a plan outdated; another one does, for good."""
-    plan, other = partition.plan(NEW), partition.plan(config("{name: a}"))
-    limits = "{users: [sue], maxresources: {memory: 9}}"
-    partition.configure(config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits=limits))
+    """A plan is valid while the configuration equals the one that it was made for, also if it is put in force again."""
+    plan = partition.plan(NEW)
+    partition.configure(None)
+    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+        partition.apply(plan)
     partition.configure(OLD)
     partition.apply(plan)
-    partition.configure(OLD)
-    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
-        partition.apply(other)
+    assert partition.config == NEW
 
 
 def test_apply_later(partition: Partition) -> None:
@@ -164,7 +180,7 @@ def test_apply_later(partition: Partition) -> None:
     plan = partition.plan(NEW)
     partition.allocate("more", "app", memory(1))
     partition.apply(plan)
-    assert [over.used for over in partition.over_limit()] == [9, 8]
+    assert [over.used for over in partition.exceeded_limits()] == [9, 8]
 
 
 def test_changes_of_two_files() -> None:

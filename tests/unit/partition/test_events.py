@@ -227,7 +227,7 @@ def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture)
         assert partition.submit("app", SUE, "root.a")
 
     assert len(told) == 1
-    assert "a subscriber failed on 1 events from number 1 on" in caplog.text
+    assert f"subscriber {fails!r} failed on 1 events from number 1 on" in caplog.text
 
 
 def test_numbers_are_without_gaps_between_threads() -> None:

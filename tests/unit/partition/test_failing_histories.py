@@ -21,8 +21,10 @@ from typing import Final
 
 import pytest
 
+from support.examples import seeds
 from support.failing_models import Failing, ResettableFailing, ledger_of
 from support.injection import Injector, points_of
+from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, memory, partition_of, shown
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Partition, ReentrantCallError, RequestError, Resource
@@ -84,7 +86,8 @@ class History:
 
     def step(self) -> None:
         """Make one change, or one attempt at it, and compare everything."""
-        before = shown(self.partition)
+        # A suspended model leaves no headroom.
+        before = shown(self.partition)[:-1]
         used = [model.used for model in self.models]
         self.odds = self.random.choice([0, 0, 3, 10])
         try:
@@ -92,7 +95,7 @@ class History:
         except (BrokenError, ReentrantCallError):
             self.odds = 0
             self.seen["failed"] += 1
-            assert shown(self.partition) == before
+            assert shown(self.partition)[:-1] == before
         else:
             self.odds = 0
             self._require_no_excess(used, is_checked=is_checked)
@@ -144,7 +147,7 @@ class History:
             for position in range(3):
                 self._replace(position)
             assert not self._suspended()
-        assert not self.partition._lock.locked()
+        assert not is_locked(self.partition._lock)
 
     def _suspended(self) -> bool:
         return bool(self.partition._models._suspended)
@@ -153,7 +156,7 @@ class History:
         """Compare the copy, and the journal."""
         self.partition.configure(CONFIGS[1])
         state = contents_of(self.partition)
-        self.copy._lock.mark_settled()
+        self.copy._lock.mark_consistent()
         assert contents_of(self.copy) == state
         if self.path is not None:
             self.partition.journal.close()  # type: ignore[attr-defined] # it has one
@@ -179,11 +182,10 @@ def play(seed: int, steps: int, path: Path | None = None) -> Counter[str]:
 
 
 @pytest.mark.parametrize("kind", ["memory", "journal"])
-def test_random_histories(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", seeds(1, 3))
+def test_random_histories(seed: int, kind: str, tmp_path: Path) -> None:
     """Some histories."""
-    seen = sum(
-        (play(seed, 250, tmp_path / str(seed) if kind == "journal" else None) for seed in range(3)), Counter[str]()
-    )
+    seen = play(seed, 250, tmp_path / "journal" if kind == "journal" else None)
     assert min(seen[name] for name in ("raised", "failed", "suspended")) > 0
 
 
@@ -259,7 +261,7 @@ def handle(scene: Scene, name: str, action: str, points: Iterator[int], *, caugh
         scene.build()
         with suppress(ReentrantCallError, RequestError):
             Handler(act, point).run(lambda: OPERATIONS[name](scene.partition))
-        assert not scene.partition._lock.locked()
+        assert not is_locked(scene.partition._lock)
         scene.state()
         scene.require_sound()
         scene.close()
@@ -273,7 +275,7 @@ def test_signal_handlers_that_call(kind: str, tmp_path: Path, *, caught: bool) -
     scene = SCENES[kind](tmp_path)
     random, outcomes = Random(kind), Counter[str]()
     # Each scene with a journal waits for the disk.
-    most = 2 if isinstance(scene, Journaled) else 14
+    most = 2 if isinstance(scene, Journaled) else 8
     for name, action in zip(random.sample(list(OPERATIONS), most), itertools.cycle(ACTIONS), strict=False):
         scene.build()
         count = points_of(lambda name=name: OPERATIONS[name](scene.partition), opcodes=False)  # type: ignore[misc]
@@ -327,7 +329,7 @@ def test_real_signals(kind: str, tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert not partition._lock.locked()
+    assert not is_locked(partition._lock)
     assert outcomes.total()
     scene.state()
     scene.require_sound()
@@ -398,7 +400,7 @@ def test_threads_with_subscribers() -> None:
     crowd.partition.replace_model(crowd.model, crowd.model)
     crowd.partition.add_node("n", Resource(gpu=9))
     assert crowd.numbers == list(range(1, len(crowd.numbers) + 1))
-    crowd.copy._lock.mark_settled()
+    crowd.copy._lock.mark_consistent()
     assert state_of(crowd.copy) == state_of(crowd.partition)
     assert crowd.model.state() == ledger_of(crowd.partition)
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
+from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
 from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
@@ -150,14 +151,14 @@ def fails(case: Case) -> None:
     """Let a model fail in an operation, and make sure that all else is well."""
     scene = Scene(case.position, resettable=case.resettable)
     partition = scene.partition
-    before, told = shown(partition), len(scene.events)
+    before, told = shown(partition)[:-1], len(scene.events)
     states = [model.state() for model in scene.models]
     scene.failing.arm(case.fuse)
     with pytest.raises(BrokenError):
         OPERATIONS[case.operation](partition)
     scene.failing.arm(None)
 
-    assert shown(partition) == before
+    assert shown(partition)[:-1] == before
     for model, state in zip(scene.models, states, strict=True):
         assert model is scene.failing or model.state() == state
     is_out = case.fuse.call in CHANGES and not case.resettable
@@ -193,11 +194,12 @@ def is_suspended(scene: Scene) -> None:
     scene.models[scene.models.index(failing)] = scene.failing = new
 
 
+@pytest.mark.parametrize("some", [8, pytest.param(24, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_model_raises(operation: str) -> None:
+def test_model_raises(operation: str, some: int) -> None:
     """Where a model raises, the operation has not happened, and all other models are as before."""
     found = list(cases(operation))
-    for case in found[:: max(1, len(found) // 24)]:
+    for case in found[:: max(1, len(found) // some)]:
         fails(case)
 
 
@@ -223,7 +225,7 @@ def test_every_call_fails_somewhere() -> None:
 def test_denial_that_cannot_be_undone(error: Exception | type[Exception], *, resettable: bool) -> None:
     """A model that raises while a denied change is taken back fails the operation, and is not trusted further."""
     scene = Scene(0, resettable=resettable)
-    before = shown(scene.partition)
+    before = shown(scene.partition)[:-1]
 
     def trap(call: str, is_after: bool) -> None:  # noqa: FBT001 - as it is called
         if call == "charge" and is_after:
@@ -233,7 +235,7 @@ def test_denial_that_cannot_be_undone(error: Exception | type[Exception], *, res
     with pytest.raises((BrokenError, RequestError)):
         scene.partition.resize("1", licences(9))
     scene.failing.trap = None
-    assert shown(scene.partition) == before
+    assert shown(scene.partition)[:-1] == before
     if not resettable:
         is_suspended(scene)
     # The charge of the ledger has met the trap as well.
@@ -352,7 +354,7 @@ def test_model_that_calls_back(back: Callable[[Partition], object], call: str, *
     raised = 0
     for name in ("allocate with evictions", "gang", "request", "remove", "replace by too much for a model"):
         scene = Scene(1, resettable=False)
-        before, found = shown(scene.partition), list[str]()
+        before, found = shown(scene.partition)[:-1], list[str]()
 
         def trap(here: str, _: bool, scene: Scene = scene, found: list[str] = found) -> None:  # noqa: FBT001
             if here == call and not found:
@@ -368,10 +370,10 @@ def test_model_that_calls_back(back: Callable[[Partition], object], call: str, *
         except ReentrantCallError:
             raised += 1
             assert not caught
-            assert shown(scene.partition) == before
+            assert shown(scene.partition)[:-1] == before
             if call in CHANGES:
                 is_suspended(scene)
-        assert not scene.partition._lock.locked()
+        assert not is_locked(scene.partition._lock)
         scene.verify(failing=True)
     assert caught or raised
 

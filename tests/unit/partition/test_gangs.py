@@ -51,7 +51,7 @@ def test_gang_denied(partition: Partition) -> None:
         decision = partition.allocate_all([*requests("one", 5, 5), *requests("other", 4, 3)])
 
     assert str(decision) == (
-        "denied, waiting can never help:\n"
+        "denied, waiting cannot help:\n"
         "  user 'sue' in root: 10 memory requested, never more than 9 allowed (limit for '*')\n"
         "  queue root.p.b: 7 memory requested, never more than 6 allowed\n"
         "  queue root.p: 17 memory requested, never more than 10 allowed"
@@ -71,7 +71,7 @@ def test_gang_of_too_many_applications(partition: Partition) -> None:
     with changing_nothing(partition):
         decision = partition.allocate_all([*requests("one", 1), *requests("two", 1), *requests("three", 1)])
     assert str(decision) == (
-        "denied, waiting can never help:\n  queue root.p.a: 0 of 2 applications running, 3 more requested"
+        "denied, waiting cannot help:\n  queue root.p.a: 0 of 2 applications running, 3 more requested"
     )
     assert partition.allocate_all([*requests("one", 1, 1), *requests("two", 1)])
 
@@ -206,7 +206,7 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
     partition.allocate("r", "one", memory(1), priority=3, preemptible=False)
 
     for name, new, text in [
-        ("two", "new", "placeholder_id 'two': the allocation is no placeholder"),
+        ("two", "new", "placeholder_id 'two': the allocation is not a placeholder"),
         ("no", "new", "placeholder_id 'no': there is no such allocation"),
         ("q", "new", "placeholder_id 'q': there is no such allocation"),
         ("p", "two", "allocation_id 'two': the id stands for another allocation, of application 'two'"),
@@ -233,7 +233,7 @@ def test_resize(partition: Partition) -> None:
     partition.allocate("1", "one", memory(5), priority=2)
     with changing_nothing(partition):
         assert str(partition.resize("1", memory(10))) == (
-            "denied, waiting can never help:\n"
+            "denied, waiting cannot help:\n"
             "  user 'sue' in root: 10 memory requested, never more than 9 allowed (limit for '*')"
         )
     assert partition.resize("1", memory(9))
@@ -247,7 +247,7 @@ def test_resize_down_above_a_limit(partition: Partition) -> None:
     partition.allocate("1", "one", memory(9))
     partition.adopt("2", "one", memory(9))
     assert partition.resize("1", memory(3))
-    assert len(partition.over_limit()) == 2
+    assert len(partition.exceeded_limits()) == 2
 
 
 def test_resize_to_nothing(partition: Partition) -> None:

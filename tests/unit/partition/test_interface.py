@@ -13,15 +13,17 @@ import ugm
 from ugm import Partition
 from ugm.journal import JournaledPartition
 from ugm.partition import AbstractPartition
+from ugm.service.remote_partition import RemotePartition
 
-#: Every implementation of the interface; `ugm.shared` is exempt.
-IMPLEMENTATIONS: Final = (Partition, JournaledPartition)
+#: Every implementation of the interface.
+IMPLEMENTATIONS: Final = (Partition, JournaledPartition, RemotePartition)
 #: The declared operations and properties by name.
 DECLARED: Final = {name: member for name, member in vars(AbstractPartition).items() if not name.startswith("_")}
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"replace_model"},
-    JournaledPartition: {"replace_model", "promise", "awaited", "journal"},
+    Partition: {"model_reports", "replace_model"},
+    JournaledPartition: {"model_reports", "replace_model", "promise", "awaited", "journal"},
+    RemotePartition: set(),
 }
 
 
@@ -58,7 +60,7 @@ def test_docstrings_are_written_once() -> None:
     functions = [
         (file.name, node)
         for file in sorted(Path(ugm.__file__).parent.rglob("*.py"))
-        if "shared" not in file.parts and file.name != "interface.py"
+        if file.name != "interface.py"
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef)
     ]

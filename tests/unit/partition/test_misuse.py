@@ -207,10 +207,10 @@ def test_no_usual_priority(priority: Wrong) -> None:
 @pytest.mark.parametrize("most", [None, -1, 1.0, True, "3"])
 def test_no_number_of_holders(partition: Partition, most: Wrong) -> None:
     """How many holders are told is a number."""
-    with refused(partition, f"most {most!r}: expected a number of holders, 0 or more", RequestError):
-        partition.explain("app", memory(10**9), most=most)
-    with refused(partition, f"most {most!r}: expected a number of holders, 0 or more", RequestError):
-        partition.explain(UserInQueue(SUE, "root.a"), memory(10**9), most=most)
+    with refused(partition, f"max_holders {most!r}: expected a number of holders, 0 or more", RequestError):
+        partition.explain("app", memory(10**9), max_holders=most)
+    with refused(partition, f"max_holders {most!r}: expected a number of holders, 0 or more", RequestError):
+        partition.explain(UserInQueue(SUE, "root.a"), memory(10**9), max_holders=most)
 
 
 @pytest.mark.parametrize("priority", [2**31 - 1, -(2**31)])
@@ -242,7 +242,7 @@ def test_no_submission_id(partition: Partition, name: Wrong) -> None:
 def test_no_text_for_a_queue(partition: Partition) -> None:
     """The queue that is asked for is a text, and may be any."""
     for queue in [None, 7]:
-        with refused(partition, f"queue {queue!r}: expected the text of a queue path, empty for none", RequestError):
+        with refused(partition, f"queue {queue!r}: expected a queue path, or an empty string for none", RequestError):
             partition.submit("new", SUE, queue)  # type: ignore[arg-type]  # misuse
     assert not partition.submit("new", SUE, "no\nqueue")
 

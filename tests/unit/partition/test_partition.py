@@ -245,7 +245,7 @@ def test_adopt_tells_what_is_exceeded(partition: Partition) -> None:
         "queue root.a.b: 9 memory used of 7, 2 too much",
         "queue root.a: 9 memory used of 8, 1 too much",
     ]
-    assert partition.over_limit() == exceeded
+    assert partition.exceeded_limits() == exceeded
     assert partition.adopt("ghost", "app", memory(4)) == exceeded, "it is counted once"
 
 
@@ -256,7 +256,7 @@ def test_adopt_more_applications_than_allowed() -> None:
     partition.submit("two", BOB, "root.a")
 
     assert partition.adopt("two", "two", memory(1)) == (Violation("queue", "root.a", "root.a", "", None, 1, 2, 0),)
-    assert list(map(str, partition.over_limit())) == ["queue root.a: 2 of 1 applications running"]
+    assert list(map(str, partition.exceeded_limits())) == ["queue root.a: 2 of 1 applications running"]
 
 
 def test_adopt_what_no_node_offers(partition: Partition) -> None:
@@ -269,7 +269,7 @@ def test_adopt_what_no_node_offers(partition: Partition) -> None:
     partition.verify()
 
 
-def test_over_limit_leaf_to_root() -> None:
+def test_exceeded_limits_leaf_to_root() -> None:
     """Limits that are exceeded are told users first, then groups, then queues, each leaf to root."""
     partition = partition_of(
         "{name: a, parent: true, resources: {max: {memory: 4}}, queues: [{name: b, resources: {max: {memory: 3}}}]}",
@@ -280,7 +280,7 @@ def test_over_limit_leaf_to_root() -> None:
         partition.submit(name, user, IN_B)
         partition.adopt(name, name, memory(3))
 
-    told = [(over.kind, over.name, over.queue_path) for over in partition.over_limit()]
+    told = [(over.kind, over.name, over.queue_path) for over in partition.exceeded_limits()]
     users = [("user", "bob", "root"), ("user", "sue", "root")]
     assert told == [*users, *(("queue", path, path) for path in [IN_B, "root.a", "root"])]
 

@@ -117,7 +117,7 @@ def test_explain_names_the_largest_holders(partition: Partition) -> None:
         "    held by 'b' of 'bob' in root.a: 1\n"
         "    held by 'c' of 'bob' in root.a: 1"
     )
-    assert [len(holders) for holders in partition.explain("app", memory(2), most=1).holders] == [1, 1]
+    assert [len(holders) for holders in partition.explain("app", memory(2), max_holders=1).holders] == [1, 1]
 
 
 def test_explain_names_nobody_elsewhere() -> None:
@@ -177,7 +177,7 @@ def test_repr(partition: Partition) -> None:
     manager = Manager()
     manager.increase("root.a", "app", memory(1), SUE)
     tracker = manager.get_user_tracker("sue")
-    with partition._state.in_force.lock, manager._lock:
+    with partition._state.active_limits.lock, manager._lock:
         assert repr(partition) == "<Partition queues=3 applications=1 allocations=1>"
         assert repr(manager) == "<Manager users=1 groups=0>"
         assert repr(tracker) == "<UserTracker 'sue' applications=1>"
@@ -198,7 +198,7 @@ def test_explain_limits_of_other_models() -> None:
 
     told = partition.explain("app", Resource(licence=2))
     assert str(told) == (
-        "denied, waiting can never help:\n  licence 'solver': 2 licence requested, never more than 1 allowed"
+        "denied, waiting cannot help:\n  licence 'solver': 2 licence requested, never more than 1 allowed"
     )
     assert json.loads(json.dumps(told.to_dict()))["violations"][0]["holders"] == []
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from support.partition_fixtures import BOB, SUE, config, memory, partition_of, started
+from support.partition_fixtures import (
+    BOB,
+    CREATING,
+    OLD,
+    SUE,
+    TEMPLATE,
+    config,
+    memory,
+    partition_of,
+    started,
+    under_old,
+)
 from ugm import Partition, Resource
-
-CREATING = "{name: provided, create: true}"
-TEMPLATE = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
-OLD = config("{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}")
 
 
 @pytest.fixture(name="partition")
 def _partition() -> Partition:
-    partition = Partition(OLD)
-    started(partition, "app", 7)
-    started(partition, "left", 1, "root.b")
-    return partition
+    return under_old()
 
 
 def is_draining(partition: Partition, queue_path: str) -> bool | None:
@@ -87,7 +91,7 @@ def test_queue_comes_back(partition: Partition) -> None:
 def test_leaf_becomes_parent(partition: Partition) -> None:
     """Applications stay in a leaf that becomes a parent; the next ones go below it."""
     plan = partition.plan(config("{name: a, queues: [{name: x}]}, {name: b}"))
-    assert [str(told) for told in plan.leaving] == ["root.a takes no more applications, and has 'app'"]
+    assert [str(told) for told in plan.draining] == ["root.a takes no more applications, and has 'app'"]
     partition.apply(plan)
 
     assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is not a leaf")
@@ -104,7 +108,7 @@ def test_parent_becomes_leaf() -> None:
     partition = partition_of("{name: p, parent: true}", CREATING)
     started(partition, "app", 1, "root.p.x")
     plan = partition.plan(config("{name: p}", CREATING))
-    assert [told.queue_path for told in plan.leaving] == ["root.p.x"]
+    assert [told.queue_path for told in plan.draining] == ["root.p.x"]
     partition.apply(plan)
 
     assert str(partition.submit("1", BOB, "root.p.x")).endswith(": root.p.x is draining")

@@ -43,7 +43,7 @@ def test_restore(seed: int, steps: int) -> None:
     other = Partition()
     other._state.replace_config(twin.partition._state.compiled)
     restore(other._state, checkpoint_of(twin.partition._state))
-    other._lock.mark_settled()
+    other._lock.mark_consistent()
     assert state_of(other) == state_of(twin.partition)
     one, same = Actor("more"), Actor("more")
     for _ in range(30):

@@ -158,7 +158,7 @@ def test_explain_of_a_user() -> None:
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "small", 2)
     started(partition, "large", 5)
-    explanation = partition.explain(UserInQueue(SUE, "root.a"), memory(2), most=1)
+    explanation = partition.explain(UserInQueue(SUE, "root.a"), memory(2), max_holders=1)
 
     assert explanation.decision == partition.check(UserInQueue(SUE, "root.a"), memory(2))
     assert [holder.application_id for (holder,) in explanation.holders] == ["large"]
@@ -196,6 +196,7 @@ def test_limit_as_json() -> None:
         "max_applications": 2,
         "usage": {},
         "running_applications": 1,
+        "guaranteed": None,
     }
 
 

@@ -116,6 +116,23 @@ def test_user_with_nothing_but_pending_work() -> None:
     assert partition.user_usage("ben") is None
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_snapshot_of_parts(seed: int) -> None:
+    """A snapshot that is made of the parts of another one gives the same answers."""
+    original = busy(seed).snapshot()
+    copy = PartitionSnapshot.of(original.compiled, original.parts())
+
+    assert (copy.config, copy.cluster, copy.nodes) == (original.config, original.cluster, original.nodes)
+    assert copy.queue() == original.queue()
+    assert copy.pending_in_queues == original.pending_in_queues
+    for name in original.user_names:
+        assert copy.user(name) == original.user(name)
+        assert copy.user_utilization(name) == original.user_utilization(name)
+    assert [copy.group_limits(name) for name in copy.group_names] == [
+        original.group_limits(name) for name in original.group_names
+    ]
+
+
 def test_snapshot_does_not_follow() -> None:
     """What happens after the copy does not show in it, also not in what is worked out late."""
     partition = partition_of()
@@ -174,7 +191,7 @@ def test_explanation() -> None:
     """An explanation has the decision, the holders, the limits and the headroom of one moment."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
     started(partition, "app", 6)
-    report = partition.explain("app", memory(3), most=1)
+    report = partition.explain("app", memory(3), max_holders=1)
 
     assert (report.decision, report.queue_path) == (partition.check("app", memory(3)), "root.a")
     assert [[holder.amount for holder in holders] for holders in report.holders] == [[6]]
@@ -201,12 +218,12 @@ def test_application_report() -> None:
     started(partition, "app", 6)
     for name in ("b", "c", "a"):
         partition.request(name, "app", memory(3))
-    report = partition.application_report("app", waiting=2)
+    report = partition.application_report("app", max_pending=2)
 
     assert report is not None
     assert report.application == partition.application("app")
-    assert [(one.allocation.allocation_id, one.user) for one, _ in report.waiting] == [("a", "sue"), ("b", "sue")]
-    assert all(why == partition.explain("app", memory(3)) for _, why in report.waiting)
+    assert [(one.allocation.allocation_id, one.user) for one, _ in report.pending] == [("a", "sue"), ("b", "sue")]
+    assert all(why == partition.explain("app", memory(3)) for _, why in report.pending)
     assert partition.application_report("nothing") is None
 
 

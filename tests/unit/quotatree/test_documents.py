@@ -13,7 +13,7 @@ from ugm import ConfigError, Resource
 from ugm.quotatree import QuotaManager, TreeCache, TreeRequest, consumer_from_struct, parse_consumer
 from ugm.quotatree.documents import tree_from_struct
 
-#: The tree that the documentation of the original shows, comma and all.
+#: The tree that the documentation of MCAD shows, comma and all.
 TREE = """{
   "kind": "QuotaTree",
   "metadata": {

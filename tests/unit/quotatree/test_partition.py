@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from support.partition_fixtures import SUE, config, partition_of, shown
+from support.partition_fixtures import SUE, config, shown
 from support.quotatree_fixtures import document
-from ugm import AllocationRequest, Claim, Decision, Partition, QuotaModel, RequestError, Resource
+from ugm import AllocationRequest, Claim, Decision, QuotaModel, RequestError, Resource
+from ugm.partition import AbstractPartition
 from ugm.partition.allocation import AllocationState
 from ugm.quotatree import ForestModel, Mode, QuotaManager, TreeModel, TreeView
 
@@ -28,7 +29,7 @@ QUEUES: Final = "{name: a, resources: {max: {cpu: 7}}}, {name: b}, {name: c}, {n
 class Town:
     """A partition with a tree and a forest as quota models, whose groups are named like the queues."""
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - handed on
+    def __init__(self, new_partition: Callable[..., AbstractPartition]) -> None:
         self.manager = QuotaManager()
         self.manager.set_mode(Mode.NORMAL)
         for name, nodes in (("T", SOFT), ("U", SOFT), ("V", HARD)):
@@ -40,7 +41,7 @@ class Town:
             TreeModel(self.manager, "T", _group, unrestricted=True),
             ForestModel(self.manager, "F", _groups, unrestricted=True),
         ]
-        self.partition = partition_of(QUEUES, models=models, **options)
+        self.partition = new_partition(config(QUEUES), models=models)
         for queue in ("a", "b", "c", "free"):
             self.partition.submit(queue, SUE, f"root.{queue}")
 
@@ -77,8 +78,8 @@ def cpu(amount: int) -> Resource:
 
 
 @pytest.fixture(name="town")
-def _town() -> Town:
-    return Town()
+def _town(new_partition: Callable[..., AbstractPartition]) -> Town:
+    return Town(new_partition)
 
 
 def test_questions_change_nothing(town: Town) -> None:
@@ -102,11 +103,11 @@ def test_an_allocation_without_a_name_is_nobody(town: Town) -> None:
     assert town.partition.check("a", cpu(1))
 
 
-def test_two_trees_of_one_manager() -> None:
+def test_two_trees_of_one_manager(new_partition: Callable[..., AbstractPartition]) -> None:
     """Several trees of a manager may be models of one partition without a forest."""
-    town = Town()
+    town = Town(new_partition)
     models = [TreeModel(town.manager, name, _group) for name in ("T", "U")]
-    partition = partition_of(QUEUES, models=models)
+    partition = new_partition(config(QUEUES), models=models)
     partition.submit("a", SUE, "root.a")
 
     assert partition.allocate("1", "a", cpu(2))
@@ -122,7 +123,7 @@ def crowd(town: Town) -> None:
 
 
 #: What is denied, or raises, after something was charged or refunded.
-REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
+REFUSED: Final[dict[str, Callable[[AbstractPartition], object]]] = {
     "allocate": lambda p: p.allocate("n", "b", cpu(9)),
     "resize": lambda p: p.resize("1", cpu(9)),
     "resize what borrows": lambda p: p.resize("2", cpu(7)),
@@ -139,7 +140,7 @@ REFUSED: Final[dict[str, Callable[[Partition], object]]] = {
 
 
 @pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)
-def test_a_denial_changes_nothing(town: Town, operation: Callable[[Partition], object]) -> None:
+def test_a_denial_changes_nothing(town: Town, operation: Callable[[AbstractPartition], object]) -> None:
     """A denied operation leaves partition and trees unchanged, the order of consumers included."""
     crowd(town)
     before = town.seen(), shown(town.partition)
@@ -232,9 +233,9 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
 
 
 @pytest.mark.parametrize("number", range(12))
-def test_any_sequence(number: int) -> None:
+def test_any_sequence(town: Town, number: int) -> None:
     """After any sequence of calls all counters agree, and refused calls have changed nothing."""
-    draw, town = random.Random(number), Town()
+    draw = random.Random(number)
     for _ in range(60):
         calls = steps(draw)
         before = town.seen(), shown(town.partition)

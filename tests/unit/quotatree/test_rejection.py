@@ -112,7 +112,7 @@ def test_plans_of_what_if() -> None:
 
 
 def test_useless_victims_stay_with_the_fewest() -> None:
-    """The original policy takes victims in their order; the other one takes one that suffices."""
+    """The policy of MCAD takes victims in their order; the other one takes one that suffices."""
     expected: list[tuple[VictimPolicy, tuple[str, ...]]] = [(first_found, ("a", "b")), (fewest, ("b",))]
     for policy, victims in expected:
         scene = Scene({"R": ("nil", 4), "A": ("R", 4)}, policy=policy)

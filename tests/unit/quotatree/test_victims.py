@@ -49,7 +49,7 @@ def test_fewest_and_lowest(listed: list[Consumer], amounts: tuple[tuple[int, int
 
 @given(candidates, wants)
 def test_first_found_is_a_beginning(listed: list[Consumer], amounts: tuple[tuple[int, int], ...]) -> None:
-    """The original takes the shortest beginning of the list that suffices, at least one."""
+    """MCAD takes the shortest beginning of the list that suffices, at least one."""
     chosen = first_found(listed, amounts, [0, 0])
     least = next((n for n in range(1, len(listed) + 1) if suffices(tuple(listed[:n]), amounts)), None)
 

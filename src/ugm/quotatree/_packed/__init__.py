@@ -29,7 +29,6 @@ width of the amounts and the number of resources, so blocks use the narrowest fi
 from __future__ import annotations
 
 from ugm.quotatree._packed.amounts import Amounts, Packing
-from ugm.quotatree._packed.lanes import Layouts
 from ugm.quotatree._packed.queue import PackedQueue
 
-__all__ = ["Amounts", "Layouts", "PackedQueue", "Packing"]
+__all__ = ["Amounts", "PackedQueue", "Packing"]

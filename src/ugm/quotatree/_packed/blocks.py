@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar, final
 
-from ugm.quotatree._packed.lanes import LaneLayout, Layouts
+from ugm.quotatree._packed.amounts import Packing
+from ugm.quotatree._packed.lanes import LaneLayout, layout_for
 
 __all__ = ["Blocks", "QueuedRequest"]
 
@@ -44,15 +45,15 @@ class Blocks(Generic[R]):
     """Requests by arrival, searchable by what fits a free amount.
 
     Args:
-        layouts: of the tree.
-        requests: by arrival.
+        packing: the positions of the resources of the tree.
+        requests: the first requests, in order of arrival.
     """
 
-    __slots__ = ("_changes", "_layout", "_layouts", "_levels", "_slots", "count")
+    __slots__ = ("_changes", "_layout", "_levels", "_packing", "_slots", "count")
 
     #: The number of requests.
     count: int
-    _layouts: Layouts
+    _packing: Packing
     _layout: LaneLayout
     #: By arrival; None where a request was removed, whose lane is vacant.
     _slots: list[R | None]
@@ -61,13 +62,13 @@ class Blocks(Generic[R]):
     #: For each block of each level the changes since its minimum was computed, and more after fruitless visits.
     _changes: list[list[int]]
 
-    def __init__(self, layouts: Layouts, requests: Iterable[R]) -> None:
-        self._layouts = layouts
+    def __init__(self, packing: Packing, requests: Iterable[R]) -> None:
+        self._packing = packing
         self._rebuild(list(requests))
 
     def _rebuild(self, requests: Sequence[R]) -> None:
         """Fill new blocks, without gaps and as wide as the requests need."""
-        self._layout = self._layouts.for_requests(request.amount for request in requests)
+        self._layout = layout_for(self._packing, (request.amount for request in requests))
         self._slots = []
         self._levels = [[self._layout.vacant_block]]
         self._changes = [[0]]
@@ -151,12 +152,12 @@ class Blocks(Generic[R]):
         """Search the blocks that a block of minima summarizes.
 
         Args:
-            level: of the block; at least 1.
-            number: of the block.
+            level: the level of the block; at least 1.
+            number: the number of the block in its level.
             fit: the result of `LaneLayout.fitting` for it.
             free: the free amount.
-            spread: the same in all lanes.
-            found: is added to.
+            spread: the free amount, repeated in all lanes.
+            found: the requests found so far; the function adds to it.
 
         Returns:
             The remaining free amount, and the same in all lanes.

@@ -21,15 +21,15 @@ The bit above is set in the free amount and not in the requests, so that no fiel
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, final
 
 from ugm.quotatree._packed.amounts import FIELD, MASK, SIGN, Packing
 
-__all__ = ["LaneLayout", "Layouts"]
+__all__ = ["LaneLayout", "layout_for"]
 
-#: The number of fields in a block, and the smallest number of lanes. For two resources, half and twice as many fields
-#: took up to 9 and 2 % longer.
+#: The number of fields in a block, and the smallest number of lanes. With two resources, half as many fields took up to
+#: 9 % longer, and twice as many up to 2 %.
 _FIELDS: Final = 128
 _LANES: Final = 8
 
@@ -39,18 +39,19 @@ class LaneLayout:
     """The positions of lanes and fields in a block, for requests of some width.
 
     Args:
-        packing: of the tree.
+        count: the number of resources.
         bits: the width of the largest amount, without the sign; at most 64.
     """
 
-    def __init__(self, packing: Packing, bits: int) -> None:
-        self._packing: Final = packing
+    def __init__(self, count: int, bits: int) -> None:
+        resources = range(count)
+        #: The signs of all fields of packed amounts.
+        self._packed_signs: Final = sum(SIGN << FIELD * at for at in resources)
         #: The first number that is too wide for a field.
         self._limit: Final = 1 << bits
         width = bits + 3
         #: The position of the highest bit of a field.
         self._sign: Final = width - 1
-        resources = range(len(packing.resources))
         #: For each resource the position of its field in packed amounts and in a key.
         self._fields: Final = tuple((FIELD * at, width * at) for at in resources)
         #: The distances from the first field to the others.
@@ -58,10 +59,10 @@ class LaneLayout:
         #: For each resource the shift from packed amounts to a key, and the mask after it.
         self._shifts: Final = tuple((packed - key, (self._limit - 1) << key) for packed, key in self._fields)
         #: The number of lanes, a power of two.
-        self.count: Final = max(_LANES, _FIELDS >> (max(2, len(resources)) - 1).bit_length())
+        self.count: Final = max(_LANES, _FIELDS >> (max(2, count) - 1).bit_length())
         #: The number of bits of a lane: one more than the fields have, so that the highest bit of the first field is
         #: never the highest bit of the lane.
-        self.width: Final = width * len(resources) + 1
+        self.width: Final = width * count + 1
         #: The position of each lane.
         self.places: Final = tuple(self.width * lane for lane in range(self.count))
         #: A 1 in each lane; the signs of the first field and of all fields in each lane.
@@ -85,17 +86,17 @@ class LaneLayout:
 
     def can_hold(self, amount: int) -> bool:
         """Return whether a packed request is narrow enough for a lane."""
-        packing = self._packing
-        return all(abs(number) < self._limit for number in packing.unpack_free(amount + packing.signs))
+        raised = amount + self._packed_signs
+        return all(abs((raised >> packed & MASK) - SIGN) < self._limit for packed, _ in self._fields)
 
     def gap(self, amount: int, mask: int) -> int:
         """Return the difference between the key of a vacant lane and the key of a request."""
-        if not amount & self.irregular and mask == self._packing.signs:
+        if not amount & self.irregular and mask == self._packed_signs:
             gap = self._regular_gap
             for shift, bits in self._shifts:
                 gap -= amount >> shift & bits
             return gap
-        key = self._key(amount + self._packing.signs)
+        key = self._key(amount + self._packed_signs)
         for in_packed, in_key in self._fields:
             if not mask & SIGN << in_packed:
                 key &= ~((2 * self._limit - 1) << in_key)
@@ -111,7 +112,7 @@ class LaneLayout:
 
     def spread(self, free: int) -> int:
         """Return a free amount, repeated in all lanes and ready for `fitting`."""
-        if free & self.irregular != self._packing.signs:
+        if free & self.irregular != self._packed_signs:
             return self._key(free) * self._ones + self._signs
         key = 0
         for shift, bits in self._shifts:
@@ -149,23 +150,15 @@ class LaneLayout:
         return block
 
 
-@final
-@dataclass(slots=True, eq=False)
-class Layouts:
-    """The lane layouts of one tree, one for each width in use."""
+def layout_for(packing: Packing, amounts: Iterable[int]) -> LaneLayout:
+    """Return a layout that is wide enough for some packed requests."""
+    union = 0
+    for amount in amounts:
+        union |= amount
+    # Rounded up to four bits, so that a block seldom has to be widened. With 0 bits no negative amount would exist.
+    return _layout(len(packing.resources), min(64, max(1, packing.bits(union)) + 3 & ~3))
 
-    packing: Packing
-    #: By number of bits.
-    _layouts: dict[int, LaneLayout] = field(default_factory=dict)
 
-    def for_requests(self, amounts: Iterable[int]) -> LaneLayout:
-        """Return a layout that is wide enough for some packed requests."""
-        union = 0
-        for amount in amounts:
-            union |= amount
-        # Rounded up to four bits, so that a block seldom has to be widened. With 0 bits no negative amount would exist.
-        bits = min(64, max(1, self.packing.bits(union)) + 3 & ~3)
-        layout = self._layouts.get(bits)
-        if layout is None:
-            layout = self._layouts[bits] = LaneLayout(self.packing, bits)
-        return layout
+@lru_cache(maxsize=256)
+def _layout(count: int, bits: int) -> LaneLayout:
+    return LaneLayout(count, bits)

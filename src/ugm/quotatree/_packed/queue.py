@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final, Generic, TypeVar, final
 
+from ugm.quotatree._packed.amounts import Packing
 from ugm.quotatree._packed.blocks import Blocks, QueuedRequest
-from ugm.quotatree._packed.lanes import Layouts
 
 __all__ = ["PackedQueue"]
 
@@ -23,20 +23,20 @@ class PackedQueue(Generic[R]):
     """A queue of requests in order of arrival.
 
     Args:
-        layouts: of the tree.
+        packing: the positions of the resources of the tree.
     """
 
-    __slots__ = ("_blocks", "_few", "_layouts", "contents")
+    __slots__ = ("_blocks", "_few", "_packing", "contents")
 
     #: The requests; false if there are none. To be read only.
     contents: Iterable[R]
-    _layouts: Layouts
+    _packing: Packing
     #: The requests by arrival, unless they are in blocks.
     _few: dict[R, None]
     _blocks: Blocks[R] | None
 
-    def __init__(self, layouts: Layouts) -> None:
-        self._layouts = layouts
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
         self.clear()
 
     def __iter__(self) -> Iterator[R]:
@@ -53,7 +53,7 @@ class PackedQueue(Generic[R]):
             self._blocks = None
         else:
             self._few = {}
-            self._blocks = self.contents = Blocks(self._layouts, requests)
+            self._blocks = self.contents = Blocks(self._packing, requests)
 
     def append(self, request: R) -> None:
         """Add a request behind all others."""

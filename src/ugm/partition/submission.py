@@ -12,14 +12,14 @@ from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path
 from ugm.partition.application import GangStyle
 from ugm.queues import Submission
 
-__all__ = ["group_of", "placed_path", "style_of", "submission_of"]
+__all__ = ["require_chosen_group", "require_gang_style", "require_leaf_path", "require_submission"]
 
 #: The longest queue path, with the dots in it.
 _LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
+def require_submission(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
     """Return a submission, with a copy of the tags.
 
     Raises:
@@ -28,13 +28,13 @@ def submission_of(application_id: str, user: UserGroup, queue: str, tags: Mappin
     require_application_id(application_id)
     require_user(user)
     if not isinstance(queue, str):
-        raise RequestError("queue", queue, "expected the text of a queue path, empty for none")
+        raise RequestError("queue", queue, "expected a queue path, or an empty string for none")
     if len(queue) > _LONGEST_PATH:
         raise RequestError("queue", queue, f"it has {len(queue)} characters (allowed: up to {_LONGEST_PATH})")
-    return Submission(application_id, user, queue, _tags_of(tags))
+    return Submission(application_id, user, queue, _require_tags(tags))
 
 
-def _tags_of(tags: object) -> Mapping[str, str]:
+def _require_tags(tags: object) -> Mapping[str, str]:
     if tags is None:
         return _NO_TAGS
     if not isinstance(tags, Mapping):
@@ -49,7 +49,7 @@ def _tags_of(tags: object) -> Mapping[str, str]:
     return MappingProxyType(copy)
 
 
-def placed_path(queue_path: str) -> str:
+def require_leaf_path(queue_path: str) -> str:
     """Return the canonical path of a queue that may contain applications.
 
     Raises:
@@ -61,8 +61,8 @@ def placed_path(queue_path: str) -> str:
     return path
 
 
-def group_of(group: str | None) -> str | None:
-    """Return the group of an application: a name, None for no group, or an empty text if it is not chosen yet.
+def require_chosen_group(group: str | None) -> str | None:
+    """Return the group of an application: a name, None for no group, or an empty string if it is not chosen yet.
 
     Raises:
         RequestError: the value is something else.
@@ -70,7 +70,7 @@ def group_of(group: str | None) -> str | None:
     return group if group is None or group == "" else require_name("group", group)
 
 
-def style_of(gang_style: str) -> GangStyle:
+def require_gang_style(gang_style: str) -> GangStyle:
     """Return the style of a gang.
 
     Raises:

@@ -1,0 +1,185 @@
+"""Answers of the quota models that the embedding program adds: limits, headroom, exceeded limits, state.
+
+Only models that inherit from `ugm.model.ReportingModel` describe themselves. All models take part in the headroom,
+because it is verified with their checks.
+
+**Headroom.** The amounts that users, groups and queues leave form a box: every request that is within them in each
+resource is allowed. Those of a quota tree do not, because a group may get much of one resource from one node or much of
+another from a second node, but not both. The headroom is then one vector such that every request within it is allowed,
+and one unit more of any resource is denied. Its resources are filled in the order of their names: each gets as much as
+is allowed together with those before it. This takes one check if the bounds of all models are exact, and otherwise up
+to 64 checks for each resource.
+
+The rule presumes that a model which allows a request allows every smaller request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias, final
+
+from ugm.decision import EffectiveLimit, Violation
+from ugm.model import Claim, QuotaModel, ReportingModel
+from ugm.partition.model_set import Call, ModelSet
+from ugm.partition.utilization import LimitUtilization, utilization_of
+from ugm.resources import MAX_QUANTITY, Resource
+
+__all__ = ["ModelQueries", "ModelReport"]
+
+_Amounts: TypeAlias = dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """A quota model at one moment, as plain data."""
+
+    #: The name of its class.
+    model: str
+    #: Whether its state is unknown since one of its calls failed, so that every request is denied.
+    is_suspended: bool
+    #: The result of `ugm.model.ReportingModel.state`; empty if it is suspended.
+    state: Mapping[str, Any]
+    #: The result of `ugm.model.ReportingModel.definition`.
+    definition: Mapping[str, Any] | None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report for JSON."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@final
+class ModelQueries:
+    """The answers of all models of a partition. The caller holds the lock."""
+
+    __slots__ = ("_models",)
+
+    def __init__(self, models: ModelSet) -> None:
+        self._models: Final = models
+
+    def limits(self, claim: Claim) -> tuple[EffectiveLimit, ...]:
+        """Return every limit that applies to a claim."""
+        return tuple(limit for model in self._reporting() for limit in self._read(model, lambda m: m.limits(claim)))
+
+    def exceeded(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded."""
+        return tuple(found for model in self._reporting() for found in self._read(model, lambda m: m.exceeded()))
+
+    def exceeded_with(self, config: object) -> tuple[Violation, ...]:
+        """Return every limit that would be exceeded with another configuration of the partition."""
+        return tuple(
+            found for model in self._reporting() for found in self._read(model, lambda m: m.exceeded_with(config))
+        )
+
+    def utilization(self) -> tuple[LimitUtilization, ...]:
+        """Return the utilization of the most used limit of every owner of limits, sorted by kind and name."""
+        owners: dict[tuple[str, str, int, str], list[EffectiveLimit]] = {}
+        for number, model in enumerate(self._reporting()):
+            for limit in self._read(model, lambda m: m.all_limits()):
+                # Owners of several models, or at several places of one, may have the same name.
+                owners.setdefault((limit.kind, limit.name, number, limit.place), []).append(limit)
+        return tuple(
+            utilization_of(name, _usage(limits), limits[0].running_applications, limits)
+            for (_, name, *_), limits in sorted(owners.items())
+        )
+
+    def findings(self, calls: Iterable[Call]) -> list[str]:
+        """Return a message for every difference between a model and the ledger, given as calls that charge it."""
+        claims: dict[str, dict[str, Claim]] = {"charge": {}, "add_pending": {}}
+        for method, claim in calls:
+            claims[method][claim.allocation_id] = claim
+        held, pending = claims.values()
+        return [
+            f"quota model {type(model).__name__}: {message}"
+            for model in self._reporting()
+            for message in self._read(model, lambda m: m.verify(held, pending))
+        ]
+
+    def reports(self) -> tuple[ModelReport, ...]:
+        """Return every model as plain data."""
+        return tuple(map(self._report, self._models.all))
+
+    def _report(self, model: QuotaModel) -> ModelReport:
+        name, is_suspended = type(model).__name__, self._models.is_unusable(model)
+        if is_suspended or not isinstance(model, ReportingModel):
+            return ModelReport(name, is_suspended, {}, None)
+        found = self._read(model, lambda m: (m.state(), m.definition()))
+        return ModelReport(name, is_suspended, *found)
+
+    # Headroom
+
+    def headroom(self, claim: Claim, free: Resource | None, names: Iterable[str]) -> Resource | None:
+        """Return the headroom of all models together; None if no resource is limited.
+
+        Args:
+            claim: the claim without a usage.
+            free: the headroom of users, groups and queues.
+            names: other resources that models may limit.
+        """
+        bounds = self._bounds(claim, free)
+        most = {name: max(bounds.get(name, MAX_QUANTITY), 0) for name in sorted({*names, *bounds})}
+
+        def fits(amounts: _Amounts) -> bool:
+            usage = Resource({name: amount for name, amount in amounts.items() if amount})
+            return not self._models.check(claim._replace(usage=usage))
+
+        granted = most if fits(most) else _fill(most, fits)
+        # An amount is negative if usage exceeds a limit.
+        found = {name: min(amount, bounds.get(name, amount)) for name, amount in granted.items()}
+        return Resource({name: found[name] for name in most if name in bounds or found[name] < MAX_QUANTITY}) or None
+
+    def _bounds(self, claim: Claim, free: Resource | None) -> _Amounts:
+        """Return upper bounds of the headroom, for the resources that have one."""
+        bounds = dict(free or {})
+        for model in self._reporting():
+            for found in self._read(model, lambda m: [m.headroom(claim)]):
+                for name, amount in (found or {}).items():
+                    bounds[name] = min(amount, bounds.get(name, amount))
+        return bounds
+
+    # Calls
+
+    def _reporting(self) -> Iterator[ReportingModel]:
+        """Yield the models that describe themselves and are not suspended."""
+        for model in self._models.all:
+            if isinstance(model, ReportingModel) and not self._models.is_unusable(model):
+                yield model
+
+    def _read(self, model: Any, query: Callable[[Any], Iterable[Any]]) -> tuple[Any, ...]:  # noqa: ANN401 - both classes
+        return self._models.query(model, query, model)
+
+
+def _fill(most: _Amounts, fits: Callable[[_Amounts], bool]) -> _Amounts:
+    """Return amounts that fit, and fit with no unit more; all zero if not even nothing fits."""
+    granted: _Amounts = {}
+    if not fits(granted):
+        return dict.fromkeys(most, 0)
+    for name, amount in most.items():
+        granted[name] = _largest(amount, partial(_fits_with, fits, granted, name))
+    return granted
+
+
+def _fits_with(fits: Callable[[_Amounts], bool], granted: _Amounts, name: str, amount: int) -> bool:
+    return fits({**granted, name: amount})
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest amount up to *most* that fits. An amount of 0 fits."""
+    if fits(most):
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _usage(limits: Iterable[EffectiveLimit]) -> Resource:
+    usage: _Amounts = {}
+    for limit in limits:
+        usage.update(limit.usage)
+    return Resource(usage).without_zeros()

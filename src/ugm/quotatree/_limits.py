@@ -1,0 +1,56 @@
+"""The limits of a quota tree as values, with the amounts that a group could borrow from nodes above."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ugm.decision import EffectiveLimit
+from ugm.quotatree._node import TreeNode
+from ugm.quotatree._tree import QuotaTree
+from ugm.resources import Resource
+
+__all__ = ["all_limits", "path_limits"]
+
+
+def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
+    """Return the limits from a leaf to the root, each with the largest amounts that its group can get now.
+
+    A group can borrow above its node as much as every hard node on its path and the root leave, resource by resource.
+    """
+    leaf = tree.nodes.get(group)
+    if leaf is None or leaf.children:
+        return []
+    found: list[EffectiveLimit] = []
+    above: tuple[int, ...] | None = None
+    for node in reversed(leaf.path):
+        free = node.free_amounts()
+        may_borrow = above is not None and not node.hard
+        if above is None or node.hard:
+            above = free if above is None else tuple(map(min, above, free))
+        most = zip(node.allocated(), above if may_borrow else free, strict=True)
+        found.append(_limit(tree, node, [used + rest for used, rest in most], may_borrow=may_borrow))
+    return found[::-1]
+
+
+def all_limits(tree: QuotaTree) -> list[EffectiveLimit]:
+    """Return the quotas of all nodes, parents first."""
+    nodes = tree.root.walk() if tree.root else ()
+    return [_limit(tree, node, node.quota, may_borrow=False) for node in nodes]
+
+
+def _limit(tree: QuotaTree, node: TreeNode, most: Iterable[int], *, may_borrow: bool) -> EffectiveLimit:
+    def named(amounts: Iterable[int]) -> Resource:
+        return Resource(dict(zip(tree.resources, amounts, strict=True)))
+
+    return EffectiveLimit(
+        kind="quota node",
+        name=node.name,
+        queue_path="",
+        limit_name="",
+        place=f"quota tree {tree.name!r}",
+        max_resources=named(most),
+        max_applications=0,
+        usage=named(node.allocated()),
+        running_applications=0,
+        guaranteed=named(node.quota) if may_borrow else None,
+    )

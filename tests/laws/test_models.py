@@ -1,0 +1,196 @@
+"""Laws of the answers of a partition with an elastic quota, a quota tree and a model that reports nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from support.elastic_strategies import trees
+from support.examples import examples
+from support.partition_fixtures import SUE, config
+from support.quotatree_strategies import TREE, documents
+from ugm import Claim, Partition, Resource, Violation
+from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.elastic.model import GROUP_TAG
+from ugm.model import QuotaModel
+from ugm.partition import UserInQueue
+from ugm.quotatree import Mode, QuotaManager, TreeModel
+
+laws: Final = settings(max_examples=examples(40))
+
+LIMITS: Final = "{users: ['*'], maxresources: {gpu: 30, cpu: 40}}"
+QUEUES: Final = "{name: a, resources: {max: {cpu: 25, memory: 12}}}, {name: b}"
+LEAF_TAG: Final = "leaf"
+NAMES: Final = ("cpu", "gpu", "memory")
+
+
+class Bundle:
+    """A model that reports nothing: cpu and gpu together are limited."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.used = most, 0
+
+    @staticmethod
+    def amount(claim: Claim) -> int:
+        """Return the sum of both."""
+        return claim.usage.get("cpu", 0) + claim.usage.get("gpu", 0)
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny a sum above the maximum."""
+        requested = self.amount(claim)
+        if not requested or self.used + requested <= self.most:
+            return []
+        return [Violation("bundle", "all", "", "", None, self.most, self.used, requested)]
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim."""
+        self.used += self.amount(claim)
+
+    def refund(self, claim: Claim) -> None:
+        """Count it no longer."""
+        self.used -= self.amount(claim)
+
+
+class Scene(NamedTuple):
+    """A partition with three models, and the ids of its applications."""
+
+    partition: Partition
+    elastic: ElasticModel
+    applications: tuple[str, ...]
+
+
+def elastic_model(total: Resource, groups: list[ElasticGroup], *, check_parents: bool) -> ElasticModel:
+    """Return an elastic quota as a model."""
+    return ElasticModel(ElasticQuota(ElasticTree(total, groups), rules=AdmissionRules(check_parents=check_parents)))
+
+
+def tree_model(document: dict[str, Any]) -> TreeModel:
+    """Return a quota tree as a model; the tag ``leaf`` names the leaf."""
+    manager = QuotaManager()
+    manager.add_tree_from_struct(document)
+    manager.set_mode(Mode.NORMAL)
+    return TreeModel(manager, TREE, lambda claim: claim.tags[LEAF_TAG])
+
+
+def leaves_of(document: dict[str, Any]) -> list[str]:
+    """Return the nodes without children."""
+    nodes = document["spec"]["nodes"]
+    return sorted(nodes.keys() - {node["parent"] for node in nodes.values()})
+
+
+usages: Final = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 6)).map(Resource)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """Draw a partition with some allocations, some of them adopted above the limits or pending."""
+    groups, document = draw(trees()), draw(documents())
+    total = Resource({name: draw(st.integers(0, 60)) for name in ("cpu", "gpu")})
+    elastic = elastic_model(total, groups, check_parents=draw(st.booleans()))
+    models: list[QuotaModel] = [elastic, tree_model(document), Bundle(draw(st.integers(0, 40)))]
+    partition = Partition(config(QUEUES, limits=LIMITS), models=draw(st.permutations(models)))
+    applications = tuple(f"app-{number}" for number in range(draw(st.integers(1, 4))))
+    for application_id in applications:
+        tags = {
+            GROUP_TAG: draw(st.sampled_from(groups)).name,
+            LEAF_TAG: draw(st.sampled_from(leaves_of(document))),
+        }
+        assert partition.submit(application_id, SUE, draw(st.sampled_from(["root.a", "root.b"])), tags=tags)
+    for number in range(draw(st.integers(0, 10))):
+        call = draw(st.sampled_from([partition.allocate, partition.allocate, partition.adopt, partition.request]))
+        call(f"{number}", draw(st.sampled_from(applications)), draw(usages))
+    return Scene(partition, elastic, applications)
+
+
+def within(headroom: Resource, draw: Any) -> Resource:  # noqa: ANN401 - of hypothesis
+    """Draw a request within a headroom."""
+    return Resource({name: draw(st.integers(0, amount)) for name, amount in headroom.items() if amount > 0})
+
+
+@laws
+@given(scenes(), st.data())
+def test_requests_within_the_headroom_are_allowed(scene: Scene, data: st.DataObject) -> None:
+    """All of the headroom together is allowed, and so is every part of it."""
+    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
+    headroom = partition.headroom(application_id)
+    assert headroom is not None
+
+    for requested in (Resource({n: a for n, a in headroom.items() if a > 0}), within(headroom, data.draw)):
+        assert partition.check(application_id, requested)
+        assert partition.headroom(application_id) == headroom
+        assert partition.allocate("all", application_id, requested)
+        assert partition.release("all")
+
+
+@laws
+@given(scenes(), st.data())
+def test_one_unit_above_the_headroom_is_denied(scene: Scene, data: st.DataObject) -> None:
+    """All of the headroom with one unit more of any resource is denied."""
+    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
+    headroom = partition.headroom(application_id)
+    assert headroom is not None
+
+    for name in headroom:
+        more = {other: max(amount, 0) for other, amount in headroom.items()}
+        more[name] += 1
+        requested = Resource({other: amount for other, amount in more.items() if amount})
+        assert not partition.check(application_id, requested).allowed, name
+
+
+@laws
+@given(scenes(), st.data())
+def test_answers_of_one_moment_agree(scene: Scene, data: st.DataObject) -> None:
+    """An explanation has the limits and the headroom of the separate queries, also for a user without application."""
+    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
+    application = partition.application(application_id)
+    assert application is not None
+    user = UserInQueue(application.user, application.queue_path, application.tags)
+
+    for subject in (application_id, user):
+        explanation = partition.explain(subject, Resource())
+        assert explanation.limits == partition.limits(subject)
+        assert explanation.headroom == partition.headroom(subject)
+    report = partition.application_report(application_id)
+    assert report is not None
+    assert (report.limits, report.headroom) == (partition.limits(application_id), partition.headroom(application_id))
+
+
+@laws
+@given(scenes(), st.data())
+def test_a_headroom_of_a_group_is_its_own_quota_and_what_it_borrows(scene: Scene, data: st.DataObject) -> None:
+    """The free amount of an elastic group is the free part of its own quota plus the borrowable amount."""
+    partition, application_id = scene.partition, data.draw(st.sampled_from(scene.applications))
+    limits = [one for one in partition.limits(application_id) if one.kind == "elastic group"]
+    assume(limits)
+    limit = limits[0]
+    for name, most in (limit.max_resources or {}).items():
+        own = most if limit.guaranteed is None else limit.guaranteed[name]
+        used = limit.usage[name]
+        assert own <= most
+        assert max(most - used, 0) == max(own - used, 0) + limit.borrowable.get(name, 0)
+
+
+@laws
+@given(scenes(), st.integers(1, 8))
+def test_a_plan_names_what_is_exceeded_after_it(scene: Scene, most: int) -> None:
+    """The exceeded limits of a plan are those of the partition after it is applied, also of the models."""
+    partition = scene.partition
+    plan = partition.plan(config(f"{{name: a, resources: {{max: {{cpu: {most}}}}}}}, {{name: b}}", limits=LIMITS))
+    partition.apply(plan)
+
+    assert plan.exceeded == partition.exceeded_limits()
+
+
+@laws
+@given(scenes())
+def test_models_agree_with_the_ledger(scene: Scene) -> None:
+    """All models are verified, and the utilization has every exceeded limit with a share above 1."""
+    partition = scene.partition
+    partition.verify()
+
+    shares = {(found.limit.kind, found.name): found.share for found in partition.model_utilization() if found.limit}
+    kinds = {"elastic group", "quota node"}
+    assert all(shares[one.kind, one.name] > 1 for one in partition.exceeded_limits() if one.kind in kinds)
+    assert [report.is_suspended for report in partition.model_reports()] == [False] * 3

@@ -1,0 +1,29 @@
+"""The limits of elastic groups as values."""
+
+from __future__ import annotations
+
+import pytest
+
+from ugm import Resource
+from ugm.elastic import AdmissionRules, ElasticGroup, ElasticQuota, ElasticTree, Pod
+from ugm.errors import InvariantError
+
+
+def test_limits_of_a_query() -> None:
+    """A group has its own quota and a borrowable part, and only resources of the group itself are limited above."""
+    groups = [
+        ElasticGroup("team", "", Resource(gpu=2), Resource(cpu=0, gpu=6)),
+        ElasticGroup("lab", "team", Resource(gpu=1), Resource(gpu=9)),
+        ElasticGroup("other", "", Resource(gpu=4), Resource(gpu=8)),
+    ]
+    quota = ElasticQuota(ElasticTree(Resource(gpu=8), groups), rules=AdmissionRules(check_parents=True))
+    lab, team = quota.limits(Pod("?", Resource(), "lab"))
+
+    assert (lab.name, lab.max_resources, lab.guaranteed) == ("lab", Resource(gpu=6), Resource(gpu=1))
+    assert (team.name, team.max_resources, team.guaranteed) == ("team", Resource(gpu=6), Resource(gpu=2))
+    assert (lab.borrowable, team.borrowable) == (Resource(gpu=5), Resource(gpu=4))
+    assert quota.limits(Pod("?", Resource(), "lab", preemptible=False))[1].max_resources == Resource(gpu=1)
+    quota.verify()
+    quota.tree.change_request("lab", Resource(gpu=1))
+    with pytest.raises(InvariantError, match="its pods count"):
+        quota.verify()

@@ -1,0 +1,49 @@
+"""The cost of quota models: an allocation with a model that always allows takes a bounded number of instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from runpy import run_path
+from typing import Final
+
+from support.partition_fixtures import SUE, memory, partition_of
+from support.places import ROOT
+from ugm import Claim
+
+bytecodes: Final[Callable[..., int]] = run_path(str(ROOT / "tests" / "benchmarks" / "counting.py"))["bytecodes"]
+
+#: Half a step of the plainest loop that counts users and groups.
+HALF_A_STEP: Final = 378
+COUNT: Final = 20
+
+
+class Allowing:
+    """A model that always allows."""
+
+    def check(self, _claim: Claim) -> tuple[()]:
+        """Allow."""
+        return ()
+
+    def charge(self, _claim: Claim) -> None:
+        """Count nothing."""
+
+    def refund(self, _claim: Claim) -> None:
+        """Count nothing."""
+
+
+def instructions(*models: Allowing) -> int:
+    """Return the instructions of an allocation of a running application."""
+    partition, usage = partition_of("{name: a, resources: {max: {memory: 1Gi}}}", models=models), memory(1)
+    assert partition.submit("app", SUE, "root.a")
+    assert partition.allocate("first", "app", usage)
+
+    def allocate() -> None:
+        for number in range(COUNT):
+            partition.allocate(str(number), "app", usage)
+
+    return bytecodes(allocate) // COUNT
+
+
+def test_a_model_that_allows() -> None:
+    """It adds at most half a step to an allocation."""
+    assert instructions(Allowing()) - instructions() <= HALF_A_STEP
