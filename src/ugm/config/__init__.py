@@ -5,7 +5,7 @@ with its line and column. The values themselves are defined in `ugm.configuratio
 and yaml.
 
 A file is read in three steps: `ugm.config.loader` turns YAML into plain data, `ugm.config.assembly` builds the values
-with the schema of `ugm.config.schema`, and the rules of the ``validation`` modules check them as a whole.
+with the schema of `ugm.config.scalars`, and the rules of the ``validation`` modules check them as a whole.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, Protocol, TypeAlias
 
 import yaml
@@ -47,7 +48,8 @@ from ugm.config.places import (
     mark_of,
 )
 from ugm.config.problems import Problems
-from ugm.config.scalars import Quoted, quote
+from ugm.config.scalars import Quoted
+from ugm.errors import quote
 
 __all__ = [
     "MAX_ALIASED",
@@ -115,47 +117,43 @@ def not_text(character: str) -> str:
     return f"the character U+{ord(character):04X} is not allowed in a text"
 
 
+@dataclass(slots=True, eq=False)
 class _Open:
     """A list or mapping that has begun and not ended."""
 
-    __slots__ = ("anchor", "items", "key", "key_mark", "keys", "mark", "merged", "places", "size", "usable")
-
-    def __init__(self, mark: Mark, anchor: str | None, *, mapping: bool) -> None:
-        self.mark = mark
-        self.anchor = anchor
-        #: A dictionary or a list, and the places of its items.
-        self.items: Any = {} if mapping else []
-        self.places: Any = {} if mapping else []
-        #: Of a mapping: the place of each key; None for a list.
-        self.keys: dict[str, Mark] | None = {} if mapping else None
-        #: Of a mapping: the key whose value comes next, `_MERGING`, or `UNUSABLE` to drop the value; None before a key.
-        self.key: Any = None
-        self.key_mark = mark
-        #: The mappings of the merge key; None before there is one.
-        self.merged: list[tuple[dict[str, Value], MappingPlace]] | None = None
-        #: The number of values that an alias of it stands for.
-        self.size = 1
-        #: False if its tag is unknown.
-        self.usable = True
+    mark: Mark
+    anchor: str | None
+    #: A dictionary or a list, and the places of its items.
+    items: Any
+    places: Any
+    #: Of a mapping: the place of each key; None for a list.
+    keys: dict[str, Mark] | None
+    #: False if its tag is unknown.
+    usable: bool
+    #: Of a mapping: the key whose value comes next, `_MERGING`, or `UNUSABLE` to drop the value; None before a key.
+    key: Any = None
+    key_mark: Mark = START
+    #: The mappings of the merge key; None before there is one.
+    merged: list[tuple[dict[str, Value], MappingPlace]] | None = None
+    #: The number of values that an alias of it stands for.
+    size: int = 1
 
 
+@dataclass(slots=True, eq=False)
 class Builder:
     """Builds the data and the places of one document from the events of a parser."""
 
-    __slots__ = ("aliased", "anchors", "collections", "data", "open", "place", "problems", "values")
-
-    def __init__(self, problems: Problems) -> None:
-        self.problems = problems
-        self.data: Value = None
-        self.place: Place = START
-        #: From the outermost to the innermost.
-        self.open: list[_Open] = []
-        #: Value, place and size; None while the anchored value is not finished.
-        self.anchors: dict[str, tuple[Value, Place, int] | None] = {}
-        #: The number of values so far, and of the values that aliases stand for.
-        self.values = 0
-        self.collections = 0
-        self.aliased = 0
+    problems: Problems
+    data: Value = None
+    place: Place = START
+    #: From the outermost to the innermost.
+    open: list[_Open] = field(default_factory=list)
+    #: Value, place and size; None while the anchored value is not finished.
+    anchors: dict[str, tuple[Value, Place, int] | None] = field(default_factory=dict)
+    #: The number of values so far, of lists and mappings among them, and of the values that aliases stand for.
+    values: int = 0
+    collections: int = 0
+    aliased: int = 0
 
     def report(self, mark: Mark, code: str, message: str) -> None:
         """Record a problem at the current path."""
@@ -243,13 +241,13 @@ class Builder:
         self.collections += 1
         if self.collections > MAX_COLLECTIONS:
             self.refuse(mark, "yaml-too-many-values", f"there are more than {MAX_COLLECTIONS} lists and mappings")
-        opened = _Open(mark, event.anchor, mapping=mapping)
-        if event.tag not in (_MAPPING_TAGS if mapping else _LIST_TAGS):
-            opened.usable = False
+        usable = event.tag in (_MAPPING_TAGS if mapping else _LIST_TAGS)
+        if not usable:
             self._report_tag(event, mark)
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        self.open.append(opened)
+        parts: tuple[Any, Any, dict[str, Mark] | None] = ({}, {}, {}) if mapping else ([], [], None)
+        self.open.append(_Open(mark, event.anchor, *parts, usable))
 
     def _end(self) -> None:
         closed = self.open.pop()

@@ -9,16 +9,15 @@ from typing import Final, NamedTuple
 
 from ugm.config.names import is_yunikorn_name
 from ugm.config.places import Path, format_path
-from ugm.config.scalars import quote
 from ugm.configuration import (
     Extensions,
-    FilterConfig,
     LimitConfig,
     PartitionConfig,
     PlacementRule,
     QueueConfig,
     SchedulerConfig,
 )
+from ugm.errors import quote
 from ugm.identity import WILDCARD
 from ugm.queues.filters import is_pattern
 
@@ -109,12 +108,9 @@ class _Export:
 
 
 def _rule(rule: PlacementRule) -> PlacementRule:
-    return replace(rule, filter=_filter(rule.filter), parent=rule.parent and _rule(rule.parent))
-
-
-def _filter(filter_config: FilterConfig) -> FilterConfig:
-    users, groups = _filter_names("user", filter_config.users), _filter_names("group", filter_config.groups)
-    return replace(filter_config, users=users, groups=groups)
+    users, groups = _filter_names("user", rule.filter.users), _filter_names("group", rule.filter.groups)
+    exported = replace(rule.filter, users=users, groups=groups)
+    return replace(rule, filter=exported, parent=rule.parent and _rule(rule.parent))
 
 
 def _filter_names(kind: str, names: tuple[str, ...]) -> tuple[str, ...]:

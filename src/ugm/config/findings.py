@@ -6,22 +6,21 @@ sentence in its docstring. Rules change nothing and do not read the text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ugm.config.names import YUNIKORN
-from ugm.config.places import Path, cut
+from ugm.config.places import Path
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.errors import cut
 from ugm.identity import ROOT
 
 __all__ = ["KINDS", "Finding", "LimitChain", "NamedLimit", "PartitionSpot", "QueueSpot"]
 
 #: The two kinds of names in a limit, and the fields that list them.
 KINDS: Final = (("user", "users"), ("group", "groups"))
-
-_NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Finding(NamedTuple):
@@ -60,52 +59,39 @@ class LimitChain(NamedTuple):
             chain = chain.above
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class QueueSpot:
     """A queue with its place in the tree and in the file."""
 
-    __slots__ = (
-        "_by_name",
-        "_limits_path",
-        "at",
-        "below",
-        "chains",
-        "children",
-        "maxima",
-        "named_limits",
-        "names",
-        "parent",
-        "queue",
-    )
+    queue: QueueConfig
+    #: The path of the queue, relative to the parent if there is one.
+    at: Path
+    _: KW_ONLY
+    #: The path of the queues below if they are not inside the queue in the file.
+    below: Path | None = None
+    #: The path of its limits if they are not inside the queue in the file.
+    limits_elsewhere: Path | None = None
+    parent: QueueSpot | None = None
+    #: The names of users and groups that its limits may contain; see `ugm.config.names`.
+    names: str = YUNIKORN
+    #: The maximum of each resource.
+    maxima: Mapping[str, int] = field(init=False)
+    #: By field (``users``, ``groups``) and name; the first limit that contains the name.
+    named_limits: Mapping[str, Mapping[str, NamedLimit]] = field(init=False)
+    #: By field and name.
+    chains: Mapping[str, Mapping[str, LimitChain]] = field(init=False)
+    children: Sequence[QueueSpot] = field(init=False)
+    _by_name: dict[str, QueueSpot] | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        queue: QueueConfig,
-        at: Path,
-        *,
-        below: Path | None = None,
-        limits_path: Path | None = None,
-        parent: QueueSpot | None = None,
-        names: str = YUNIKORN,
-    ) -> None:
-        self.queue: Final = queue
-        self.parent: Final = parent
-        #: The names of users and groups that its limits may contain; see `ugm.config.names`.
-        self.names: Final[str] = parent.names if parent else names
-        #: The path of the queue, relative to the parent if there is one.
-        self.at: Final = at
-        #: The path of the queues below if they are not inside the queue in the file.
-        self.below: Final = below
-        self._limits_path: Final = limits_path
-        self._by_name: dict[str, QueueSpot] | None = None
-        #: The maximum of each resource.
-        self.maxima: Final[Mapping[str, int]] = dict(queue.max_resources) if queue.max_resources else _NONE
-        #: By field (``users``, ``groups``) and name; the first limit that contains the name.
-        self.named_limits: Final = _named_limits(queue)
-        #: By field and name.
-        self.chains: Final = {field: self._chains(field) for _, field in KINDS}
-        self.children: Final = tuple(
-            QueueSpot(queue_below, ("queues", index), parent=self) for index, queue_below in enumerate(queue.queues)
-        )
+    def __post_init__(self) -> None:
+        self.maxima = dict(self.queue.max_resources or {})
+        limits = [NamedLimit(index, limit) for index, limit in enumerate(self.queue.limits)]
+        self.named_limits = {names: _first_limits(limits, names) for _, names in KINDS}
+        self.chains = {names: self._chains(names) for _, names in KINDS}
+        self.children = [
+            QueueSpot(queue, ("queues", index), parent=self, names=self.names)
+            for index, queue in enumerate(self.queue.queues)
+        ]
 
     def _chains(self, field: str) -> Mapping[str, LimitChain]:
         limits = self.named_limits[field]
@@ -150,7 +136,7 @@ class QueueSpot:
     @property
     def limits_path(self) -> Path:
         """The path of its limits in the file."""
-        return (*self.path, "limits") if self._limits_path is None else self._limits_path
+        return (*self.path, "limits") if self.limits_elsewhere is None else self.limits_elsewhere
 
     def child(self, name: str) -> QueueSpot | None:
         """Return the first child queue with a name."""
@@ -174,16 +160,9 @@ class QueueSpot:
             pending.extend(reversed(spot.children))
 
 
-def _named_limits(queue: QueueConfig) -> Mapping[str, Mapping[str, NamedLimit]]:
-    users: dict[str, NamedLimit] = {}
-    groups: dict[str, NamedLimit] = {}
-    for index, limit in enumerate(queue.limits):
-        named = NamedLimit(index, limit)
-        for name in limit.users:
-            users.setdefault(name, named)
-        for name in limit.groups:
-            groups.setdefault(name, named)
-    return {"users": users, "groups": groups}
+def _first_limits(limits: Sequence[NamedLimit], field_name: str) -> Mapping[str, NamedLimit]:
+    """Return the first limit that contains each name."""
+    return {name: named for named in reversed(limits) for name in getattr(named.limit, field_name)}
 
 
 class PartitionSpot:
@@ -194,11 +173,12 @@ class PartitionSpot:
     def __init__(self, partition: PartitionConfig, path: Path) -> None:
         self.partition: Final = partition
         self.path: Final = path
-        root, queues = partition.root, (*path, "queues")
-        inserted = partition.root_inserted
-        at = queues if inserted else (*queues, 0)
-        folded = inserted or not (partition.queues and partition.queues[0].limits)
-        owner = path if folded else at
-        below = queues if inserted else None
-        limits_path = (*owner, "limits")
-        self.root: Final = QueueSpot(root, at, below=below, limits_path=limits_path, names=partition.ugm.names)
+        inserted, queues = partition.root_inserted, (*path, "queues")
+        has_own_limits = not inserted and partition.queues and partition.queues[0].limits
+        self.root: Final = QueueSpot(
+            partition.root,
+            queues if inserted else (*queues, 0),
+            below=queues if inserted else None,
+            limits_elsewhere=None if has_own_limits else (*path, "limits"),
+            names=partition.ugm.names,
+        )

@@ -14,36 +14,12 @@ from typing import Final, NamedTuple, cast
 
 import yaml
 
-from ugm.config._builder import (
-    MAX_ALIASED,
-    MAX_COLLECTIONS,
-    MAX_DEPTH,
-    MAX_KEYS,
-    MAX_VALUES,
-    UNUSABLE,
-    Builder,
-    Value,
-    mark_in,
-    not_text,
-)
+from ugm.config._builder import Builder, Value, mark_in, not_text
 from ugm.config.places import START, Mark, Place, mark_after
 from ugm.config.problems import Problems
 from ugm.errors import ConfigError
 
-__all__ = [
-    "MAX_ALIASED",
-    "MAX_BYTES",
-    "MAX_COLLECTIONS",
-    "MAX_DEPTH",
-    "MAX_KEYS",
-    "MAX_VALUES",
-    "UNUSABLE",
-    "Document",
-    "Value",
-    "load",
-    "refusal",
-    "too_large",
-]
+__all__ = ["MAX_BYTES", "Document", "load", "refusal", "too_large"]
 
 _HAS_LIBYAML: Final = hasattr(yaml, "CSafeLoader")
 #: The maximum size of a text in bytes. PyYAML is twenty times slower without libyaml, its library in C.

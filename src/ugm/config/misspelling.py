@@ -24,11 +24,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from ugm._config_fields import ConfigValue, field_shapes
 from ugm.config.findings import Finding
 from ugm.config.places import Path
-from ugm.config.scalars import quote
-from ugm.configuration import ChildTemplate, LimitConfig, PartitionConfig, QueueConfig, SchedulerConfig
-from ugm.resources import MEMORY, VCORE
+from ugm.configuration import SchedulerConfig
+from ugm.errors import quote
+from ugm.resources import MEMORY, VCORE, Resource
 
 __all__ = ["MAX_WARNINGS", "misspelt_resources"]
 
@@ -41,6 +42,8 @@ _OTHER_WORDS: Final = {
     **dict.fromkeys(("mem", "ram", "memories"), MEMORY),
     "pod": "pods",
 }
+#: The types of fields that are mappings by resource.
+_BY_RESOURCE: Final = (Resource, Mapping[str, float])
 #: The maximum length of names that are compared by edits.
 _LONGEST: Final = 64
 #: The minimum length of names that are compared with other unknown names; shorter ones often differ by one letter on
@@ -153,31 +156,15 @@ def _is_slip(one: str, other: str) -> bool:
     return _is_one_edit(one, other) and (left + right).isalpha() and not replaced_at_end
 
 
-def _vectors(config: SchedulerConfig) -> Iterator[tuple[Path, Iterable[str]]]:
-    for index, partition in enumerate(config.partitions):
-        yield from _of_partition(partition, ("partitions", index))
-
-
-def _of_partition(partition: PartitionConfig, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
-    yield from _of_limits(partition.limits, path)
-    pending = [((*path, "queues", index), queue) for index, queue in enumerate(partition.queues or ())]
-    while pending:
-        at, queue = pending.pop()
-        yield from _of_resources(queue, at)
-        if queue.child_template is not None:
-            yield from _of_resources(queue.child_template, (*at, "childtemplate"))
-        yield from _of_limits(queue.limits, at)
-        pending += [((*at, "queues", index), child) for index, child in enumerate(queue.queues)]
-    yield (*path, "nodesortpolicy", "resourceweights"), partition.node_sort_policy.resource_weights
-
-
-def _of_limits(limits: Iterable[LimitConfig], path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
-    for index, limit in enumerate(limits):
-        if limit.max_resources:
-            yield (*path, "limits", index, "maxresources"), limit.max_resources
-
-
-def _of_resources(holder: QueueConfig | ChildTemplate, path: Path) -> Iterator[tuple[Path, Iterable[str]]]:
-    for field, amounts in (("guaranteed", holder.resources.guaranteed), ("max", holder.resources.max)):
-        if amounts:
-            yield (*path, "resources", field), amounts
+def _vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[str]]]:
+    """Yield the path and the names of every mapping of resources in a part of a configuration."""
+    if isinstance(value, ConfigValue):
+        for shape in field_shapes(type(value)):
+            given, place = getattr(value, shape.name), (*path, shape.yaml_name)
+            if shape.kind in _BY_RESOURCE:
+                yield place, given or ()
+            else:
+                yield from _vectors(given, place)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _vectors(item, (*path, index))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ugm.config.scalars import quote
+from ugm.errors import quote
 from ugm.identity import MAX_NAME
 
 __all__ = ["ANY", "YUNIKORN", "invalid_name_reason", "is_yunikorn_name"]

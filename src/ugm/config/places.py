@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from ugm.errors import cut
+
 __all__ = [
     "START",
     "ListPlace",
@@ -16,7 +18,6 @@ __all__ = [
     "Mark",
     "Path",
     "Place",
-    "cut",
     "format_path",
     "line_and_column",
     "locate",
@@ -37,9 +38,6 @@ _COLUMN_BITS: Final = 32
 
 #: The characters that end a line; the first two together end one line.
 _BREAKS: Final = ("\r", "\n", "\x85", "\u2028", "\u2029")
-
-#: The number of characters that a path shows of a key.
-_LONG: Final = 64
 
 #: The beginning of a text.
 START: Final[Mark] = 0
@@ -123,12 +121,3 @@ def format_path(path: Path) -> str:
     'partitions[0].queues[2].name'
     """
     return "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path).removeprefix(".")
-
-
-def cut(text: str, length: int = _LONG) -> str:
-    """Return a text, truncated if it is long.
-
-    >>> cut("ana"), len(cut("a" * 1000))
-    ('ana', 67)
-    """
-    return str(text) if len(text) <= length else f"{text[:length]}..."

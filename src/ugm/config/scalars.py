@@ -1,7 +1,7 @@
-"""Readers of scalars: texts, counts, booleans, weights and quantities.
+"""The schema of the scalars in a configuration: texts, counts, booleans, weights and quantities.
 
-The loader keeps every scalar as a text; the field determines its type. So ``010`` is ten in a count, ``yes`` is a name
-in a list of users, and no value becomes a float by accident.
+The loader keeps every scalar as a text; the annotation of the field in `ugm.configuration` determines its type. So
+``010`` is ten in a count, ``yes`` is a name in a list of users, and no value becomes a float by accident.
 
 A number or a boolean in quotes is a text, which is an error in a field of numbers or booleans, as in the YAML library
 of Apache YuniKorn.
@@ -12,27 +12,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ugm.errors import QuantityError
-from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, parse_quantity
+from ugm.configuration import AcceptedNames
+from ugm.errors import QuantityError, quote
+from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, bounded_int, parse_quantity
 
-__all__ = [
-    "MAX_COUNT",
-    "Quoted",
-    "kind_of",
-    "quote",
-    "to_boolean",
-    "to_choice",
-    "to_count",
-    "to_resource",
-    "to_text",
-    "to_texts",
-    "to_weights",
-]
+__all__ = ["MAX_COUNT", "SCALARS", "Quoted", "kind_of"]
 
 #: The largest count of applications in a configuration.
 MAX_COUNT: Final = 2**63 - 1
@@ -43,23 +32,12 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WHITE_SPACE: Final = re.compile(r"\s")
 _T = TypeVar("_T")
-#: The number of characters of a text that a message shows.
-_LONG: Final = 64
 
 
 class Quoted(str):
     """A scalar in quotes or in a block: never a number, a boolean or null."""
 
     __slots__ = ()
-
-
-def quote(text: str) -> str:
-    """Quote a text for a message; a long text is truncated.
-
-    >>> quote("ana"), quote("a" * 100)
-    ("'ana'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'...")
-    """
-    return repr(str(text)) if len(text) <= _LONG else f"{str(text[:_LONG])!r}..."
 
 
 def kind_of(value: object) -> str:
@@ -79,36 +57,33 @@ def kind_of(value: object) -> str:
             return repr(value)
 
 
-def wrong_type(expected: str, value: object) -> PydanticCustomError:
+def _wrong_type(expected: str, value: object) -> PydanticCustomError:
     """Return the error for a value of another kind than the schema expects."""
     return PydanticCustomError(
         "wrong-type", "expected {expected}, found {found}", {"expected": expected, "found": kind_of(value)}
     )
 
 
-def to_text(value: object) -> str:
+def _to_text(value: object) -> str:
     """Read a text; every scalar is a text."""
     if isinstance(value, str):
         return str(value)
-    raise wrong_type("a text", value)
+    raise _wrong_type("a text", value)
 
 
-def to_count(value: object) -> int:
+def _to_count(value: object) -> int:
     """Read a count of applications: decimal digits, at most `MAX_COUNT`."""
-    if type(value) is str and _DIGITS.fullmatch(value):
-        significant = value.lstrip("0") or "0"
-        # Numbers with more digits are not converted, because int() takes time in the square of their length.
-        count = int(significant) if len(significant) <= len(str(MAX_COUNT)) else MAX_COUNT + 1
-    else:
+    if type(value) is not str or not _DIGITS.fullmatch(value):
         raise PydanticCustomError(
             "count-invalid", "expected a count in decimal digits, found {found}", {"found": kind_of(value)}
         )
+    count = bounded_int(value, MAX_COUNT)
     if count > MAX_COUNT:
         raise PydanticCustomError("count-too-large", f"the count is too large (allowed: up to {MAX_COUNT})")
     return count
 
 
-def to_boolean(value: object) -> bool:
+def _to_boolean(value: object) -> bool:
     """Read one of the words of YAML 1.1 for true and false."""
     if type(value) is str and value in _TRUE:
         return True
@@ -117,7 +92,7 @@ def to_boolean(value: object) -> bool:
     raise PydanticCustomError("boolean-invalid", "expected true or false, found {found}", {"found": kind_of(value)})
 
 
-def to_choice(*allowed: str) -> Callable[[object], str]:
+def _to_choice(*allowed: str) -> Callable[[object], str]:
     """Return a reader that accepts only some words."""
     words = " or ".join(map(repr, allowed))
 
@@ -130,12 +105,12 @@ def to_choice(*allowed: str) -> Callable[[object], str]:
     return read
 
 
-def to_texts(value: object) -> dict[str, str]:
+def _to_texts(value: object) -> dict[str, str]:
     """Read a mapping of texts, for example properties; null means the empty text."""
-    return _convert(value, lambda _, text: "" if text is None else to_text(text))
+    return _convert(value, lambda _, text: "" if text is None else _to_text(text))
 
 
-def to_resource(value: object) -> Resource:
+def _to_resource(value: object) -> Resource:
     """Read a mapping of quantities."""
     return Resource(_convert(value, _to_amount))
 
@@ -146,7 +121,7 @@ def _to_amount(name: str, value: object) -> int:
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
     if value is None:
         raise PydanticCustomError("quantity-invalid", "expected a quantity, found null")
-    text = to_text(value)
+    text = _to_text(value)
     try:
         return parse_quantity(text, vcore=name == VCORE)
     except QuantityError as error:
@@ -154,7 +129,7 @@ def _to_amount(name: str, value: object) -> int:
         raise PydanticCustomError("quantity-invalid", message, {"text": quote(text), "reason": error.reason}) from None
 
 
-def to_weights(value: object) -> dict[str, float]:
+def _to_weights(value: object) -> dict[str, float]:
     """Read a mapping of weights, which are decimal numbers; a rule checks that they are not negative."""
     return _convert(value, _to_weight)
 
@@ -171,7 +146,7 @@ def _to_weight(_: str, value: object) -> float:
 def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _T]:
     """Convert every value of a mapping; report each invalid value under its own key."""
     if not isinstance(value, Mapping):
-        raise wrong_type("a mapping", value)
+        raise _wrong_type("a mapping", value)
     converted: dict[str, _T] = {}
     errors: list[InitErrorDetails] = []
     for name, item in value.items():
@@ -182,3 +157,19 @@ def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _
     if errors:
         raise ValidationError.from_exception_data("mapping", errors)
     return converted
+
+
+_READERS: Final[Mapping[object, Callable[[object], object]]] = {
+    str: _to_text,
+    int: _to_count,
+    bool: _to_boolean,
+    AcceptedNames: _to_choice(*get_args(AcceptedNames)),
+    Resource: _to_resource,
+    Mapping[str, str]: _to_texts,
+    Mapping[str, float]: _to_weights,
+}
+
+#: The pydantic validators of scalars, and of mappings of scalars, by the annotation of the field.
+SCALARS: Final[Mapping[object, TypeAdapter[Any]]] = {
+    kind: TypeAdapter(Annotated[Any, PlainValidator(read)]) for kind, read in _READERS.items()
+}

@@ -9,7 +9,7 @@ aside are not reported.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path as FilePath
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from ugm.config.problems import Problems
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError
-from ugm.resources import Resource, format_amount
+from ugm.resources import format_amount
 
 __all__ = [
     "Review",
@@ -62,11 +62,7 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
 
 def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> Review:
     """Read a configuration from a file and report all problems and warnings; see `review_config`."""
-    try:
-        text, file = _read(path)
-    except ConfigError as error:
-        return Review(None, error.problems, ())
-    return review_config(text, file=file, known=known)
+    return _review(lambda: _read(path), known)
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -95,11 +91,7 @@ def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
 
 def review_bytes(content: bytes, *, file: str) -> Review:
     """Review the content of a file, of which the first `MAX_BYTES` + 1 bytes suffice; see `review_config`."""
-    try:
-        text = _decoded(content, file)
-    except ConfigError as error:
-        return Review(None, error.problems, ())
-    return review_config(text, file=file)
+    return _review(lambda: (_decoded(content, file), file), ())
 
 
 def _decoded(content: bytes, file: str) -> str:
@@ -108,17 +100,14 @@ def _decoded(content: bytes, file: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(file, content, error.start) from None
+        # The bytes before the first invalid one are valid.
+        mark = mark_after(content[: error.start].decode("utf-8-sig"))
+        message = f"the byte 0x{content[error.start]:02X} is not UTF-8"
+        raise refusal(file, mark, "text-invalid", message) from None
 
 
 def _unreadable(file: str, reason: str) -> ConfigError:
     return ConfigError((Problem(file, 0, 0, "", "file-unreadable", f"the file cannot be read: {reason}"),))
-
-
-def _not_utf8(file: str, content: bytes, at: int) -> ConfigError:
-    # The bytes before the first invalid one are valid.
-    mark = mark_after(content[:at].decode("utf-8-sig"))
-    return refusal(file, mark, "text-invalid", f"the byte 0x{content[at]:02X} is not UTF-8")
 
 
 def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
@@ -154,7 +143,13 @@ def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ())
     >>> review.warnings[0].message
     "the resource 'cpu' is probably misspelt: did you mean 'vcore'?"
     """
+    return _review(lambda: (text, file), known)
+
+
+def _review(read: Callable[[], tuple[str, str]], known: Iterable[str]) -> Review:
+    """Review the text that a function returns together with its name."""
     try:
+        text, file = read()
         document, config = _parsed(text, file)
     except ConfigError as error:
         return Review(None, error.problems, ())
@@ -213,9 +208,5 @@ def dump_config(config: SchedulerConfig) -> str:
     if not isinstance(config, SchedulerConfig):
         raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    data = to_data(config, _quantities)
+    data = to_data(config, lambda amounts: {name: format_amount(name, amount) for name, amount in amounts.items()})
     return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True))
-
-
-def _quantities(amounts: Resource) -> dict[str, str]:
-    return {name: format_amount(name, amount) for name, amount in amounts.items()}

@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ugm.config.findings import Finding, PartitionSpot
-from ugm.config.scalars import quote
 from ugm.config.validation_limits import LIMIT_RULES
 from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
 from ugm.configuration import SchedulerConfig
-from ugm.errors import RequestError
+from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
@@ -38,6 +37,7 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
     for spot in spots:
         for rule in PARTITION_RULES:
             yield from rule(spot)
+        yield from guaranteed_fits_above(spot.root)
         for queue in spot.root.walk():
             for queue_rule in _WITH_LIMITS if queue.queue.limits else QUEUE_RULES:
                 yield from queue_rule(queue)
@@ -53,7 +53,7 @@ def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
         try:
             Limits.compile(partition)
             QueueSpecs.compile(partition.root)
-            PlacementRules.compile(partition.placement_rules)
+            PlacementRules(partition.placement_rules)
         except RequestError as error:
             yield Finding(("partitions", index), "partition-unusable", f"the partition cannot be used: {error}")
 
@@ -135,11 +135,6 @@ def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
         yield Finding(path, "partition-limits-differ", message, sources)
 
 
-def guaranteed_fits(spot: PartitionSpot) -> Iterator[Finding]:
-    """The guarantees of queues fit the guarantee and the maximum of the queues above; see `guaranteed_fits_above`."""
-    yield from guaranteed_fits_above(spot.root)
-
-
 def node_sort_policy_is_known(spot: PartitionSpot) -> Iterator[Finding]:
     """Nodes are sorted ``fair`` or ``binpacking``.
 
@@ -169,7 +164,6 @@ PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]]
     partition_has_queues,
     root_has_no_resources,
     partition_limits_are_root_limits,
-    guaranteed_fits,
     node_sort_policy_is_known,
     node_sort_weights_are_not_negative,
     *PLACEMENT_RULES,

@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 from ugm.config.findings import KINDS, Finding, LimitChain, NamedLimit, QueueSpot
 from ugm.config.names import invalid_name_reason
-from ugm.config.places import Path, cut
-from ugm.config.scalars import quote
+from ugm.config.places import Path
 from ugm.configuration import LimitConfig
+from ugm.errors import cut, quote
 from ugm.identity import WILDCARD
 from ugm.resources import format_amount
 
@@ -33,11 +33,9 @@ def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for kind, field in KINDS:
-        for index, position, name in _names(spot, field):
-            if name != WILDCARD and (reason := invalid_name_reason(kind, name, spot.names)):
-                path = (*spot.limits_path, index, field, position)
-                yield Finding(path, f"limit-{kind}-name-invalid", reason)
+    for kind, name, place in _names(spot):
+        if name != WILDCARD and (reason := invalid_name_reason(kind, name, spot.names)):
+            yield Finding((*spot.limits_path, *place), f"limit-{kind}-name-invalid", reason)
 
 
 def limit_names_are_unique(spot: QueueSpot) -> Iterator[Finding]:
@@ -45,14 +43,13 @@ def limit_names_are_unique(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for kind, field in KINDS:
-        first: dict[str, int] = {}
-        for index, position, name in _names(spot, field):
-            if name in first:
-                path = (*spot.limits_path, index, field, position)
-                message = f"{kind} {quote(name)} already has a limit in {spot.queue_path} (limits[{first[name]}])"
-                yield Finding(path, f"limit-{kind}-duplicate", message)
-            first.setdefault(name, index)
+    first: dict[tuple[str, str], int] = {}
+    for kind, name, place in _names(spot):
+        if (kind, name) in first:
+            earlier = f"limits[{first[kind, name]}]"
+            message = f"{kind} {quote(name)} already has a limit in {spot.queue_path} ({earlier})"
+            yield Finding((*spot.limits_path, *place), f"limit-{kind}-duplicate", message)
+        first.setdefault((kind, name), place[0])
 
 
 def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
@@ -62,15 +59,13 @@ def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, user based quota enforcement, "Wildcard interpretation".
     """
-    for kind, field in KINDS:
-        wildcard: int | None = None
-        for index, position, name in _names(spot, field):
-            if name == WILDCARD:
-                wildcard = index
-            elif wildcard is not None:
-                path = (*spot.limits_path, index, field, position)
-                message = f"{kind} {quote(name)} follows the {kind} wildcard (limits[{wildcard}]) and has no effect"
-                yield Finding(path, f"limit-{kind}-after-wildcard", message)
+    wildcards: dict[str, int] = {}
+    for kind, name, place in _names(spot):
+        if name == WILDCARD:
+            wildcards[kind] = place[0]
+        elif kind in wildcards:
+            message = f"{kind} {quote(name)} follows the {kind} wildcard (limits[{wildcards[kind]}]) and has no effect"
+            yield Finding((*spot.limits_path, *place), f"limit-{kind}-after-wildcard", message)
 
 
 def limit_group_wildcard_follows_a_group(spot: QueueSpot) -> Iterator[Finding]:
@@ -78,13 +73,12 @@ def limit_group_wildcard_follows_a_group(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, user based quota enforcement, "Group" under "Wildcard interpretation".
     """
-    for index, position, name in _names(spot, "groups"):
-        if name == WILDCARD:
-            message = f"no named group precedes the group wildcard in the limits of {spot.queue_path}"
-            path = (*spot.limits_path, index, "groups", position)
-            sources = tuple((*spot.limits_path, earlier, "groups") for earlier in range(index + 1))
-            yield Finding(path, "limit-group-wildcard-alone", message, sources)
-        return
+    first = next(((name, place) for kind, name, place in _names(spot) if kind == "group"), None)
+    if first and first[0] == WILDCARD:
+        place = first[1]
+        message = f"no named group precedes the group wildcard in the limits of {spot.queue_path}"
+        sources = tuple((*spot.limits_path, earlier, "groups") for earlier in range(place[0] + 1))
+        yield Finding((*spot.limits_path, *place), "limit-group-wildcard-alone", message, sources)
 
 
 def limit_sets_something(spot: QueueSpot) -> Iterator[Finding]:
@@ -149,18 +143,18 @@ def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    for kind, field in KINDS:
-        exceeded: dict[tuple[int, int], bool] = {}
-        for group in _name_sets(spot, field):
-            # If no limit above is exceeded, it does not matter which of them comes first.
-            if not any(_exceeds(group, above, exceeded) for above in group.above):
-                continue
-            for resource, amount, most, above in group.excesses():
-                requested, allowed = format_amount(resource, amount), format_amount(resource, most)
-                text = f"may use {cut(resource)} {requested} here, but only {allowed} in {above}"
-                path, sources = (*spot.limits_path, group.position, "maxresources", resource), _limits_above(spot)
-                for name in group.names:
-                    yield Finding(path, f"limit-{kind}-above-{above.relation}", f"{kind} {quote(name)} {text}", sources)
+    exceeded: dict[tuple[int, int], bool] = {}
+    for named in _name_sets(spot):
+        # If no limit above is exceeded, it does not matter which of them comes first.
+        if not any(_exceeds(named, above, exceeded) for above in named.above):
+            continue
+        for resource, amount, most, above in named.excesses():
+            requested, allowed = format_amount(resource, amount), format_amount(resource, most)
+            text = f"may use {cut(resource)} {requested} here, but only {allowed} in {above}"
+            path, sources = (*spot.limits_path, named.position, "maxresources", resource), _limits_above(spot)
+            kind = named.kind
+            for name in named.names:
+                yield Finding(path, f"limit-{kind}-above-{above.relation}", f"{kind} {quote(name)} {text}", sources)
 
 
 def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
@@ -168,31 +162,30 @@ def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    for kind, field in KINDS:
-        for group in _name_sets(spot, field):
-            count = group.limit.max_applications
-            above = next((above for above in group.above if above.max_applications), None)
-            if above is None or 0 < count <= above.max_applications:
-                continue
-            path, where = (*spot.limits_path, group.position), f"here, but only {above.max_applications} in {above}"
-            sources = ((*path, "maxapplications"), *_limits_above(spot))
-            for name in group.names:
-                subject = f"{kind} {quote(name)} may run"
-                if not count:
-                    message = f"{subject} any number of applications {where}"
-                    yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
-                else:
-                    code = f"limit-{kind}-applications-above-{above.relation}"
-                    message = f"{subject} {count} applications {where}"
-                    yield Finding((*path, "maxapplications"), code, message, sources)
+    for named in _name_sets(spot):
+        kind, count = named.kind, named.limit.max_applications
+        above = next((above for above in named.above if above.max_applications), None)
+        if above is None or 0 < count <= above.max_applications:
+            continue
+        path, where = (*spot.limits_path, named.position), f"here, but only {above.max_applications} in {above}"
+        sources = ((*path, "maxapplications"), *_limits_above(spot))
+        for name in named.names:
+            subject = f"{kind} {quote(name)} may run"
+            if not count:
+                message = f"{subject} any number of applications {where}"
+                yield Finding(path, f"limit-{kind}-applications-missing", message, sources)
+            else:
+                code = f"limit-{kind}-applications-above-{above.relation}"
+                message = f"{subject} {count} applications {where}"
+                yield Finding((*path, "maxapplications"), code, message, sources)
 
 
-def _exceeds(group: _NameSet, above: _LimitAbove, known: dict[tuple[int, int], bool]) -> bool:
+def _exceeds(named: _NameSet, above: _LimitAbove, known: dict[tuple[int, int], bool]) -> bool:
     """Return whether a limit has more of any resource than one above; compare each two limits once."""
-    key = (group.position, id(above.named))
+    key = (named.position, id(above.named))
     if key not in known:
         most = above.max_resources
-        known[key] = any(amount > most.get(name, amount) for name, amount in _amounts(group.limit).items())
+        known[key] = any(amount > most.get(name, amount) for name, amount in _amounts(named.limit).items())
     return known[key]
 
 
@@ -224,6 +217,7 @@ def _amounts(limit: LimitConfig) -> Mapping[str, int]:
 class _NameSet(NamedTuple):
     """The names of one limit to which the same limits above apply."""
 
+    kind: str
     position: int
     limit: LimitConfig
     names: Sequence[str]
@@ -240,7 +234,7 @@ class _NameSet(NamedTuple):
                     yield resource, amount, most, above
 
 
-def _name_sets(spot: QueueSpot, field: str) -> Iterator[_NameSet]:
+def _name_sets(spot: QueueSpot) -> Iterator[_NameSet]:
     """Yield the names of the limits of a queue that limits above apply to.
 
     The limits above that contain a name apply to it; only if no queue above names it at all, the wildcards do. So a
@@ -250,23 +244,21 @@ def _name_sets(spot: QueueSpot, field: str) -> Iterator[_NameSet]:
     Names of a limit to which the same limits apply come together, so that their amounts are compared once; a limit may
     have thousands of names.
     """
-    chains = spot.chains[field]
-    if not chains or spot.parent is None:
-        return
-    wildcards = [
-        _LimitAbove(above, above.named_limits[field][WILDCARD], "wildcard")
-        for above in spot.ancestors()
-        if WILDCARD in above.named_limits[field]
-    ]
-    for index, limit in enumerate(spot.queue.limits):
-        groups: dict[int, tuple[LimitChain | None, list[str]]] = {}
-        for name in limit.users if field == "users" else limit.groups:
-            chain = chains[name].above
-            groups.setdefault(id(chain), (chain, []))[1].append(name)
-        for chain, names in groups.values():
-            above = [_LimitAbove(*link[:2], "ancestor") for link in chain.upward()] if chain else wildcards
-            if above:
-                yield _NameSet(index, limit, names, above)
+    for kind, field in KINDS if spot.parent else ():
+        wildcards = [
+            _LimitAbove(above, above.named_limits[field][WILDCARD], "wildcard")
+            for above in spot.ancestors()
+            if WILDCARD in above.named_limits[field]
+        ]
+        for index, limit in enumerate(spot.queue.limits):
+            groups: dict[int, tuple[LimitChain | None, list[str]]] = {}
+            for name in limit.users if field == "users" else limit.groups:
+                chain = spot.chains[field][name].above
+                groups.setdefault(id(chain), (chain, []))[1].append(name)
+            for chain, names in groups.values():
+                above = [_LimitAbove(*link[:2], "ancestor") for link in chain.upward()] if chain else wildcards
+                if above:
+                    yield _NameSet(kind, index, limit, names, above)
 
 
 def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:
@@ -274,11 +266,12 @@ def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:
     return tuple(above.limits_path for above in spot.ancestors())
 
 
-def _names(spot: QueueSpot, field: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the users or groups in the limits of a queue: index of the limit, position in its list, and name."""
+def _names(spot: QueueSpot) -> Iterator[tuple[str, str, tuple[int, str, int]]]:
+    """Yield the users and groups in the limits of a queue: kind, name, and place (limit, field, position)."""
     for index, limit in enumerate(spot.queue.limits):
-        for position, name in enumerate(limit.users if field == "users" else limit.groups):
-            yield index, position, name
+        for kind, field, names in (("user", "users", limit.users), ("group", "groups", limit.groups)):
+            for position, name in enumerate(names):
+                yield kind, name, (index, field, position)
 
 
 LIMIT_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
+from ugm.config._builder import MAX_DEPTH
 from ugm.config.findings import Finding, PartitionSpot, QueueSpot
-from ugm.config.loader import MAX_DEPTH
 from ugm.config.names import invalid_name_reason
-from ugm.config.places import Path, cut
-from ugm.config.scalars import quote
+from ugm.config.places import Path
 from ugm.configuration import FilterConfig, PlacementRule
-from ugm.errors import RequestError
+from ugm.errors import RequestError, cut, quote
 from ugm.identity import MAX_NAME, ROOT
 from ugm.queues.filters import Filter, is_pattern
 from ugm.queues.pattern_syntax import MAX_LENGTH
@@ -117,13 +116,19 @@ def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
 
     Source: Apache YuniKorn, placement rules, "Filter".
     """
+    for kind, field, name, path in _single_names(spot):
+        if is_pattern([name]) or len(name) > MAX_NAME:
+            continue
+        if reason := invalid_name_reason(kind, name, spot.partition.ugm.names):
+            yield Finding(path, f"placement-filter-{field}-invalid", f"{reason}, and not a regular expression")
+
+
+def _single_names(spot: PartitionSpot) -> Iterator[tuple[str, str, str, Path]]:
+    """Yield each name that is alone in a list of a filter: its kind, the field, the name and its path."""
     for rule, path in _rules(spot):
         for kind, field, names in (("user", "users", rule.filter.users), ("group", "groups", rule.filter.groups)):
-            if len(names) != 1 or is_pattern(names) or len(names[0]) > MAX_NAME:
-                continue
-            if reason := invalid_name_reason(kind, names[0], spot.partition.ugm.names):
-                message = f"{reason}, and not a regular expression"
-                yield Finding((*path, "filter", field, 0), f"placement-filter-{field}-invalid", message)
+            if len(names) == 1:
+                yield kind, field, names[0], (*path, "filter", field, 0)
 
 
 def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Finding]:
@@ -133,14 +138,12 @@ def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Fin
     """
     total = 0
     for spot in spots:
-        for rule, path in _rules(spot):
-            for field, names in (("users", rule.filter.users), ("groups", rule.filter.groups)):
-                total += _size(names[0]) if is_pattern(names) else 0
-                if total > _MAX_PATTERN_SIZE:
-                    message = (
-                        f"the patterns of all filters together are too long (allowed: {_MAX_PATTERN_SIZE} characters)"
-                    )
-                    yield Finding((*path, "filter", field, 0), "placement-patterns-too-long", message)
+        for *_, name, path in _single_names(spot):
+            total += _size(name) if is_pattern([name]) else 0
+            if total > _MAX_PATTERN_SIZE:
+                limit = f"allowed: {_MAX_PATTERN_SIZE} characters"
+                message = f"the patterns of all filters together are too long ({limit})"
+                yield Finding(path, "placement-patterns-too-long", message)
 
 
 def _size(pattern: str) -> int:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from ugm.config.findings import Finding, QueueSpot
-from ugm.config.places import cut
-from ugm.config.scalars import quote
-from ugm.errors import RequestError
+from ugm.errors import RequestError, cut, quote
 from ugm.identity import ROOT
 from ugm.queues.acl import Acl
 from ugm.queues.rules import QUEUE_NAMES

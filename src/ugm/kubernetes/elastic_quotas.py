@@ -17,14 +17,12 @@ from typing import Any, Final
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.kubernetes.manifests import CPU, ManifestError, below, check_kind, read_amounts, read_mapping, read_name
+from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_object
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
 __all__ = ["read_elastic_quota", "write_elastic_quota"]
 
 _PREFIX: Final = "quota.scheduling.koordinator.sh/"
-_LABELS: Final = "metadata.labels"
-_ANNOTATIONS: Final = "metadata.annotations"
 
 _API_VERSION: Final = "scheduling.sigs.k8s.io/v1alpha1"
 _KIND: Final = "ElasticQuota"
@@ -48,103 +46,98 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     >>> group.parent, group.allow_lent, group.min, group.shared_weight
     ('team', False, Resource(vcore=10000), Resource(memory=8589934592, vcore=4000))
     """
-    check_kind(manifest, _KIND)
-    metadata, spec = read_mapping(manifest, "metadata"), read_mapping(manifest, "spec")
-    labels = read_mapping(metadata, "labels", "metadata")
-    annotations = read_mapping(metadata, "annotations", "metadata")
-    name = read_name(metadata, "name", "metadata")
-    if name is None:
-        raise ManifestError("metadata.name", None, "expected a name")
+    name, metadata = read_object(manifest, _KIND)
+    labels, annotations = metadata.mapping("labels"), metadata.mapping("annotations")
+    spec, status = Fields(manifest).mapping("spec"), Fields(manifest).mapping("status")
     return ElasticGroup(
         name,
         _parent(labels),
-        min=read_amounts(read_mapping(spec, "min", "spec"), "spec.min"),
-        max=read_amounts(read_mapping(spec, "max", "spec"), "spec.max"),
+        min=spec.mapping("min").amounts(),
+        max=spec.mapping("max").amounts(),
         shared_weight=_vector(annotations, "shared-weight"),
         allow_lent=_boolean(labels, "allow-lent-resource", default=True),
         is_parent=_boolean(labels, "is-parent", default=False),
         namespaces=_names(annotations, "namespaces"),
-        namespace=read_name(metadata, "namespace", "metadata") or "",
-        tree_id=read_name(labels, f"{_PREFIX}tree-id", _LABELS),
+        namespace=metadata.name("namespace") or "",
+        tree_id=labels.name(f"{_PREFIX}tree-id"),
         is_root=_boolean(labels, "is-root", default=False),
         force_update=_boolean(labels, "allow-force-update", default=False),
         strict_max=tuple(
             VCORE if each == CPU else each for each in _names(annotations, "max-strict-check-resource-keys")
         ),
-        reported_used=_reported(manifest),
+        reported_used=status.mapping("used").amounts(),
     )
 
 
-def _parent(labels: Mapping[str, object]) -> str:
-    now, before = (read_name(labels, f"{_PREFIX}{label}", _LABELS) for label in ("parent", "parent-quota-name"))
+def _parent(labels: Fields) -> str:
+    now, before = (labels.name(f"{_PREFIX}{label}") for label in ("parent", "parent-quota-name"))
     if now is not None and before is not None and now != before:
-        place = below(_LABELS, f"{_PREFIX}parent-quota-name")
-        raise ManifestError(place, before, f"differs from the label 'parent', which is {now!r}")
+        raise labels.error(f"{_PREFIX}parent-quota-name", f"differs from the label 'parent', which is {now!r}")
     return now or before or ROOT_GROUP
 
 
-def _boolean(labels: Mapping[str, object], label: str, *, default: bool) -> bool:
-    value = labels.get(f"{_PREFIX}{label}")
+def _boolean(labels: Fields, label: str, *, default: bool) -> bool:
+    value = labels.values.get(f"{_PREFIX}{label}")
     if value is None or value == "":
         return default
     if isinstance(value, bool):
         return value
     if value not in ("true", "false"):
-        raise ManifestError(below(_LABELS, f"{_PREFIX}{label}"), value, "expected true or false")
+        raise labels.error(f"{_PREFIX}{label}", "expected true or false")
     return value == "true"
 
 
-def _vector(annotations: Mapping[str, object], annotation: str) -> Resource | None:
+def _vector(annotations: Fields, annotation: str) -> Resource | None:
     """Read a vector; None if it names no resource."""
-    place, value = below(_ANNOTATIONS, f"{_PREFIX}{annotation}"), annotations.get(f"{_PREFIX}{annotation}")
+    name = f"{_PREFIX}{annotation}"
+    value = annotations.values.get(name)
     if isinstance(value, str):
-        value = _mapping(value, place)
+        value = _parse_mapping(value)
     if value is not None and not isinstance(value, Mapping):
-        raise ManifestError(place, value, "expected a mapping of quantities")
-    return read_amounts(dict(_pairs(value, place)), place) if value else None
+        raise ManifestError(annotations.place_of(name), value, "expected a mapping of quantities")
+    return _unique(value, annotations.place_of(name)).amounts() if value else None
 
 
-def _mapping(text: str, place: str) -> object:
-    """Parse a mapping in JSON, or in the looser notation of the document."""
+def _parse_mapping(text: str) -> object:
+    """Parse a mapping in JSON, or in the looser notation of the document; the text itself if it is neither."""
     if not text.strip():
         return None
     try:
         return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
         inner = text.strip()
-    if not (inner.startswith("{") and inner.endswith("}")):
-        raise ManifestError(place, text, "expected a mapping of quantities")
-    return dict.fromkeys(inner[1:-1].split(","))
+    return dict.fromkeys(inner[1:-1].split(",")) if inner.startswith("{") and inner.endswith("}") else text
 
 
-def _pairs(vector: Mapping[Any, object], place: str) -> list[tuple[str, object]]:
-    """Return names and quantities; YAML reads ``cpu:4``, without a blank, as a name without a value."""
-    pairs = []
+def _unique(vector: Mapping[Any, object], place: str) -> Fields:
+    """Return the quantities by name; YAML reads ``cpu:4``, without a blank, as a name without a value."""
+    pairs: list[tuple[Any, object]] = []
     for name, quantity in vector.items():
         if quantity is None and isinstance(name, str):
             name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, split
             name, quantity = name.strip(" \t\n\"'"), quantity.strip(" \t\n\"'")  # noqa: PLW2901 - as above
         pairs.append((name, quantity))
-    if len({name for name, _ in pairs}) < len(pairs):
+    quantities = dict(pairs)
+    if len(quantities) < len(pairs):
         raise ManifestError(place, [name for name, _ in pairs], "a resource is listed twice")
-    return pairs
+    return Fields(quantities, place)
 
 
-def _names(annotations: Mapping[str, object], annotation: str) -> tuple[str, ...]:
-    place, value = below(_ANNOTATIONS, f"{_PREFIX}{annotation}"), annotations.get(f"{_PREFIX}{annotation}")
-    names = value
-    if isinstance(value, str):
+def _names(annotations: Fields, annotation: str) -> tuple[str, ...]:
+    name = f"{_PREFIX}{annotation}"
+    names = annotations.values.get(name)
+    if isinstance(names, str):
         try:
             # A number of any length is reported below.
-            names = json.loads(value, parse_int=_no_name) if value.strip() else None
+            names = json.loads(names, parse_int=_no_name) if names.strip() else None
         except (json.JSONDecodeError, RecursionError):
-            raise ManifestError(place, value, "expected a JSON list of names") from None
+            raise annotations.error(name, "expected a JSON list of names") from None
     if names is None:
         return ()
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise ManifestError(place, value, "expected a list of names")
-    if any(len(name) > MAX_NAME for name in names):
-        raise ManifestError(place, value, f"a name has 1 to {MAX_NAME} characters")
+    if not isinstance(names, list | tuple) or not all(isinstance(each, str) and each for each in names):
+        raise annotations.error(name, "expected a list of names")
+    if any(len(each) > MAX_NAME for each in names):
+        raise annotations.error(name, f"a name has 1 to {MAX_NAME} characters")
     return tuple(dict.fromkeys(names))
 
 
@@ -152,27 +145,22 @@ def _no_name(_digits: str) -> None:
     """Replace a number where a name is expected."""
 
 
-def _reported(manifest: Mapping[str, object]) -> Resource:
-    status = read_mapping(manifest, "status")
-    return read_amounts(read_mapping(status, "used", "status"), "status.used")
-
-
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> dict[str, Any]:
     """Return the manifest of a group; with *status*, also its request, usage and runtime quota.
 
-    Reading the manifest gives an equal group, except that weights given as a text are left out and that empty weights
-    become None.
+    Reading the manifest gives an equal group, except that weights that could not be parsed are left out, and that empty
+    weights become None.
 
     Raises:
         RequestError: an amount is not valid in Kubernetes, or the resource ``cpu`` is named, which ugm calls ``vcore``.
     """
     labels = {
         "parent": group.parent or ROOT_GROUP,
-        "is-parent": _word(group.is_parent),
-        "allow-lent-resource": _word(group.allow_lent),
+        "is-parent": json.dumps(group.is_parent),
+        "allow-lent-resource": json.dumps(group.allow_lent),
         "tree-id": group.tree_id,
-        "is-root": _word(group.is_root) if group.is_root else None,
-        "allow-force-update": _word(group.force_update) if group.force_update else None,
+        "is-root": "true" if group.is_root else None,
+        "allow-force-update": "true" if group.force_update else None,
     }
     strict = [CPU if name == VCORE else name for name in group.strict_max]
     annotations = {
@@ -181,7 +169,8 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
         "max-strict-check-resource-keys": json.dumps(strict) if strict else None,
     }
     if status is not None:
-        annotations |= {field: json.dumps(_quantities(vector)) for field, vector in _shown(status).items()}
+        shown = {"runtime": status.runtime, "request": status.request, "child-request": status.child_request}
+        annotations |= {field: json.dumps(_quantities(vector)) for field, vector in shown.items()}
     metadata: dict[str, Any] = {"name": group.name}
     if group.namespace:
         metadata["namespace"] = group.namespace
@@ -190,14 +179,6 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
     manifest = {"apiVersion": _API_VERSION, "kind": _KIND, "metadata": metadata, "spec": spec}
     used = group.reported_used if status is None else status.used
     return {**manifest, "status": {"used": _quantities(used)}} if used else manifest
-
-
-def _shown(status: GroupStatus) -> dict[str, Resource]:
-    return {"runtime": status.runtime, "request": status.request, "child-request": status.child_request}
-
-
-def _word(value: bool) -> str:  # noqa: FBT001 - the boolean is the value to write
-    return "true" if value else "false"
 
 
 def _prefixed(fields: Mapping[str, str | None]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Functions that read fields of manifests, and the error that names the place of a wrong field.
+"""Fields of manifests, and the error that names the place of a wrong field.
 
 Manifests come from outside, so every field is checked when it is read. A place is written as in error messages of
 Kubernetes: ``spec.containers[1].resources.requests.memory``, or ``requests[nvidia.com/gpu]`` for a name with other
@@ -11,25 +11,15 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from ugm.errors import QuantityError, RequestError, UgmError
 from ugm.identity import MAX_NAME, ROOT, canonical_path
 from ugm.kubernetes.quantities import parse_quantity
 from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource
 
-__all__ = [
-    "ManifestError",
-    "below",
-    "check_kind",
-    "read_amounts",
-    "read_list",
-    "read_mapping",
-    "read_name",
-    "read_queue",
-    "read_text",
-]
+__all__ = ["CPU", "Fields", "ManifestError", "read_manifest", "read_object"]
 
 #: The name of ``vcore`` in Kubernetes.
 CPU: Final = "cpu"
@@ -70,21 +60,121 @@ def _shown(value: object) -> str:
         return type(value).__name__
 
 
-def below(place: str, name: object) -> str:
-    """Return the place of a field.
+class Fields(NamedTuple):
+    """A mapping in a manifest, whose fields are checked when they are read."""
 
-    >>> below("metadata.labels", "queue"), below("metadata.labels", "yunikorn.apache.org/queue")
-    ('metadata.labels.queue', 'metadata.labels[yunikorn.apache.org/queue]')
-    """
-    if not isinstance(name, str):
-        return f"{place}[{_shown(name)}]"
-    if not _PLAIN.fullmatch(name) or len(name) > MAX_NAME:
-        return f"{place}[{name if len(name) <= MAX_NAME else name[:_LONG] + '...'}]"
-    return f"{place}.{name}" if place else name
+    values: Mapping[str, object]
+    #: The place of the mapping; empty for the manifest itself.
+    place: str = ""
+
+    def place_of(self, name: object) -> str:
+        """Return the place of a field.
+
+        >>> labels = Fields({}, "metadata.labels")
+        >>> labels.place_of("queue"), labels.place_of("yunikorn.apache.org/queue")
+        ('metadata.labels.queue', 'metadata.labels[yunikorn.apache.org/queue]')
+        """
+        if not isinstance(name, str):
+            return f"{self.place}[{_shown(name)}]"
+        if not _PLAIN.fullmatch(name) or len(name) > MAX_NAME:
+            return f"{self.place}[{name if len(name) <= MAX_NAME else name[:_LONG] + '...'}]"
+        return f"{self.place}.{name}" if self.place else name
+
+    def error(self, name: str, reason: str) -> ManifestError:
+        """Return the error of a field."""
+        return ManifestError(self.place_of(name), self.values.get(name), reason)
+
+    def mapping(self, name: str) -> Fields:
+        """Return the mapping in a field; empty if the field is absent.
+
+        Raises:
+            ManifestError: the value is not a mapping.
+        """
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.error(name, "expected a mapping")
+        return Fields(value or {}, self.place_of(name))
+
+    def mappings(self, name: str) -> list[Fields]:
+        """Return the list of mappings in a field; empty if the field is absent.
+
+        Raises:
+            ManifestError: the value is not a list of mappings.
+        """
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, list | tuple):
+            raise self.error(name, "expected a list")
+        elements = [Fields(element, f"{self.place_of(name)}[{at}]") for at, element in enumerate(value or ())]
+        for element in elements:
+            if not isinstance(element.values, Mapping):
+                raise ManifestError(element.place, element.values, "expected a mapping")
+        return elements
+
+    def text(self, name: str) -> str | None:
+        """Return the text in a field; None if the field is absent.
+
+        Raises:
+            ManifestError: the value is not a text, for example a number without quotes.
+        """
+        value = self.values.get(name)
+        if value is not None and not isinstance(value, str):
+            raise self.error(name, "expected a text")
+        return value or None
+
+    def name(self, name: str) -> str | None:
+        """Return the name in a field; None if the field is absent.
+
+        Raises:
+            ManifestError: the value is not a text of at most 256 characters.
+        """
+        found = self.text(name)
+        if found is not None and len(found) > MAX_NAME:
+            raise self.error(name, f"expected a name of 1 to {MAX_NAME} characters")
+        return found
+
+    def queue(self, name: str) -> str | None:
+        """Return the queue in a field, as written, with or without ``root.`` before it; None if the field is absent.
+
+        Raises:
+            ManifestError: the value is not a valid queue name.
+        """
+        queue = self.text(name)
+        if queue is None:
+            return None
+        qualified = queue.lower() == ROOT or queue.lower().startswith(f"{ROOT}.")
+        try:
+            canonical_path(queue if qualified else f"{ROOT}.{queue}")
+        except RequestError:
+            raise self.error(name, "expected queue names separated by single dots") from None
+        return queue
+
+    def amounts(self) -> Resource:
+        """Return the quantities of all fields in base units; ``cpu`` becomes ``vcore``, other names stay as they are.
+
+        Raises:
+            ManifestError: a value is not a quantity, is negative, or exceeds a signed 64-bit integer, which Kubernetes
+                uses for amounts.
+        """
+        return Resource({VCORE if name == CPU else name: self._amount(name) for name in self.values})
+
+    def _amount(self, name: str) -> int:
+        if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+            raise self.error(name, "expected a resource name of 1 to 256 characters")
+        if name == VCORE:
+            raise self.error(name, f"unknown resource in Kubernetes; expected {CPU!r}")
+        try:
+            amount = parse_quantity(self.values[name], cpu=name == CPU)
+        except QuantityError as error:
+            raise self.error(name, error.reason) from error
+        if amount < 0:
+            raise self.error(name, "expected a quantity of at least 0")
+        if amount > MAX_QUANTITY:
+            raise self.error(name, f"expected an amount of at most {MAX_QUANTITY}")
+        return amount
 
 
-def check_kind(manifest: Mapping[str, object], kind: str) -> None:
-    """Raise an error for a manifest of another kind; a manifest without a kind is accepted.
+def read_manifest(manifest: Mapping[str, object], kind: str) -> Fields:
+    """Return the fields of a manifest; one without a kind is accepted.
 
     The elements of a list that Kubernetes returns have no kind.
 
@@ -95,105 +185,17 @@ def check_kind(manifest: Mapping[str, object], kind: str) -> None:
         raise ManifestError("manifest", manifest, "expected a mapping")
     if manifest.get("kind") not in (None, kind):
         raise ManifestError("kind", manifest["kind"], f"expected {kind!r}")
+    return Fields(manifest)
 
 
-def read_mapping(parent: Mapping[str, object], name: str, place: str = "") -> Mapping[str, object]:
-    """Return the mapping in a field of *parent*, whose place is *place*; empty if the field is absent.
-
-    Raises:
-        ManifestError: the value is not a mapping.
-    """
-    value = parent.get(name)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ManifestError(below(place, name), value, "expected a mapping")
-    return value
-
-
-def read_list(parent: Mapping[str, object], name: str, place: str) -> Sequence[Mapping[str, object]]:
-    """Return the list of mappings in a field; empty if the field is absent.
+def read_object(manifest: Mapping[str, object], kind: str) -> tuple[str, Fields]:
+    """Return the name and the metadata of an object that must have a name.
 
     Raises:
-        ManifestError: the value is not a list of mappings.
+        ManifestError: the manifest has another kind or no name.
     """
-    value = parent.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        raise ManifestError(below(place, name), value, "expected a list")
-    for number, element in enumerate(value):
-        if not isinstance(element, Mapping):
-            raise ManifestError(f"{below(place, name)}[{number}]", element, "expected a mapping")
-    return value
-
-
-def read_text(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the text in a field; None if the field is absent.
-
-    Raises:
-        ManifestError: the value is not a text, for example a number without quotes.
-    """
-    value = parent.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ManifestError(below(place, name), value, "expected a text")
-    return value or None
-
-
-def read_name(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the name in a field; None if the field is absent.
-
-    Raises:
-        ManifestError: the value is not a text of at most 256 characters.
-    """
-    found = read_text(parent, name, place)
-    if found is not None and len(found) > MAX_NAME:
-        raise ManifestError(below(place, name), found, f"expected a name of 1 to {MAX_NAME} characters")
-    return found
-
-
-def read_queue(parent: Mapping[str, object], name: str, place: str) -> str | None:
-    """Return the queue named in a field, as written, with or without ``root.`` before it; None if the field is absent.
-
-    Raises:
-        ManifestError: the value is not a valid queue name.
-    """
-    queue = read_text(parent, name, place)
-    if queue is None:
-        return None
-    qualified = queue.lower() == ROOT or queue.lower().startswith(f"{ROOT}.")
-    try:
-        canonical_path(queue if qualified else f"{ROOT}.{queue}")
-    except RequestError:
-        raise ManifestError(below(place, name), queue, "expected queue names separated by single dots") from None
-    return queue
-
-
-def read_amounts(quantities: Mapping[str, object], place: str) -> Resource:
-    """Return quantities as a vector in base units; ``cpu`` becomes ``vcore``, other names stay as they are.
-
-    Raises:
-        ManifestError: a value is not a quantity, is negative, or exceeds a signed 64-bit integer, which Kubernetes
-            uses for amounts.
-    """
-    amounts = {}
-    for name, quantity in quantities.items():
-        where = below(place, name)
-        if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
-            raise ManifestError(where, quantity, "expected a resource name of 1 to 256 characters")
-        if name == VCORE:
-            raise ManifestError(where, quantity, f"unknown resource in Kubernetes; expected {CPU!r}")
-        amounts[VCORE if name == CPU else name] = _amount(quantity, where, cpu=name == CPU)
-    return Resource(amounts)
-
-
-def _amount(quantity: object, where: str, *, cpu: bool) -> int:
-    try:
-        amount = parse_quantity(quantity, cpu=cpu)
-    except QuantityError as error:
-        raise ManifestError(where, quantity, error.reason) from error
-    if amount < 0:
-        raise ManifestError(where, quantity, "expected a quantity of at least 0")
-    if amount > MAX_QUANTITY:
-        raise ManifestError(where, quantity, f"expected an amount of at most {MAX_QUANTITY}")
-    return amount
+    metadata = read_manifest(manifest, kind).mapping("metadata")
+    name = metadata.name("name")
+    if name is None:
+        raise ManifestError(metadata.place_of("name"), None, "expected a name")
+    return name, metadata

@@ -15,20 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, NamedTuple
 
-from ugm.kubernetes.manifests import (
-    CPU,
-    ManifestError,
-    below,
-    check_kind,
-    read_amounts,
-    read_mapping,
-    read_name,
-    read_queue,
-    read_text,
-)
+from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_object
 from ugm.resources import MEMORY, Resource
 
 __all__ = ["NamespaceTerms", "read_namespace"]
@@ -44,8 +33,6 @@ _DEPRECATED: Final = {
     "yunikorn.apache.org/namespace.max.cpu": CPU,
     "yunikorn.apache.org/namespace.max.memory": MEMORY,
 }
-
-_PLACE: Final = "metadata.annotations"
 
 
 class NamespaceTerms(NamedTuple):
@@ -78,53 +65,44 @@ def read_namespace(manifest: Mapping[str, object]) -> NamespaceTerms:
     ...     "yunikorn.apache.org/namespace.quota": '{"cpu": "64", "memory": "100G"}'}}}).max_resources
     Resource(memory=100000000000, vcore=64000)
     """
-    check_kind(manifest, "Namespace")
-    metadata = read_mapping(manifest, "metadata")
-    name = read_name(metadata, "name", "metadata")
-    if name is None:
-        raise ManifestError("metadata.name", None, "expected a name")
-    annotations = read_mapping(metadata, "annotations", "metadata")
-    return NamespaceTerms(name, _quota(annotations), read_queue(annotations, _PARENT, _PLACE))
+    name, metadata = read_object(manifest, "Namespace")
+    annotations = metadata.mapping("annotations")
+    return NamespaceTerms(name, _quota(annotations), annotations.queue(_PARENT))
 
 
-def _quota(annotations: Mapping[str, object]) -> Resource | None:
-    text = read_text(annotations, _QUOTA, _PLACE)
-    limits = _deprecated(annotations) if text is None else read_amounts(_json(text), below(_PLACE, _QUOTA))
+def _quota(annotations: Fields) -> Resource | None:
+    text = annotations.text(_QUOTA)
+    limits = _deprecated(annotations) if text is None else _parse(text, annotations).amounts()
     return limits or None
 
 
-def _deprecated(annotations: Mapping[str, object]) -> Resource:
+def _deprecated(annotations: Fields) -> Resource:
     limits = Resource()
     for annotation, resource in _DEPRECATED.items():
-        text = read_text(annotations, annotation, _PLACE)
+        text = annotations.text(annotation)
         if text is not None:
-            limits += _one(text, resource, below(_PLACE, annotation))
+            try:
+                limits += Fields({resource: text}).amounts()
+            except ManifestError as error:
+                # The error names the annotation, not the resource in it.
+                raise annotations.error(annotation, error.reason) from error
     return limits
 
 
-def _one(text: str, resource: str, place: str) -> Resource:
-    """Read a quantity that is a whole annotation; errors name the annotation, not a resource in it."""
-    try:
-        return read_amounts({resource: text}, place)
-    except ManifestError as error:
-        raise ManifestError(place, text, error.reason) from error
+def _parse(text: str, annotations: Fields) -> Fields:
+    """Return the fields of the JSON object in the annotation of the quota, with numbers as texts."""
+    place = annotations.place_of(_QUOTA)
 
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is listed twice")
+        return members
 
-def _json(text: str) -> Mapping[str, object]:
-    """Return the JSON object of a text, with numbers as texts."""
-    place = below(_PLACE, _QUOTA)
-    unique = partial(_unique, place)
     try:
         quota = json.loads(text, object_pairs_hook=unique, parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
-        raise ManifestError(place, text, "expected a JSON object of quantities") from None
+        quota = None
     if not isinstance(quota, dict):
-        raise ManifestError(place, text, "expected a JSON object of quantities")
-    return quota
-
-
-def _unique(place: str, pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is listed twice")
-    return members
+        raise annotations.error(_QUOTA, "expected a JSON object of quantities")
+    return Fields(quota, place)

@@ -16,24 +16,13 @@ quota management). The status of a pod is not read: neither a resize in progress
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, final
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.kubernetes.manifests import (
-    CPU,
-    ManifestError,
-    below,
-    check_kind,
-    read_amounts,
-    read_list,
-    read_mapping,
-    read_name,
-    read_queue,
-    read_text,
-)
+from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_manifest
 from ugm.kubernetes.namespaces import NamespaceTerms
 from ugm.resources import MEMORY, Resource
 
@@ -108,20 +97,21 @@ def read_pod(
     if generated_ids not in ("namespace", "pod"):
         raise RequestError("generated_ids", generated_ids, "expected 'namespace' or 'pod'")
     usage = pod_usage(manifest)
-    metadata = read_mapping(manifest, "metadata")
+    metadata = Fields(manifest).mapping("metadata")
     terms = _namespace(metadata, namespace)
-    name, uid = (read_name(metadata, field, "metadata") for field in ("name", "uid"))
-    application_id = _application_id(metadata)
+    name, uid = metadata.name("name"), metadata.name("uid")
+    application_id = _first(metadata.mapping(kind).name(field) for kind, field in _APPLICATION_ID)
     if application_id is None and generated_ids == "pod":
         application_id = _id_for_pod(terms.name, uid)
     application_id = application_id or f"yunikorn-{terms.name}-autogen"
     if len(application_id) > MAX_NAME:
         raise ManifestError("metadata", application_id, f"expected an application id of 1 to {MAX_NAME} characters")
-    return PodTerms(application_id, _queue(metadata), usage, name, uid, terms)
+    queue = _first(metadata.mapping(kind).queue(field) for kind, field in _QUEUE)
+    return PodTerms(application_id, queue, usage, name, uid, terms)
 
 
-def _namespace(metadata: Mapping[str, object], given: NamespaceTerms | None) -> NamespaceTerms:
-    name = read_name(metadata, "namespace", "metadata")
+def _namespace(metadata: Fields, given: NamespaceTerms | None) -> NamespaceTerms:
+    name = metadata.name("namespace")
     if given is None:
         return NamespaceTerms(name or DEFAULT_NAMESPACE)
     if name not in (None, given.name):
@@ -129,26 +119,14 @@ def _namespace(metadata: Mapping[str, object], given: NamespaceTerms | None) -> 
     return given
 
 
-def _application_id(metadata: Mapping[str, object]) -> str | None:
-    for kind, name in _APPLICATION_ID:
-        found = read_name(read_mapping(metadata, kind, "metadata"), name, f"metadata.{kind}")
-        if found is not None:
-            return found
-    return None
+def _first(values: Iterable[str | None]) -> str | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _id_for_pod(namespace: str, uid: str | None) -> str:
     if uid is None:
         raise ManifestError("metadata.uid", None, "a generated application id needs the uid of the pod")
     return f"{namespace[:_NAMESPACE_LENGTH]}-{uid}"
-
-
-def _queue(metadata: Mapping[str, object]) -> str | None:
-    for kind, name in _QUEUE:
-        found = read_queue(read_mapping(metadata, kind, "metadata"), name, f"metadata.{kind}")
-        if found is not None:
-            return found
-    return None
 
 
 def pod_usage(manifest: Mapping[str, object]) -> Resource:
@@ -164,15 +142,14 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
     >>> pod_usage({"kind": "Pod", "spec": {"initContainers": [unpacking], "containers": [container]}})
     Resource(memory=1073741824, vcore=1000)
     """
-    check_kind(manifest, "Pod")
-    spec = read_mapping(manifest, "spec")
-    if not read_list(spec, "containers", "spec"):
-        raise ManifestError("spec.containers", spec.get("containers"), "expected at least one container")
+    spec = read_manifest(manifest, "Pod").mapping("spec")
+    if not spec.mappings("containers"):
+        raise spec.error("containers", "expected at least one container")
     usage = {**_containers(spec), **_pod_level(spec)}
-    return Resource(usage) + read_amounts(read_mapping(spec, "overhead", "spec"), "spec.overhead")
+    return Resource(usage) + spec.mapping("overhead").amounts()
 
 
-def _containers(spec: Mapping[str, object]) -> Resource:
+def _containers(spec: Fields) -> Resource:
     """Return the maximum, per resource, of the sum over running containers and the peak during initialization."""
     started: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -189,31 +166,20 @@ def _containers(spec: Mapping[str, object]) -> Resource:
     return Resource({name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}})
 
 
-def _requests(spec: Mapping[str, object], kind: str) -> list[tuple[Resource, bool]]:
+def _requests(spec: Fields, kind: str) -> list[tuple[Resource, bool]]:
     """Return the requests of each container, and whether it keeps running when the next one starts."""
-    found = []
-    for number, container in enumerate(read_list(spec, kind, "spec")):
-        place = f"spec.{kind}[{number}]"
-        requests = _amounts(container, place)
-        found.append((requests, read_text(container, "restartPolicy", place) == "Always"))
-    return found
+    return [
+        (container.mapping("resources").mapping("requests").amounts(), container.text("restartPolicy") == "Always")
+        for container in spec.mappings(kind)
+    ]
 
 
-def _amounts(holder: Mapping[str, object], place: str) -> Resource:
-    """Return the requests of a container or of a pod."""
-    where = f"{place}.resources"
-    requests = read_mapping(read_mapping(holder, "resources", place), "requests", where)
-    return read_amounts(requests, f"{where}.requests")
-
-
-def _pod_level(spec: Mapping[str, object]) -> Resource:
-    place = "spec.resources.requests"
-    for name, quantity in read_mapping(read_mapping(spec, "resources", "spec"), "requests", "spec.resources").items():
+def _pod_level(spec: Fields) -> Resource:
+    requests = spec.mapping("resources").mapping("requests")
+    for name in requests.values:
         if name not in _POD_LEVEL and not _is_huge_page(name):
-            raise ManifestError(
-                below(place, name), quantity, "a pod as a whole can only request cpu, memory and huge pages"
-            )
-    return _amounts(spec, "spec")
+            raise requests.error(name, "a pod as a whole can only request cpu, memory and huge pages")
+    return requests.amounts()
 
 
 def _is_huge_page(name: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from ugm.errors import RequestError
@@ -15,6 +16,7 @@ _KEPT_ZEROS: Final = 16
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Cluster:
     """The nodes of a cluster by name, with the resources of each node.
 
@@ -27,15 +29,9 @@ class Cluster:
     not name.
     """
 
-    __slots__ = ("nodes", "total")
-
-    nodes: dict[str, Resource]
+    nodes: dict[str, Resource] = field(default_factory=dict)
     #: Invariant: the sum over all nodes, and names with a 0.
-    total: Resource | None
-
-    def __init__(self) -> None:
-        self.nodes = {}
-        self.total = None
+    total: Resource | None = None
 
     def add(self, name: str, offers: Resource) -> None:
         """Register a node; do nothing if it is already registered with the same resources.

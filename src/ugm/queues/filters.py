@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Self, TypeAlias, final
 
@@ -36,25 +37,16 @@ _Names: TypeAlias = Callable[[str], object]
 
 
 @final
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """The users that a placement rule applies to.
+    """The users that a placement rule applies to."""
 
-    Args:
-        users: returns a true value for the name of a user that the filter names.
-        groups: returns a true value for the name of a group that the filter names.
-        denies: if true, the rule applies to all users except those that the filter names.
-    """
-
-    __slots__ = ("_denies", "_groups", "_users")
-
-    _users: _Names
-    _groups: _Names
-    _denies: bool
-
-    def __init__(self, users: _Names, groups: _Names, *, denies: bool) -> None:
-        self._users = users
-        self._groups = groups
-        self._denies = denies
+    #: Returns a true value for the name of a user that the filter names.
+    users: _Names
+    #: Returns a true value for the name of a group that the filter names.
+    groups: _Names
+    #: If true, the rule applies to all users except those that the filter names.
+    denies: bool = field(kw_only=True)
 
     @classmethod
     def compile(cls, spec: FilterConfig, place: str = "filter") -> Self | None:
@@ -79,8 +71,8 @@ class Filter:
 
     def allows(self, user: UserGroup) -> bool:
         """Return whether the rule applies to a user, by the user's name or by the name of any of the user's groups."""
-        named = self._users(user.name) or any(map(self._groups, user.groups))
-        return not named if self._denies else bool(named)
+        named = self.users(user.name) or any(map(self.groups, user.groups))
+        return not named if self.denies else bool(named)
 
 
 def is_pattern(names: Sequence[str]) -> bool:

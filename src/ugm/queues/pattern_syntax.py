@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from string import punctuation
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.errors import RequestError
+from ugm.resources import bounded_int
 
 __all__ = [
     "MAX_LENGTH",
@@ -75,15 +77,9 @@ _NAMED_CLASSES: Final = {
     "xdigit": (*_DIGITS, (0x41, 0x46), (0x61, 0x66)),
 }
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
-_ASSERTIONS: Final = {
-    "^": "start",
-    r"\A": "start",
-    "$": "end",
-    r"\z": "end",
-    r"\b": "boundary",
-    r"\B": "inside",
-}
-_COUNT: Final = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
+_ASSERTIONS: Final = {"^": "start", r"\A": "start", "$": "end", r"\z": "end", r"\b": "boundary", r"\B": "inside"}
+_REPETITION: Final = re.compile(r"([*+?])|\{([0-9]+)(?:(,)([0-9]*))?\}")
+_SIGNS: Final = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 _HEXADECIMAL: Final = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,8})\})")
 _GROUP_NAME: Final = re.compile(r"\?P?<[A-Za-z0-9_]+>")
 _FLAGS: Final = re.compile(r"\?([is]*)(?:-([is]+))?([:)])")
@@ -219,43 +215,33 @@ class _Parser:
             raise RequestError("pattern", self._text, f"{problem} (exceeded at character {at + 1})")
 
     def _count(self, *, missing: bool) -> tuple[int, int | None] | None:
-        start = self._at
-        count = self._one_count()
-        if count is None:
-            return None
-        if missing:
-            raise self._error("there is nothing to repeat", start)
-        if self._next() == "?":
-            self._at += 1
-        start = self._at
-        if self._one_count():
-            raise self._error("a repetition is repeated", start)
-        return count
-
-    def _one_count(self) -> tuple[int, int | None] | None:
-        sign = self._next()
-        if sign and sign in "*+?":
-            self._at += 1
-            return (1 if sign == "+" else 0), (1 if sign == "?" else None)
-        found = _COUNT.match(self._text, self._at)
+        found = _REPETITION.match(self._text, self._at)
         if found is None:
             return None
-        least, comma, most = found.groups()
-        count = _number(least), (None if comma and not most else _number(most or least))
-        self._check_count(*count)
-        self._at = found.end()
+        count = self._bounds(found)
+        if missing:
+            raise self._error("there is nothing to repeat", self._at)
+        # A lazy repetition matches the same names.
+        self._at = found.end() + self._text.startswith("?", found.end())
+        if _REPETITION.match(self._text, self._at):
+            raise self._error("a repetition is repeated", self._at)
         return count
 
-    def _check_count(self, least: int, most: int | None) -> None:
-        highest = least if most is None else most
+    def _bounds(self, found: re.Match[str]) -> tuple[int, int | None]:
+        sign, lower, comma, upper = found.groups()
+        if sign:
+            return _SIGNS[sign]
+        least = bounded_int(lower, _MAX_COUNT)
+        highest = bounded_int(upper, _MAX_COUNT) if upper else least
         if highest > _MAX_COUNT:
             raise self._error(f"a repetition of more than {_MAX_COUNT} times", self._at)
         if least > highest:
             raise self._error("a repetition whose lower count is above the upper one", self._at)
+        return least, None if comma and not upper else highest
 
     def _atom(self) -> Node | None:
         at, sign = self._at, self._next()
-        if sign in {"*", "+", "?"} or _COUNT.match(self._text, at):
+        if _REPETITION.match(self._text, at):
             raise self._error("there is nothing to repeat", at)
         self._at += 1
         if sign == "(":
@@ -313,7 +299,7 @@ class _Parser:
             code = int(found[1] or found[2], 16)
             if code <= _LAST:
                 return ((code, code),)
-        elif sign and _within(_PUNCTUATION, sign):
+        elif sign and sign in punctuation:
             return _single(sign)
         raise self._unsupported(f"the escape \\{sign}", at)
 
@@ -363,17 +349,12 @@ class _Parser:
         yield from ranges
         for low, high in ranges if self._fold else ():
             if low == high:
-                yield from (found for found in map(_code, _cases(chr(low))) if found)
+                cases = chr(low).lower(), chr(low).upper()
+                yield from ((ord(case), ord(case)) for case in cases if len(case) == 1)
                 continue
             for (first, last), distance in ((_UPPER, 0x20), (_LOWER, -0x20)):
                 if max(low, first) <= min(high, last):
                     yield max(low, first) + distance, min(high, last) + distance
-
-
-def _number(digits: str) -> int:
-    """Parse a count; a count with more digits than the largest is not converted."""
-    digits = digits.lstrip("0") or "0"
-    return int(digits) if len(digits) <= len(str(_MAX_COUNT)) else _MAX_COUNT + 1
 
 
 def _single(character: str) -> _Ranges:
@@ -382,18 +363,6 @@ def _single(character: str) -> _Ranges:
 
 def _is_one(ranges: _Ranges) -> bool:
     return len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-
-
-def _cases(character: str) -> tuple[str, str]:
-    return character.lower(), character.upper()
-
-
-def _code(text: str) -> tuple[int, int] | None:
-    return (ord(text), ord(text)) if len(text) == 1 else None
-
-
-def _within(ranges: _Ranges, character: str) -> bool:
-    return any(low <= ord(character) <= high for low, high in ranges)
 
 
 def _normal(ranges: Iterable[tuple[int, int]]) -> _Ranges:

@@ -30,7 +30,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Final, NamedTuple, final
 
 from ugm.queues.pattern_syntax import Assertion, Characters, Either, Node, Repeat, Series, parse_pattern
@@ -198,10 +199,13 @@ class _Construction:
             case Series(parts):
                 return self._series([self._build(part) for part in parts])
             case Either(options):
-                return self._either([self._build(option) for option in options])
+                nullable, first, last = zip(*(self._build(option) for option in options), strict=True)
+                return _Piece(any(nullable), reduce(or_, first), reduce(or_, last))
             case Repeat(part, least, None):
                 pieces = [self._build(part) for _ in range(max(least, 1))]
-                pieces[-1] = self._loop(pieces[-1], optional=not least)
+                looped = pieces[-1]
+                self._link(looped.last, looped.first)
+                pieces[-1] = looped._replace(nullable=looped.nullable or not least)
                 return self._series(pieces)
             case Repeat(part, least, most):
                 return self._series([self._build(part) for _ in range(most or 0)], least)
@@ -221,18 +225,6 @@ class _Construction:
                 piece.last | series.last if series.nullable else series.last,
             )
         return series
-
-    @staticmethod
-    def _either(pieces: Sequence[_Piece]) -> _Piece:
-        first = last = 0
-        for piece in pieces:
-            first |= piece.first
-            last |= piece.last
-        return _Piece(any(piece.nullable for piece in pieces), first, last)
-
-    def _loop(self, piece: _Piece, *, optional: bool) -> _Piece:
-        self._link(piece.last, piece.first)
-        return piece._replace(nullable=piece.nullable or optional)
 
     def _link(self, last: int, first: int) -> None:
         if first:

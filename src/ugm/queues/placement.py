@@ -16,14 +16,14 @@ mapping for namespaces".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, Self, final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, final
 
 from ugm.configuration import PlacementRule
-from ugm.errors import printable
-from ugm.identity import MAX_DEPTH, ROOT, UserGroup
+from ugm.errors import printable, quote
+from ugm.identity import MAX_DEPTH, ROOT, UserGroup, ancestors
 from ugm.queues.filters import Filter
-from ugm.queues.rules import QUALIFIED, Find, Found, Submission, finder, provided, quoted
+from ugm.queues.rules import QUALIFIED, Find, Found, Submission, finder, provided
 
 __all__ = ["Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
 
@@ -116,16 +116,12 @@ class PlacementRules:
 
     __slots__ = ("_chains",)
 
-    _chains: tuple[_Chain, ...]
+    #: Each rule, followed by its parent rule, and so on.
+    _chains: tuple[tuple[_Step, ...], ...]
 
     def __init__(self, rules: Sequence[PlacementRule] = ()) -> None:
-        chains = [_Chain(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(rules)]
-        self._chains = tuple(chains) or (_Chain([_PROVIDED]),)
-
-    @classmethod
-    def compile(cls, rules: Sequence[PlacementRule] = ()) -> Self:
-        """Compile the rules of a configuration; the same as calling the class."""
-        return cls(rules)
+        chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(rules)]
+        self._chains = tuple(chains) or ((_PROVIDED,),)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
         """Find the queue of an application. Changes nothing, and accepts a submission with any strings.
@@ -141,76 +137,49 @@ class PlacementRules:
         """
         trials = []
         for chain in self._chains:
-            trial = chain.attempt(submission, queues)
+            trial = _attempt(chain, submission, queues)
             trials.append(trial)
             if not trial.reason:
                 path = trial.queue_path
-                return Placement(path, tuple(trials), chain.create and path is not None and not queues.exists(path))
+                return Placement(path, tuple(trials), chain[0].create and path is not None and not queues.exists(path))
         return Placement(None, tuple(trials), creates=False)
 
 
-@final
-class _Chain:
-    """A rule of the configuration with its parent rules."""
-
-    __slots__ = ("create", "labels", "steps")
-
-    #: The rule, its parent rule, and so on.
-    steps: tuple[_Step, ...]
-    #: Descriptions of the rule alone, with its parent rule, and so on.
-    labels: tuple[str, ...]
-    create: bool
-
-    def __init__(self, steps: Iterable[_Step]) -> None:
-        self.steps = tuple(steps)
-        self.labels = tuple(
-            ", parent ".join(step.label for step in self.steps[:count]) for count in range(1, len(self.steps) + 1)
-        )
-        self.create = self.steps[0].create
-
-    def attempt(self, submission: Submission, queues: QueueView) -> PlacementTrial:
-        """Apply the rule to a submission."""
-        names: list[str] = []
-        path = label = ""
-        for step, label in zip(self.steps, self.labels, strict=True):
-            found, reason = step.find(submission)
-            if reason:
-                return PlacementTrial(label, None, reason)
-            if found == ROOT or found.startswith(QUALIFIED):
-                path = found
-                break
-            names.append(found)
-        path = path or f"{ROOT}.{names.pop()}"
-        while names:
-            if reason := self.steps[len(names)].reason_against_parent(path, queues):
-                return PlacementTrial(label, None, reason)
-            path = f"{path}.{names.pop()}"
-        return PlacementTrial(label, path, _reason_against(path, submission.user, queues, create=self.create))
+def _attempt(steps: Sequence[_Step], submission: Submission, queues: QueueView) -> PlacementTrial:
+    """Apply a rule with its parent rules to a submission."""
+    names: list[str] = []
+    path = label = ""
+    for step in steps:
+        label = f"{label}, parent {step.label}" if label else step.label
+        found, reason = step.find(submission)
+        if reason:
+            return PlacementTrial(label, None, reason)
+        if found == ROOT or found.startswith(QUALIFIED):
+            path = found
+            break
+        names.append(found)
+    path = path or f"{ROOT}.{names.pop()}"
+    while names:
+        if reason := steps[len(names)].reason_against_parent(path, queues):
+            return PlacementTrial(label, None, reason)
+        path = f"{path}.{names.pop()}"
+    return PlacementTrial(label, path, _reason_against(path, submission.user, queues, create=steps[0].create))
 
 
-@final
-class _Step:
+class _Step(NamedTuple):
     """A single rule without its parent rule."""
 
-    __slots__ = ("_filter", "_find", "create", "label")
-
-    _find: Find
-    #: None if every user is allowed.
-    _filter: Filter | None
+    find_queue: Find
     label: str
+    #: None if every user is allowed.
+    filter: Filter | None
     create: bool
-
-    def __init__(self, find: Find, label: str, allowed: Filter | None, *, create: bool) -> None:
-        self._find = find
-        self._filter = allowed
-        self.label = label
-        self.create = create
 
     def find(self, submission: Submission) -> Found:
         """Return a name or a path from the root, or the reason for neither."""
-        if self._filter is not None and not self._filter.allows(submission.user):
-            return "", f"the filter denies user {quoted(submission.user.name)}"
-        return self._find(submission)
+        if self.filter is not None and not self.filter.allows(submission.user):
+            return "", f"the filter denies user {quote(submission.user.name)}"
+        return self.find_queue(submission)
 
     def reason_against_parent(self, path: str, queues: QueueView) -> str:
         """Return the reason why the queue that this rule found cannot be a parent; empty if it can."""
@@ -233,21 +202,13 @@ def _reason_against(path: str, user: UserGroup, queues: QueueView, *, create: bo
         if not create:
             return f"{path} does not exist and the rule creates none"
         if path.count(".") >= MAX_DEPTH:
-            return f"{quoted(path)} has more than {MAX_DEPTH} names"
-        draining = _nearest(path, queues)
+            return f"{quote(path)} has more than {MAX_DEPTH} names"
+        draining = next(filter(queues.exists, ancestors(path)))
         if queues.is_leaf(draining):
             return f"{draining} is a leaf and cannot have queues below it"
     if not queues.may_submit(path, user):
-        return f"user {quoted(user.name)} may not submit to {path}"
+        return f"user {quote(user.name)} may not submit to {path}"
     return f"{draining} is draining" if queues.is_draining(draining) else ""
-
-
-def _nearest(path: str, queues: QueueView) -> str:
-    """Return the nearest existing queue above a path."""
-    above = path.rpartition(".")[0]
-    while above != ROOT and not queues.exists(above):
-        above = above.rpartition(".")[0]
-    return above
 
 
 def _steps(rule: PlacementRule, place: str) -> Iterator[_Step]:

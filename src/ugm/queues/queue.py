@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, final
 
-from ugm.hierarchy import Layout, Limit, Node, charge
+from ugm.hierarchy import Counter, Layout, Limit, charge
 from ugm.identity import TrackingType, UserGroup
 from ugm.queues.acl import path_allows
 from ugm.queues.specs import NO_QUOTA, QueueSpec, Quota
@@ -23,6 +24,7 @@ class Tenant(Protocol):
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class Queue:
     """A queue of a `QueueTree`.
 
@@ -32,65 +34,38 @@ class Queue:
     Args:
         spec: the settings of the queue, from the configuration or from the template of a queue above.
         parent: the queue above; None for the root.
-        nodes: the index of counters that all queues of a tree share.
+        counters: the index of counters that all queues of a tree share.
         managed: true if the configuration names the queue.
     """
 
     kind: ClassVar[TrackingType] = TrackingType.QUEUE
 
-    __slots__ = (
-        "annotated",
-        "applications",
-        "chain",
-        "children",
-        "has_left",
-        "managed",
-        "node",
-        "nodes",
-        "parent",
-        "queue_path",
-        "spec",
-    )
-
-    queue_path: str
-    parent: Queue | None
-    #: By the last part of their path.
-    children: dict[str, Queue]
     spec: QueueSpec
-    #: True if the configuration names it; otherwise it is deleted when it is empty.
-    managed: bool
-    #: True if an earlier configuration named it.
-    has_left: bool
-    #: A maximum that replaces the one of `spec`: the quota of a namespace.
-    annotated: Resource | None
-    #: All applications that were submitted to it and have not ended.
-    applications: dict[str, Tenant]
-    #: Its counter.
-    node: Node | None
-    #: The counters of the queue and of those above it, leaf to root. Invariant: exactly those that have one.
-    chain: tuple[Node, ...]
+    parent: Queue | None
     #: The counters of the whole tree that have running applications.
-    nodes: dict[str, Node]
+    counters: dict[str, Counter]
+    #: True if the configuration names it; otherwise it is deleted when it is empty.
+    managed: bool = field(kw_only=True)
+    #: True if an earlier configuration named it.
+    was_configured: bool = False
+    #: A maximum that replaces the one of `spec`: the quota of a namespace.
+    quota_override: Resource | None = None
+    queue_path: str = field(init=False)
+    #: The same path, as the owner of a counter.
+    name: str = field(init=False)
+    #: By the last part of their path.
+    children: dict[str, Queue] = field(init=False, default_factory=dict)
+    #: All applications that were submitted to it and have not ended.
+    applications: dict[str, Tenant] = field(init=False, default_factory=dict)
+    #: Its counter.
+    counter: Counter | None = field(init=False, default=None)
+    #: The counters of the queue and of those above it, leaf to root. Invariant: exactly those that have one.
+    chain: tuple[Counter, ...] = field(init=False, default=())
 
-    def __init__(self, spec: QueueSpec, parent: Queue | None, nodes: dict[str, Node], *, managed: bool) -> None:
-        self.queue_path = spec.queue_path
-        self.parent = parent
-        self.children = {}
-        self.spec = spec
-        self.managed = managed
-        self.has_left = False
-        self.annotated = None
-        self.applications = {}
-        self.node = None
-        self.chain = ()
-        self.nodes = nodes
-        if parent is not None:
-            parent.children[self.name.rpartition(".")[2]] = self
-
-    @property
-    def name(self) -> str:
-        """The path, which is the name of the counter."""
-        return self.queue_path
+    def __post_init__(self) -> None:
+        self.queue_path = self.name = self.spec.queue_path
+        if self.parent is not None:
+            self.parent.children[self.queue_path.rpartition(".")[2]] = self
 
     @property
     def is_leaf(self) -> bool:
@@ -106,7 +81,7 @@ class Queue:
         """
         if self.managed or self.parent is None:
             return False
-        return self.has_left or self.parent.draining or not self.parent.spec.is_parent
+        return self.was_configured or self.parent.draining or not self.parent.spec.is_parent
 
     @property
     def is_idle(self) -> bool:
@@ -117,16 +92,16 @@ class Queue:
     def quota(self) -> Quota:
         """The maximum and the guarantee of the queue."""
         quota = self.spec.quota
-        return quota if self.annotated is None else quota._replace(max_resources=self.annotated)
+        return quota if self.quota_override is None else quota._replace(max_resources=self.quota_override)
 
     @property
     def template(self) -> Quota:
         """The quota of a queue created directly below: the template of the nearest queue upward that has one."""
         return next((queue.spec.template for queue in self.lineage() if queue.spec.template is not None), NO_QUOTA)
 
-    def restore_quota(self, annotated: Resource | None) -> None:
-        """Restore an earlier `annotated`; the counter is rebuilt later."""
-        self.annotated = annotated
+    def restore_quota(self, quota_override: Resource | None) -> None:
+        """Restore an earlier `quota_override`; the counter is rebuilt later."""
+        self.quota_override = quota_override
 
     def lineage(self) -> Iterator[Queue]:
         """Yield the queue and the queues above it, leaf to root."""
@@ -158,14 +133,14 @@ class Queue:
         """
         limit = self.limit(cluster)
         if limit is None:
-            self.nodes.pop(self.queue_path, None)
-            self.node = None
-        elif self.node is not None and self.node.layout is layout:
-            self.node.replace_limit(limit)
+            self.counters.pop(self.queue_path, None)
+            self.counter = None
+        elif self.counter is not None and self.counter.layout is layout:
+            self.counter.replace_limit(limit)
         else:
-            self.node = self._counted(Node(self, self.queue_path, limit, layout))
+            self.counter = self._counted(Counter(self, self.queue_path, limit, layout))
         above = () if self.parent is None else self.parent.chain
-        self.chain = above if self.node is None else (self.node, *above)
+        self.chain = above if self.counter is None else (self.counter, *above)
         for child in self.children.values():
             child.connect(layout, cluster)
 
@@ -173,26 +148,21 @@ class Queue:
         """Return the limit of the counter; None if the queue needs no counter."""
         most, applications, guaranteed = self.quota
         if self.parent is None:
-            return self.cluster_limit(cluster)
+            return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
         if most is None and guaranteed is None and not applications:
             return None
         return Limit(most or Resource(), applications, place=self.queue_path)
 
-    def cluster_limit(self, cluster: Resource | None) -> Limit:
-        """Return the limit of the root; *cluster* is None while the size of the cluster is unknown."""
-        applications = self.quota.max_applications
-        return Limit(cluster or Resource(), applications, closed=cluster is not None, place=self.queue_path)
-
-    def _counted(self, node: Node) -> Node:
+    def _counted(self, counter: Counter) -> Counter:
         """Charge a new counter with all running applications below."""
         for held in self.running():
-            charge([node], node.layout.vector(Resource(held)))
-            node.running += 1
-        if node.running:
-            self.nodes[self.queue_path] = node
+            charge([counter], counter.layout.vector(Resource(held)))
+            counter.running += 1
+        if counter.running:
+            self.counters[self.queue_path] = counter
         else:
-            self.nodes.pop(self.queue_path, None)
-        return node
+            self.counters.pop(self.queue_path, None)
+        return counter
 
     def running(self) -> Iterator[Mapping[str, int]]:
         """Yield the held amounts of every running application in or below the queue."""

@@ -14,10 +14,10 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from ugm.configuration import PlacementRule
-from ugm.errors import RequestError
+from ugm.errors import RequestError, quote
 from ugm.identity import ROOT, UserGroup
 
-__all__ = ["QUALIFIED", "QUEUE_NAMES", "Find", "Found", "Submission", "finder", "provided", "quoted"]
+__all__ = ["QUALIFIED", "QUEUE_NAMES", "Find", "Found", "Submission", "finder", "provided"]
 
 #: A queue name. ASCII only, because other letters may change when their case does.
 _NAME: Final = re.compile(r"(?!root\Z)[a-z0-9_:#/@-]{1,64}", re.ASCII | re.IGNORECASE)
@@ -26,8 +26,6 @@ _PATH: Final = re.compile(r"root(?:\.(?!root(?:\.|\Z))[a-z0-9_:#/@-]{1,64})+", r
 QUALIFIED: Final = "root."
 #: The names that a queue may have, as a part of a message.
 QUEUE_NAMES: Final = "allowed: 1 to 64 letters, digits and characters of _:#/@-"
-#: The number of characters of a text that a message shows.
-_LONGEST: Final = 64
 
 _DOT: Final = "_dot_"
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -75,8 +73,7 @@ def provided(submission: Submission) -> Found:
 
 def _user(submission: Submission) -> Found:
     """Find the name of the user, which is never a path."""
-    name = submission.user.name
-    return _checked_name(name) if "." not in name else _checked_name(name.replace(".", _DOT))
+    return _checked_name(submission.user.name.replace(".", _DOT))
 
 
 def _tag(rule: PlacementRule, place: str) -> Find:
@@ -84,10 +81,11 @@ def _tag(rule: PlacementRule, place: str) -> Find:
     if not rule.value:
         raise RequestError(f"{place}.value", rule.value, "a tag rule needs the name of a tag")
     tag = rule.value.lower()
-    absent = f"the application has no tag {quoted(rule.value)}"
+    absent = f"the application has no tag {quote(rule.value)}"
 
     def find(submission: Submission) -> Found:
-        text = submission.tags.get(tag) or _in_any_case(submission.tags, tag)
+        same_tag = (text for name, text in submission.tags.items() if text and name.lower() == tag)
+        text = submission.tags.get(tag) or next(same_tag, "")
         return _checked_path(text) if text else ("", absent)
 
     return find
@@ -102,18 +100,7 @@ def _fixed(rule: PlacementRule, place: str) -> Find:
     if qualified and rule.parent is not None:
         reason = "a path that starts with 'root' cannot be combined with a parent rule"
         raise RequestError(f"{place}.value", value, reason)
-
-    def find(_: Submission) -> Found:
-        return queue, ""
-
-    return find
-
-
-def _in_any_case(tags: Mapping[str, str], wanted: str) -> str:
-    for tag, text in tags.items():
-        if text and tag.lower() == wanted:
-            return text
-    return ""
+    return lambda _: (queue, "")
 
 
 def _checked_path(text: str) -> Found:
@@ -122,22 +109,15 @@ def _checked_path(text: str) -> Found:
         return (ROOT, "") if text.lower() == ROOT else _checked_name(text)
     if text[: len(QUALIFIED)].lower() != QUALIFIED:
         return _checked_name(text.replace(".", _DOT))
-    return (text.lower(), "") if _PATH.fullmatch(text) else ("", f"{quoted(text)} is not a valid queue path")
+    return (text.lower(), "") if _PATH.fullmatch(text) else ("", f"{quote(text)} is not a valid queue path")
 
 
 def _checked_name(text: str) -> Found:
-    return (text.lower(), "") if _NAME.fullmatch(text) else ("", _invalid_name(text))
-
-
-def _invalid_name(text: str) -> str:
+    if _NAME.fullmatch(text):
+        return text.lower(), ""
     if text.lower() == ROOT:
-        return f"{quoted(text)} is the name of the root queue"
-    return f"{quoted(text)} is not a valid queue name ({QUEUE_NAMES})"
-
-
-def quoted(text: str) -> str:
-    """Quote a text for a message; a long text is truncated."""
-    return repr(text) if len(text) <= _LONGEST else f"{text[:_LONGEST]!r}..."
+        return "", f"{quote(text)} is the name of the root queue"
+    return "", f"{quote(text)} is not a valid queue name ({QUEUE_NAMES})"
 
 
 #: The rules by name.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import final
 
+from ugm._config_fields import to_data
 from ugm.queues.queue import Queue
 from ugm.resources import Resource, as_float, sum_of
 
@@ -57,20 +58,9 @@ class QueueState:
 
     def to_dict(self) -> dict[str, object]:
         """Return the queue for JSON, with the names of the attributes and the share as a decimal number."""
-        return {
-            "queue_path": self.queue_path,
-            "is_leaf": self.is_leaf,
-            "is_managed": self.is_managed,
-            "is_draining": self.is_draining,
-            "max_resources": None if self.max_resources is None else dict(self.max_resources),
-            "max_applications": self.max_applications,
-            "guaranteed": None if self.guaranteed is None else dict(self.guaranteed),
-            "usage": dict(self.usage),
-            "running_applications": self.running_applications,
-            "applications": list(self.applications),
-            "children": [child.to_dict() for child in self.children],
-            "share": None if self.share is None else as_float(self.share),
-        }
+        shown = {each.name: to_data(getattr(self, each.name)) for each in fields(self)}
+        children = [child.to_dict() for child in self.children]
+        return {**shown, "children": children, "share": None if self.share is None else as_float(self.share)}
 
 
 def queue_state(queue: Queue, cluster: Resource | None, *, alone: bool = False) -> QueueState:

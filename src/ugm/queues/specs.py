@@ -8,7 +8,7 @@ Source: Apache YuniKorn, resource quota management.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self, final
 
@@ -81,18 +81,14 @@ class QueueSpecs:
         if root is None:
             return cls({ROOT: QueueSpec(ROOT, is_parent=True)})
         by_path: dict[str, QueueSpec] = {}
-        for path, queue in _walk(root, ROOT):
+        for path, queue in root.walk():
             if path in by_path:
                 raise RequestError("queues", path, "two queues have this path")
             by_path[path] = _spec(canonical_path(path), queue)
-        by_path[ROOT] = _root(by_path[ROOT])
+        # The maximum of the root is the size of the cluster.
+        applications = by_path[ROOT].quota.max_applications
+        by_path[ROOT] = replace(by_path[ROOT], is_parent=True, quota=Quota(max_applications=applications))
         return cls(by_path)
-
-
-def _walk(queue: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
-    yield path, queue
-    for child in queue.queues:
-        yield from _walk(child, f"{path}.{child.name}")
 
 
 def _spec(path: str, queue: QueueConfig) -> QueueSpec:
@@ -105,11 +101,6 @@ def _spec(path: str, queue: QueueConfig) -> QueueSpec:
         Acl.parse(queue.submit_acl),
         Acl.parse(queue.admin_acl),
     )
-
-
-def _root(spec: QueueSpec) -> QueueSpec:
-    """Return the root without a quota of resources: its maximum is the size of the cluster."""
-    return replace(spec, is_parent=True, quota=Quota(None, spec.quota.max_applications, None))
 
 
 def _quota(settings: QueueConfig | ChildTemplate) -> Quota:

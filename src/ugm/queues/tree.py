@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, final
 
-from ugm.hierarchy import Layout, Node, headroom
+from ugm.hierarchy import Counter, Layout, headroom
 from ugm.identity import ROOT, UserGroup, ancestors
 from ugm.queues.queue import Queue, Tenant
 from ugm.queues.specs import NO_QUOTA, QueueSpec, QueueSpecs
-from ugm.resources import Resource
+from ugm.resources import Resource, smallest_amounts
 
 __all__ = ["QueueTree", "Structure"]
 
@@ -55,19 +55,19 @@ class QueueTree:
         cluster: the size of the cluster; None until the first node is registered.
     """
 
-    __slots__ = ("_layout", "cluster", "nodes", "queues", "specs")
+    __slots__ = ("_layout", "cluster", "counters", "queues", "specs")
 
     #: By canonical path; always with a root.
     queues: dict[str, Queue]
     #: The counters that have running applications.
-    nodes: dict[str, Node]
+    counters: dict[str, Counter]
     cluster: Resource | None
     specs: QueueSpecs
     _layout: Layout
 
     def __init__(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None = None) -> None:
-        self.nodes = {}
-        self.queues = {ROOT: Queue(specs.by_path[ROOT], None, self.nodes, managed=True)}
+        self.counters = {}
+        self.queues = {ROOT: Queue(specs.by_path[ROOT], None, self.counters, managed=True)}
         self.cluster = cluster
         self.reshape(specs, layout)
 
@@ -110,13 +110,13 @@ class QueueTree:
         for path in reversed(missing):
             is_leaf = path == queue_path
             spec = QueueSpec(path, not is_leaf, above.template if is_leaf else NO_QUOTA)
-            above = self.queues[path] = Queue(spec, above, self.nodes, managed=False)
+            above = self.queues[path] = Queue(spec, above, self.counters, managed=False)
             above.connect(self._layout, self.cluster)
         return above
 
-    def annotate(self, queue: Queue, most: Resource) -> None:
+    def override_quota(self, queue: Queue, most: Resource) -> None:
         """Set the maximum of a queue that the configuration does not name; the layout must count its resources."""
-        queue.annotated = most
+        queue.quota_override = most
         queue.connect(self._layout, self.cluster)
 
     def prune(self, queue: Queue) -> None:
@@ -133,9 +133,9 @@ class QueueTree:
             queue = self.queues.get(path)
             if queue is None:
                 above = self.queues[path.rpartition(".")[0]]
-                self.queues[path] = Queue(spec, above, self.nodes, managed=True)
+                self.queues[path] = Queue(spec, above, self.counters, managed=True)
             else:
-                queue.spec, queue.managed, queue.has_left, queue.annotated = spec, True, False, None
+                queue.spec, queue.managed, queue.was_configured, queue.quota_override = spec, True, False, None
         for queue in list(self.root.below()):
             if queue.parent is not None and queue.queue_path not in specs.by_path:
                 self._release(queue, queue.parent)
@@ -146,7 +146,7 @@ class QueueTree:
 
     def _release(self, queue: Queue, parent: Queue) -> None:
         """Mark a queue as one that the configuration does not name; its parent has been updated before."""
-        queue.has_left = queue.has_left or queue.managed
+        queue.was_configured = queue.was_configured or queue.managed
         queue.managed = False
         if not queue.draining and not queue.spec.is_parent:
             queue.spec = replace(queue.spec, quota=parent.template)
@@ -159,15 +159,16 @@ class QueueTree:
     def resize(self, cluster: Resource) -> None:
         """Change the size of the cluster, whose resources the layout must count; updates one counter."""
         self.cluster = cluster
-        for node in self.root.chain:
-            node.replace_limit(self.root.cluster_limit(cluster))
+        limit = self.root.limit(cluster)
+        if self.root.counter is not None and limit is not None:
+            self.root.counter.replace_limit(limit)
 
     # Undoing, and recovery after an interruption
 
     def structure(self) -> Structure:
         """Return the queues and their settings, to undo a `reshape`."""
         queues = list(self.queues.items())
-        facts = [(queue.spec, queue.managed, queue.has_left, queue.annotated) for _, queue in queues]
+        facts = [(queue.spec, queue.managed, queue.was_configured, queue.quota_override) for _, queue in queues]
         return Structure(self.specs, queues, facts)
 
     def restore(self, structure: Structure) -> None:
@@ -176,7 +177,7 @@ class QueueTree:
         self.queues.clear()
         self.queues.update(structure.queues)
         for (_, queue), facts in zip(structure.queues, structure.facts, strict=True):
-            queue.spec, queue.managed, queue.has_left, queue.annotated = facts
+            queue.spec, queue.managed, queue.was_configured, queue.quota_override = facts
 
     def rebuild_links(self, applications: Mapping[str, PlacedTenant]) -> None:
         """Rebuild the applications and the children of every queue, and delete empty queues."""
@@ -197,9 +198,9 @@ class QueueTree:
 
     def rebuild(self, specs: QueueSpecs, layout: Layout, cluster: Resource | None) -> None:
         """Rebuild the tree and all counters for the configuration in force."""
-        self.nodes.clear()
+        self.counters.clear()
         for queue in self.queues.values():
-            queue.node = None
+            queue.counter = None
         self.cluster = cluster
         if specs is self.specs:
             self.connect(layout)
@@ -218,14 +219,14 @@ class QueueTree:
         Returns:
             None if no queue limits resources. An amount is negative if the usage exceeds the limit.
         """
-        return headroom(node for node in self.queues[queue_path].chain if cluster or node.queue_path != ROOT)
+        return headroom(counter for counter in self.queues[queue_path].chain if cluster or counter.queue_path != ROOT)
 
-    def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Node, ...]:
+    def chain_if_made(self, queue_path: str, quota: Resource | None = None) -> tuple[Counter, ...]:
         """Return the counters that a new application in a queue would be charged to, leaf to root; changes nothing.
 
-        As in `create`, a queue that does not exist gets its quota from the template above. As in `annotate`, *quota*
-        replaces the maximum of a queue that the configuration does not name. In both cases the counter of the queue is
-        temporary, and its layout counts the resources of the quota.
+        As in `create`, a queue that does not exist gets its quota from the template above. As in `override_quota`,
+        *quota* replaces the maximum of a queue that the configuration does not name. In both cases the counter of the
+        queue is temporary, and its layout counts the resources of the quota.
 
         Args:
             queue_path: an existing queue, or the path of a queue to create.
@@ -239,25 +240,22 @@ class QueueTree:
         else:
             spec, above = nearest.spec, nearest.parent
         made = Queue(spec, None, {}, managed=False)
-        made.parent, made.annotated = above, quota
+        made.parent, made.quota_override = above, quota
         if nearest.queue_path == queue_path:
             for queue in nearest.below():
                 made.applications.update(queue.applications)
         made.connect(self._layout.with_names(made.quota.names), self.cluster)
         return made.chain
 
-    def most(self, queue_path: str) -> Resource | None:
+    def maximum(self, queue_path: str) -> Resource | None:
         """Return the maximum of a queue and of all queues above it: the smallest amount of each limited resource.
 
         Returns:
             None if no queue limits resources.
         """
-        most: dict[str, int] = {}
-        for queue in self.queues[queue_path].lineage():
-            allowed = self.cluster if queue.parent is None else queue.quota.max_resources
-            for name, amount in (allowed or {}).items():
-                most[name] = min(amount, most.get(name, amount))
-        return Resource(most) if most else None
+        queues = self.queues[queue_path].lineage()
+        maxima = (self.cluster if queue.parent is None else queue.quota.max_resources for queue in queues)
+        return smallest_amounts(item for maximum in maxima for item in (maximum or {}).items())
 
     def names_outside(self, specs: QueueSpecs) -> Iterator[str]:
         """Yield the resources of the quotas and templates of all queues that a configuration does not name."""

@@ -5,14 +5,20 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias, final
 
 from ugm.queues import Placement
+from ugm.resources import Resource
 from ugm.simulation.gauges import ConfiguredLimit, JobClass
 from ugm.simulation.report import JobRejection, LimitSummary, Report, WaitingTime
 from ugm.simulation.workload import Job
 
 __all__ = ["ReplayCounters"]
+
+#: Equal jobs that no placement rule placed: the user, the requested queue, no usage, and the reason.
+_Unplaced: TypeAlias = tuple[str, str, None, str]
 
 
 def _seconds() -> array[int]:
@@ -21,24 +27,21 @@ def _seconds() -> array[int]:
 
 
 @final
+@dataclass(slots=True, eq=False)
 class ReplayCounters:
     """Counts and waiting times of one replay."""
 
-    __slots__ = ("_all", "_groups", "_rejections", "_unplaced", "_users", "most_held", "read", "rejected")
-
-    read: int
-    most_held: int
-    rejected: int
-
-    def __init__(self) -> None:
-        self.read = self.most_held = self.rejected = 0
-        self._all: Final = _seconds()
-        self._users: Final[defaultdict[str, array[int]]] = defaultdict(_seconds)
-        self._groups: Final[defaultdict[str, array[int]]] = defaultdict(_seconds)
-        #: The number of the first rejected job, and the count, by job class.
-        self._rejections: Final[dict[JobClass, tuple[int, int]]] = {}
-        #: The number of the first job without a queue, and the count, by user, requested queue and reason.
-        self._unplaced: Final[dict[tuple[str, str, str], tuple[int, int]]] = {}
+    #: The numbers of submitted and rejected jobs, and the most held jobs at any time.
+    read: int = 0
+    rejected: int = 0
+    most_held: int = 0
+    #: The number of decisions of the partition.
+    decisions: int = 0
+    _all: array[int] = field(default_factory=_seconds)
+    _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
+    _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
+    #: The number of the first rejected job, and the count, of equal jobs.
+    _rejections: dict[JobClass | _Unplaced, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def started(self) -> int:
@@ -52,21 +55,19 @@ class ReplayCounters:
         for group in job.user.groups:
             self._groups[group].append(wait)
 
-    def reject(self, job_class: JobClass, job: Job) -> None:
-        """Count a job that can never start."""
+    def reject(self, equal: JobClass | _Unplaced, job: Job) -> None:
+        """Count a job that can never start, with its equals."""
         self.rejected += 1
-        first, count = self._rejections.get(job_class, (job.number, 0))
-        self._rejections[job_class] = first, count + 1
+        first, count = self._rejections.get(equal, (job.number, 0))
+        self._rejections[equal] = first, count + 1
 
     def reject_unplaced(self, job: Job, placement: Placement) -> None:
         """Count a job that no placement rule placed."""
-        self.rejected += 1
-        key = job.user.name, job.queue, f"no queue: {'; '.join(map(str, placement.trials))}"
-        first, count = self._unplaced.get(key, (job.number, 0))
-        self._unplaced[key] = first, count + 1
+        reason = f"no queue: {'; '.join(map(str, placement.trials))}"
+        self.reject((job.user.name, job.queue, None, reason), job)
 
     def report(
-        self, *, held: int, decisions: int, end_time: int, limits: Iterable[ConfiguredLimit], findings: tuple[str, ...]
+        self, *, held: int, end_time: int, limits: Iterable[ConfiguredLimit], findings: tuple[str, ...]
     ) -> Report:
         """Return the report, with further data of the replay."""
         return Report(
@@ -75,7 +76,7 @@ class ReplayCounters:
             rejected=self.rejected,
             held=held,
             most_held=self.most_held,
-            decisions=decisions,
+            decisions=self.decisions,
             end_time=end_time,
             waiting=WaitingTime.of(self._all),
             users=_by_name(self._users),
@@ -86,15 +87,15 @@ class ReplayCounters:
         )
 
     def _rejection_list(self) -> tuple[JobRejection, ...]:
-        figures = [
-            JobRejection(each.user.name, each.queue_path, each.usage, "; ".join(map(str, each.never)), count, first)
-            for each, (first, count) in self._rejections.items()
-        ]
-        figures += [
-            JobRejection(user, queue, None, reason, count, first)
-            for (user, queue, reason), (first, count) in self._unplaced.items()
-        ]
-        return tuple(sorted(figures, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
+        found = [JobRejection(*_described(equal), count, first) for equal, (first, count) in self._rejections.items()]
+        return tuple(sorted(found, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
+
+
+def _described(equal: JobClass | _Unplaced) -> tuple[str, str, Resource | None, str]:
+    """Return the user, the queue, the usage and the reason of rejected jobs."""
+    if isinstance(equal, JobClass):
+        return equal.user.name, equal.queue_path, equal.usage, "; ".join(map(str, equal.never))
+    return equal
 
 
 def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime], ...]:
@@ -104,11 +105,5 @@ def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime
 
 def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
     """Return a sort key: the effect of the limit, and its name to make the order unique."""
-    return (
-        -limit.held_seconds,
-        -limit.held_jobs,
-        limit.queue_path,
-        str(limit.kind),
-        limit.limit_name,
-        limit.resource or "",
-    )
+    name = limit.queue_path, str(limit.kind), limit.limit_name, limit.resource or ""
+    return -limit.held_seconds, -limit.held_jobs, *name

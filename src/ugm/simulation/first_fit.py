@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, final
 
 __all__ = ["FirstFit"]
@@ -14,6 +15,7 @@ _LEAVES: Final = 1 << 32
 
 
 @final
+@dataclass(slots=True, eq=False)
 class FirstFit(Generic[Item]):
     """Waiting items by position, each with the amount that it needs.
 
@@ -30,16 +32,10 @@ class FirstFit(Generic[Item]):
     'small'
     """
 
-    __slots__ = ("_items", "_smallest")
-
     #: By position.
-    _items: dict[int, Item]
+    _items: dict[int, Item] = field(default_factory=dict)
     #: The smallest amount in the subtree of each node with items.
-    _smallest: dict[int, int]
-
-    def __init__(self) -> None:
-        self._items = {}
-        self._smallest = {}
+    _smallest: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._items)

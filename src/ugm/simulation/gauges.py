@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
@@ -38,23 +39,19 @@ class _LimitKey(NamedTuple):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class ConfiguredLimit:
     """One limit of the configuration, with the gauges of all its subjects and the jobs that it held."""
 
-    __slots__ = ("gauges", "impacts", "key", "limit", "place", "rejected")
-
+    key: _LimitKey
+    place: str
+    limit: int
     #: In the order of their first use.
-    gauges: list[Gauge]
+    gauges: list[Gauge] = field(default_factory=list)
     #: The number of held jobs and the seconds for which they were held, by user.
-    impacts: dict[str, list[int]]
-
-    def __init__(self, key: _LimitKey, place: str, limit: int) -> None:
-        self.key: Final = key
-        self.place: Final = place
-        self.limit: Final = limit
-        self.gauges = []
-        self.impacts = {}
-        self.rejected: int = 0
+    impacts: dict[str, list[int]] = field(default_factory=dict)
+    #: The number of jobs that can never start because of the limit.
+    rejected: int = 0
 
     def add_impact(self, user: str, jobs: int, seconds: int) -> None:
         """Count jobs that the limit began to hold, and seconds for which it held jobs."""
@@ -81,78 +78,51 @@ class ConfiguredLimit:
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Gauge:
     """The usage of one user, group or queue under one limit.
 
     Invariant, except during a round of retries: the gauge has not enough free for any job class that waits for it.
     """
 
-    __slots__ = ("configured", "limit", "name", "peak", "used", "waiting")
-
     configured: ConfiguredLimit
     #: The user, group or queue, or ``*`` for the group wildcard.
     name: str
-    limit: int
-    used: int
-    peak: int
+    used: int = 0
+    peak: int = 0
     #: The job classes that wait for the gauge, by the arrival of their oldest held job.
-    waiting: FirstFit[JobClass]
-
-    def __init__(self, configured: ConfiguredLimit, name: str) -> None:
-        self.configured = configured
-        self.name = name
-        self.limit = configured.limit
-        self.used = self.peak = 0
-        self.waiting = FirstFit()
+    waiting: FirstFit[JobClass] = field(default_factory=FirstFit)
 
     def fits(self, amount: int) -> bool:
         """Return whether an additional amount is within the limit."""
-        return self.used + amount <= self.limit
+        return self.used + amount <= self.configured.limit
 
     def first_fitting(self) -> tuple[int, int] | None:
         """Return the position of the first waiting job class that fits, and the amount that it needs."""
-        return self.waiting.first(self.limit - self.used)
+        return self.waiting.first(self.configured.limit - self.used)
 
 
 @final
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class JobClass:
     """Jobs that all limits treat equally: those of one user with the same groups, in one queue, with the same size.
 
     If one of them is denied, all others are, too. Therefore the replay requests only the oldest of them.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "awaited",
-        "awaited",
-        "counted_until",
-        "gauges",
-        "held",
-        "never",
-        "queue_path",
-        "usage",
-        "user",
-    )
-
+    queue_path: str
+    user: UserGroup
+    usage: Resource
     #: Every gauge that a job is charged to, with the amount: those of the user, the group and the queue.
-    gauges: tuple[tuple[Gauge, int], ...]
+    gauges: list[tuple[Gauge, int]]
     #: The held jobs, each with its order of arrival; the oldest is first.
-    held: deque[tuple[int, Job]]
+    held: deque[tuple[int, Job]] = field(default_factory=deque)
     #: The gauge that the held jobs wait for, and the amount that each needs there; set while jobs are held.
-    awaited: tuple[Gauge, int]
+    awaited: tuple[Gauge, int] = field(init=False)
     #: The second up to which the waiting time has been counted.
-    counted_until: int
+    counted_until: int = 0
     #: The limits that a single job exceeds, so that jobs of this class are rejected; empty if there are none.
-    never: tuple[Violation, ...]
-
-    def __init__(self, queue_path: str, user: UserGroup, usage: Resource, gauges: Iterable[tuple[Gauge, int]]) -> None:
-        self.queue_path: Final = queue_path
-        self.user: Final = user
-        self.usage: Final = usage
-        self.gauges = tuple(gauges)
-        self.held = deque()
-        self.counted_until = 0
-        self.never = ()
+    never: tuple[Violation, ...] = ()
 
     def charge(self) -> None:
         """Charge one running job to every gauge."""
@@ -178,24 +148,17 @@ class JobClass:
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Gauges:
-    """All gauges and configured limits of one replay, created on first use.
+    """All gauges and configured limits of one replay, created on first use."""
 
-    Args:
-        partition: an empty partition, of which only the limits are queried.
-    """
-
-    __slots__ = ("_gauges", "_limits", "_partition", "configured")
-
+    #: An empty partition, of which only the limits are queried.
+    partition: AbstractPartition
+    _gauges: dict[tuple[str, str, str, str | None], Gauge] = field(default_factory=dict)
+    #: The limits by queue path and user; they do not change during a replay.
+    _limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
     #: In the order of their first use.
-    configured: dict[_LimitKey, ConfiguredLimit]
-
-    def __init__(self, partition: AbstractPartition) -> None:
-        self._partition: Final = partition
-        self._gauges: dict[tuple[str, str, str, str | None], Gauge] = {}
-        #: The limits by queue path and user; they do not change during a replay.
-        self._limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = {}
-        self.configured = {}
+    configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
 
     def of(self, violation: Violation) -> Gauge:
         """Return the gauge of the limit that a violation names."""
@@ -216,9 +179,9 @@ class Gauges:
 
     def _limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
         """Return all limits of a user in a queue, which is created if it does not exist."""
-        self._partition.adopt_application(_PROBE, user, queue_path)
-        limits = self._partition.limits(_PROBE)
-        self._partition.remove(_PROBE)
+        self.partition.adopt_application(_PROBE, user, queue_path)
+        limits = self.partition.limits(_PROBE)
+        self.partition.remove(_PROBE)
         return limits
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Final, TypeAlias, final
+from typing import TypeAlias, final
 
 from ugm.identity import UserGroup
 from ugm.partition import AbstractPartition
@@ -27,6 +28,7 @@ _JobKey: TypeAlias = tuple[str, UserGroup, Resource]
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Player:
     """Runs jobs in a partition that no other code changes.
 
@@ -47,30 +49,22 @@ class Player:
     (1, 0)
     """
 
-    __slots__ = ("_arrived", "_jobs", "_next", "_running", "_started", "_waiting", "now", "partition")
-
+    partition: AbstractPartition
+    jobs: Iterator[Job]
     #: The virtual clock, in seconds since the start of the workload.
-    now: int
+    now: int = 0
     #: The next job; None after the last.
-    _next: Job | None
+    _next: Job | None = field(init=False)
     #: A heap of (end, order of start, job).
-    _running: list[tuple[int, int, Job]]
-    #: The number of started jobs.
-    _started: int
-    #: The number of arrived jobs.
-    _arrived: int
+    _running: list[tuple[int, int, Job]] = field(default_factory=list)
+    #: The numbers of started and of arrived jobs.
+    _started: int = 0
+    _arrived: int = 0
     #: The waiting jobs by key, each with its order of arrival; the oldest is first, and no list is empty.
-    _waiting: dict[_JobKey, deque[tuple[int, Job]]]
+    _waiting: dict[_JobKey, deque[tuple[int, Job]]] = field(default_factory=dict)
 
-    def __init__(self, partition: AbstractPartition, jobs: Iterator[Job]) -> None:
-        self.partition: Final = partition
-        self._jobs: Final = jobs
-        self._next = next(jobs, None)
-        self._running = []
-        self._started = 0
-        self._arrived = 0
-        self._waiting = {}
-        self.now = 0
+    def __post_init__(self) -> None:
+        self._next = next(self.jobs, None)
 
     @property
     def running(self) -> int:
@@ -84,21 +78,21 @@ class Player:
 
     def advance(self, until: int) -> None:
         """Advance the clock to the second *until*."""
-        while (moment := self._next_moment()) is not None and moment <= until:
-            self.now = moment
-            if self._running and self._running[0][0] == moment:
+        while (second := self._next_second()) is not None and second <= until:
+            self.now = second
+            if self._running and self._running[0][0] == second:
                 self._end()
                 self._retry()
             elif self._next is not None:
                 self._submit(self._next)
-                self._next = next(self._jobs, None)
+                self._next = next(self.jobs, None)
         self.now = max(self.now, until)
 
-    def _next_moment(self) -> int | None:
-        moments = [self._running[0][0]] if self._running else []
+    def _next_second(self) -> int | None:
+        seconds = [self._running[0][0]] if self._running else []
         if self._next is not None:
-            moments.append(max(self._next.submit_time, self.now))
-        return min(moments, default=None)
+            seconds.append(max(self._next.submit_time, self.now))
+        return min(seconds, default=None)
 
     def _end(self) -> None:
         """Release the jobs that end now."""

@@ -6,8 +6,10 @@ grows with the number of limits and of changes under each, not with the number o
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Final, NamedTuple, final
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, final
 
 from ugm.simulation.gauges import ConfiguredLimit, Gauge, JobClass
 from ugm.simulation.report import LimitSummary
@@ -26,6 +28,7 @@ class LimitSeries(NamedTuple):
 
 
 @final
+@dataclass(slots=True, eq=False, repr=False)
 class Recorder:
     """Records one replay, and is queried after it.
 
@@ -41,23 +44,18 @@ class Recorder:
     (7, 120, True)
     """
 
-    __slots__ = ("_held", "_in_use", "_running", "_totals", "_usage", "_waiting", "end", "origin")
-
     #: The second of the first submission, and the duration of the replay.
-    origin: int
-    end: int
-
-    def __init__(self) -> None:
-        self.origin = self.end = 0
-        self._running: Final = Trace()
-        self._held: Final = Trace()
-        #: The usage of all running jobs by resource.
-        self._in_use: Final[defaultdict[str, int]] = defaultdict(int)
-        self._totals: Final[defaultdict[str, Trace]] = defaultdict(Trace)
-        #: In the order of first use.
-        self._usage: Final[defaultdict[Gauge, Trace]] = defaultdict(Trace)
-        #: The number of jobs that wait for each limit.
-        self._waiting: Final[dict[ConfiguredLimit, tuple[int, Trace]]] = {}
+    origin: int = field(default=0, init=False)
+    end: int = field(default=0, init=False)
+    _running: Trace = field(default_factory=Trace, init=False)
+    _held: Trace = field(default_factory=Trace, init=False)
+    #: The usage of all running jobs by resource.
+    _in_use: Counter[str] = field(default_factory=Counter, init=False)
+    _totals: defaultdict[str, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
+    #: In the order of first use.
+    _usage: defaultdict[Gauge, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
+    #: The number of jobs that wait for each limit.
+    _waiting: dict[ConfiguredLimit, tuple[int, Trace]] = field(default_factory=dict, init=False)
 
     @property
     def width(self) -> int:
@@ -97,26 +95,16 @@ class Recorder:
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)
 
-    # The following methods are called by the replay.
+    # The following methods are called by the replay, which sets `origin`.
 
-    def begin(self, now: int) -> None:
-        """Start the recording."""
-        self.origin = now
-
-    def record_start(self, now: int, job_class: JobClass) -> None:
-        """Record the start of a job."""
-        self._record_usage(now - self.origin, job_class, 1)
-
-    def record_end(self, now: int, job_class: JobClass) -> None:
-        """Record the end of a job."""
-        self._record_usage(now - self.origin, job_class, -1)
-
-    def _record_usage(self, now: int, job_class: JobClass, sign: int) -> None:
+    def record_running(self, now: int, job_class: JobClass, jobs: int) -> None:
+        """Record that a job of a class starts (1) or ends (-1)."""
+        second = now - self.origin
         for gauge, _ in job_class.gauges:
-            self._usage[gauge].set(now, gauge.used)
+            self._usage[gauge].set(second, gauge.used)
         for resource, amount in job_class.usage.items():
-            self._in_use[resource] += sign * amount
-            self._totals[resource].set(now, self._in_use[resource])
+            self._in_use[resource] += jobs * amount
+            self._totals[resource].set(second, self._in_use[resource])
 
     def record_waiting(self, now: int, job_class: JobClass, jobs: int) -> None:
         """Record that jobs begin to wait for the awaited limit of their class; a negative number of them stops."""

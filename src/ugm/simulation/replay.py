@@ -22,8 +22,9 @@ result is the same as if every held job were requested again each time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Final, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 from weakref import WeakValueDictionary
 
 from ugm.configuration import PartitionConfig
@@ -93,17 +94,13 @@ def simulate(
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
     gauges = Gauges(Partition(config, cluster=cluster))
     partition = Partition(config, cluster=cluster, group_limits=group_limits)
-    replay = _Replay(partition, gauges, observer or _ignore, recorder)
+    replay = _Replay(partition, gauges, observer, recorder)
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
         replay.submit(job)
     replay.finish(until)
     return replay.report()
-
-
-def _ignore(progress: Progress) -> None:
-    """Ignore the progress."""
 
 
 def _add_candidate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
@@ -114,47 +111,41 @@ def _add_candidate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> No
 
 
 @final
+@dataclass(slots=True, eq=False)
 class _Replay:
     """The state of one replay."""
 
-    def __init__(
-        self,
-        partition: AbstractPartition,
-        gauges: Gauges,
-        observer: Callable[[Progress], None],
-        recorder: Recorder | None,
-    ) -> None:
-        self._partition: Final = partition
-        self._observer: Final = observer
-        self._recorder: Final = recorder
-        self._gauges: Final = gauges
-        self._counters: Final = ReplayCounters()
-        self._now = 0
-        self._decisions = 0
-        #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
-        self._classes: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = WeakValueDictionary()
-        #: Numbers of the jobs that are held or running.
-        self._alive: set[int] = set()
-        #: A heap of (end, order of start, job class, job); the order is unique.
-        self._running: list[tuple[int, int, JobClass, Job]] = []
+    partition: AbstractPartition
+    gauges: Gauges
+    observer: Callable[[Progress], None] | None
+    recorder: Recorder | None
+    counters: ReplayCounters = field(default_factory=ReplayCounters)
+    now: int = 0
+    #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
+    classes: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = field(default_factory=WeakValueDictionary)
+    #: Numbers of the jobs that are held or running.
+    alive: set[int] = field(default_factory=set)
+    #: A heap of (end, order of start, job class, job); the order is unique.
+    running: list[tuple[int, int, JobClass, Job]] = field(default_factory=list)
 
     @property
-    def _held(self) -> int:
-        return len(self._alive) - len(self._running)
+    def held(self) -> int:
+        """The number of held jobs."""
+        return len(self.alive) - len(self.running)
 
     def submit(self, job: Job) -> None:
         """Advance the clock to the submission of a job, then start, hold or reject the job."""
-        if job.submit_time < self._now:
-            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self._now}")
+        if job.submit_time < self.now:
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self.now}")
         self._advance(job.submit_time)
-        if self._recorder and not self._counters.read:
-            self._recorder.begin(self._now)
-        if job.number in self._alive:
+        if self.recorder and not self.counters.read:
+            self.recorder.origin = self.now
+        if job.number in self.alive:
             raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
-        self._counters.read += 1
-        placement = self._partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
+        self.counters.read += 1
+        placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
-            self._counters.reject_unplaced(job, placement)
+            self.counters.reject_unplaced(job, placement)
         else:
             self._start_or_hold(self._class_of(placement.queue_path, job), job)
         self._observe()
@@ -175,64 +166,63 @@ class _Replay:
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
         key = (queue_path, job.user, job.usage)
-        job_class = self._classes.get(key)
-        if job_class is None:
-            job_class = self._classes[key] = JobClass(*key, self._gauges.for_job(*key))
+        if (job_class := self.classes.get(key)) is None:
+            job_class = self.classes[key] = JobClass(*key, self.gauges.for_job(*key))
         return job_class
 
     def _request(self, job_class: JobClass, job: Job) -> Decision:
-        self._decisions += 1
-        return self._partition.allocate(job.application_id, job.application_id, job_class.usage)
+        self.counters.decisions += 1
+        return self.partition.allocate(job.application_id, job.application_id, job_class.usage)
 
     def _start(self, job_class: JobClass, job: Job) -> None:
         job_class.charge()
-        if self._recorder:
-            self._recorder.record_start(self._now, job_class)
-        self._alive.add(job.number)
-        self._counters.start(job, self._now - job.submit_time)
-        heappush(self._running, (self._now + job.run_time, self._counters.started, job_class, job))
+        if self.recorder:
+            self.recorder.record_running(self.now, job_class, 1)
+        self.alive.add(job.number)
+        self.counters.start(job, self.now - job.submit_time)
+        heappush(self.running, (self.now + job.run_time, self.counters.started, job_class, job))
 
     def _hold(self, job_class: JobClass, job: Job, decision: Decision | None = None) -> None:
         """Hold a job, because of *decision* if it is the first held job of its class."""
-        job_class.count_waiting(self._now)
-        job_class.held.append((self._counters.read, job))
+        job_class.count_waiting(self.now)
+        job_class.held.append((self.counters.read, job))
         if decision is not None:
             self._wait(job_class, decision)
         job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
-        if self._recorder:
-            self._recorder.record_waiting(self._now, job_class, 1)
-        self._alive.add(job.number)
-        self._counters.most_held = max(self._counters.most_held, self._held)
+        if self.recorder:
+            self.recorder.record_waiting(self.now, job_class, 1)
+        self.alive.add(job.number)
+        self.counters.most_held = max(self.counters.most_held, self.held)
 
     def _reject(self, job_class: JobClass, job: Job) -> None:
-        self._partition.remove(job.application_id)
-        self._counters.reject(job_class, job)
+        self.partition.remove(job.application_id)
+        self.counters.reject(job_class, job)
         for violation in job_class.never:
-            self._gauges.of(violation).configured.rejected += 1
+            self.gauges.of(violation).configured.rejected += 1
 
     def _wait(self, job_class: JobClass, decision: Decision) -> None:
         """Let a denied job class wait for the first limit that denied it."""
         violation = decision.violations[0]
-        job_class.wait_for(self._gauges.of(violation), violation.requested)
+        job_class.wait_for(self.gauges.of(violation), violation.requested)
 
     def _advance(self, time: int) -> None:
         """End jobs and retry held jobs up to *time*, and set the clock."""
-        while self._running and self._running[0][0] <= time:
-            self._now = self._running[0][0]
+        while self.running and self.running[0][0] <= time:
+            self.now = self.running[0][0]
             self._retry(self._end_jobs())
             self._observe()
-        self._now = time
+        self.now = time
 
     def _end_jobs(self) -> Iterable[Gauge]:
         """Release the jobs that end now, and return the lowered gauges that job classes wait for."""
         relieved: dict[Gauge, None] = {}
-        while self._running and self._running[0][0] == self._now:
-            _, _, job_class, job = heappop(self._running)
-            self._partition.remove(job.application_id)
-            self._alive.remove(job.number)
+        while self.running and self.running[0][0] == self.now:
+            _, _, job_class, job = heappop(self.running)
+            self.partition.remove(job.application_id)
+            self.alive.remove(job.number)
             job_class.refund()
-            if self._recorder:
-                self._recorder.record_end(self._now, job_class)
+            if self.recorder:
+                self.recorder.record_running(self.now, job_class, -1)
             relieved.update((gauge, None) for gauge, _ in job_class.gauges if gauge.waiting)
         return relieved
 
@@ -254,47 +244,41 @@ class _Replay:
 
     def _retry_class(self, job_class: JobClass) -> None:
         """Request the oldest job of a class, and let the class wait again if jobs are still held."""
-        job_class.count_waiting(self._now)
-        if self._recorder:
-            self._recorder.record_waiting(self._now, job_class, -len(job_class.held))
+        job_class.count_waiting(self.now)
+        if self.recorder:
+            self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
         if decision := self._request(job_class, job_class.held[0][1]):
             self._start(job_class, job_class.held.popleft()[1])
             if job_class.held:
                 job_class.wait_for(*job_class.awaited)
         else:
             self._wait(job_class, decision)
-        if self._recorder:
-            self._recorder.record_waiting(self._now, job_class, len(job_class.held))
+        if self.recorder:
+            self.recorder.record_waiting(self.now, job_class, len(job_class.held))
 
     def _observe(self) -> None:
-        if self._recorder:
-            self._recorder.record_counts(self._now, len(self._running), self._held)
-        self._observer(Progress(self._now, self._counters.read, len(self._running), self._held))
+        if self.recorder:
+            self.recorder.record_counts(self.now, len(self.running), self.held)
+        if self.observer:
+            self.observer(Progress(self.now, self.counters.read, len(self.running), self.held))
 
     def finish(self, until: int | None) -> None:
         """Continue without further submissions, to the second *until* or until no job runs."""
-        while self._running and (until is None or self._running[0][0] <= until):
-            self._advance(self._running[0][0])
+        while self.running and (until is None or self.running[0][0] <= until):
+            self._advance(self.running[0][0])
         if until is not None:
-            self._now = until
-        for job_class in self._classes.values():
-            job_class.count_waiting(self._now)
-        if self._recorder:
-            self._recorder.finish(self._now)
+            self.now = until
+        for job_class in self.classes.values():
+            job_class.count_waiting(self.now)
+        if self.recorder:
+            self.recorder.finish(self.now)
 
     def report(self) -> Report:
         """Verify the partition, and return the report."""
-        return self._counters.report(
-            held=self._held,
-            decisions=self._decisions,
-            end_time=self._now,
-            limits=self._gauges.configured.values(),
-            findings=self._verify(),
-        )
-
-    def _verify(self) -> tuple[str, ...]:
+        findings: tuple[str, ...] = ()
         try:
-            self._partition.verify()
+            self.partition.verify()
         except InvariantError as error:
-            return error.findings
-        return ()
+            findings = error.findings
+        limits = self.gauges.configured.values()
+        return self.counters.report(held=self.held, end_time=self.now, limits=limits, findings=findings)

@@ -120,14 +120,7 @@ class JobRejection:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
-        return {
-            "user": self.user,
-            "queue_path": self.queue_path,
-            "usage": None if self.usage is None else dict(self.usage),
-            "reason": self.reason,
-            "jobs": self.jobs,
-            "first_job": self.first_job,
-        }
+        return {**asdict(self), "usage": None if self.usage is None else dict(self.usage)}
 
 
 @final
@@ -165,13 +158,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
         return {
-            "jobs": {
-                "read": self.read,
-                "started": self.started,
-                "rejected": self.rejected,
-                "held": self.held,
-                "most_held": self.most_held,
-            },
+            "jobs": {name: getattr(self, name) for name in ("read", "started", "rejected", "held", "most_held")},
             "decisions": self.decisions,
             "end_time": self.end_time,
             "waiting": self.waiting.to_dict(),

@@ -11,6 +11,7 @@ that lasted for 0 seconds, because a job of 0 seconds is charged to the limits.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, final
 
 __all__ = ["COLUMNS", "Envelope", "Trace", "coarser", "fitting"]
@@ -97,6 +98,7 @@ class _Closed(NamedTuple):
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Trace:
     """Records one amount, which is 0 before the first call of `set`.
 
@@ -107,28 +109,21 @@ class Trace:
     Envelope(width=2, end=4, low=(5, 7, 0), high=(5, 7, 0), area=(10, 14, 0))
     """
 
-    __slots__ = ("_closed", "_column", "_columns", "_end", "_high", "_low", "_since", "_total", "_value", "_width")
-
+    #: The maximum number of columns, and their width in seconds.
+    columns: int = COLUMNS
+    _width: int = 1
     #: In the order of time, without the open column.
-    _closed: list[_Closed]
+    _closed: list[_Closed] = field(default_factory=list)
     #: The open column, and the second at which it ends.
-    _column: int
-    _end: int
+    _column: int = 0
+    _end: int = 1
     #: Of the open column so far; `_NEVER` if no amount in it has lasted for a second.
-    _low: float
-    _high: int
+    _low: float = _NEVER
+    _high: int = 0
     #: The current amount, its start, and the sum of amounts times seconds before.
-    _value: int
-    _since: int
-    _total: int
-
-    def __init__(self, columns: int = COLUMNS) -> None:
-        self._columns: Final = columns
-        self._width = 1
-        self._closed = []
-        self._column, self._end = 0, 1
-        self._low, self._high = _NEVER, 0
-        self._value = self._since = self._total = 0
+    _value: int = 0
+    _since: int = 0
+    _total: int = 0
 
     def set(self, now: int, value: int) -> None:
         """Set the amount from the second *now*, which must not be before that of the last call."""
@@ -147,8 +142,8 @@ class Trace:
         """Close the open column, and open that of *now*."""
         held = self._value
         self._closed.append(self._open())
-        if now // self._width >= self._columns:
-            width = fitting(now, self._columns, self._width)
+        if now // self._width >= self.columns:
+            width = fitting(now, self.columns, self._width)
             self._closed = list(_merged(self._closed, self._width, width))
             self._width = width
         self._column = now // self._width

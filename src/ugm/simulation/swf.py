@@ -17,6 +17,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader, TextIOBase
+from operator import gt
 from typing import Final, NamedTuple
 
 from ugm.simulation.workload import MAX_SECONDS, WorkloadError
@@ -66,6 +67,10 @@ class SwfRecord(NamedTuple):
     partition: int
     preceding_job: int
     think_time: int
+
+
+#: The largest number of each field.
+_MAXIMA: Final = tuple(MAX_SECONDS if name in _TIMES else _MAX_NUMBER for name in SwfRecord._fields)
 
 
 def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
@@ -133,7 +138,7 @@ def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
     except ValueError:
         record = _with_decimals(texts, name, line_number)
     if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0 or _is_too_large(record):
-        raise WorkloadError(name, line_number, _out_of_range(record))
+        raise WorkloadError(name, line_number, _range_fault(record))
     return record
 
 
@@ -157,22 +162,14 @@ def _with_decimals(texts: list[str], name: str, line_number: int) -> SwfRecord:
 
 
 def _is_too_large(record: SwfRecord) -> bool:
-    return max(record) > MAX_SECONDS and any(map(_exceeds, SwfRecord._fields, record))
+    return max(record) > MAX_SECONDS and any(map(gt, record, _MAXIMA))
 
 
-def _exceeds(field: str, value: float) -> bool:
-    return value > _most(field)
-
-
-def _most(field: str) -> int:
-    return MAX_SECONDS if field in _TIMES else _MAX_NUMBER
-
-
-def _out_of_range(record: SwfRecord) -> str:
-    for field, value in zip(SwfRecord._fields, record, strict=True):
+def _range_fault(record: SwfRecord) -> str:
+    for field, value, maximum in zip(SwfRecord._fields, record, _MAXIMA, strict=True):
         if value < UNKNOWN:
             return f"{field} is {value}, expected a number >= 0, or {UNKNOWN} for unknown"
-        if _exceeds(field, value):
-            return f"{field} is larger than {_most(field)}"
+        if value > maximum:
+            return f"{field} is larger than {maximum}"
     field = "number" if record.number < 0 else "submit_time"
     return f"{field} is unknown"

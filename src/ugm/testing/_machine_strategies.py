@@ -15,25 +15,6 @@ from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_strategies import ALLOCATIONS, SUBMITTED, allocation_requests
 from ugm.testing.strategies import RESOURCES, resources
 
-__all__ = [
-    "ALLOCATIONS_THERE",
-    "APPLICATIONS_THERE",
-    "ASKS",
-    "ENDINGS",
-    "GANGS",
-    "HOMES",
-    "NEW_APPLICATIONS",
-    "NODES",
-    "OFFERS",
-    "QUEUES_ADOPTED",
-    "QUEUES_REQUESTED",
-    "QUOTAS",
-    "TAGS",
-    "USAGES",
-    "fresh_asks",
-    "placeholders",
-]
-
 
 class Driven(Protocol):
     """The part of a machine that the strategies use."""
@@ -59,9 +40,10 @@ _QUEUES_REQUESTED: tuple[str, ...] = (
     "root.b.a.ab",
 )
 _QUEUES_ADOPTED: tuple[str, ...] = ("root.a", "root.b", "root.b.ab", "Root.AB", "root.a.b.ab")
-TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
-ENDINGS = ("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove")
-NODES = ("n-1", "n-2", "n-3")
+_TAGS: tuple[dict[str, str], ...] = ({}, {"namespace": "ab"}, {"namespace": "b"}, {"namespace": "root.a.b"})
+TAGS = st.sampled_from(_TAGS)
+ENDINGS = st.sampled_from(("time_out_gang", "time_out_gang", "time_out_gang", "complete", "fail", "remove"))
+NODES = st.sampled_from(("n-1", "n-2", "n-3"))
 
 QUOTAS = st.sampled_from(
     [None, None, None, *(Resource(memory=most) for most in (5, 12)), Resource({"nvidia.com/gpu": 4})]
@@ -85,7 +67,7 @@ def _mostly(frequent: st.SearchStrategy[_T], rare: st.SearchStrategy[_T]) -> st.
     return st.integers(0, 7).flatmap(lambda drawn: rare if drawn == 7 else frequent)  # noqa: PLR2004 - one in eight
 
 
-def fresh_asks(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
+def _fresh_ask(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation with an unused id, of an existing application."""
     ids = [name for name in ALLOCATIONS if name not in machine.model.held] or ALLOCATIONS
     return st.builds(
@@ -101,8 +83,8 @@ def fresh_asks(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
 def _request(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation; sometimes an earlier request, as schedulers repeat requests, or an arbitrary one."""
     pending = [AllocationRequest(*one[:3], *one[4:]) for one in machine.model.entries(pending=True)]
-    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else fresh_asks(machine)
-    return _mostly(fresh_asks(machine) | fresh_asks(machine) | again, allocation_requests(USAGES))
+    again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh_ask(machine)
+    return _mostly(_fresh_ask(machine) | _fresh_ask(machine) | again, allocation_requests(USAGES))
 
 
 def placeholders(machine: Driven) -> list[str]:
@@ -128,4 +110,5 @@ NEW_APPLICATIONS = st.runner().flatmap(
 )
 ALLOCATIONS_THERE = _of("held", ALLOCATIONS)
 ASKS = st.runner().flatmap(_request)
-GANGS = st.lists(st.runner().flatmap(fresh_asks), max_size=3) | st.lists(ASKS, max_size=3)
+FRESH_ASKS = st.runner().flatmap(_fresh_ask)
+GANGS = st.lists(FRESH_ASKS, max_size=3) | st.lists(ASKS, max_size=3)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any, Final
 
 from ugm import InvariantError, Manager, Resource, TrackingType, UserGroup
@@ -34,21 +35,20 @@ def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
     Returns:
         ``users`` and ``groups`` by name; in each, ``queues`` by path.
     """
-    return {"users": _users(tracker.get_users_resources()), "groups": _groups(tracker.get_groups_resources())}
+    return _exposed(tracker.get_users_resources(), tracker.get_groups_resources())
 
 
-def _users(users: Iterable[UserUsage]) -> dict[str, object]:
-    return {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users}
-
-
-def _groups(groups: Iterable[GroupUsage]) -> dict[str, object]:
+def _exposed(users: Iterable[UserUsage], groups: Iterable[GroupUsage]) -> dict[str, dict[str, Any]]:
     return {
-        group.group_name: {
-            "users": list(group.users),
-            "applications": list(group.applications),
-            "queues": _by_path(group.queues),
-        }
-        for group in groups
+        "users": {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users},
+        "groups": {
+            group.group_name: {
+                "users": list(group.users),
+                "applications": list(group.applications),
+                "queues": _by_path(group.queues),
+            }
+            for group in groups
+        },
     }
 
 
@@ -62,23 +62,18 @@ def exposed_partition(partition: AbstractPartition) -> dict[str, Any]:
     root = partition.queue()
     queues = () if root is None else root.walk()
     return {
-        "users": _users(partition.users()),
-        "groups": _groups(partition.groups()),
-        "queues": sorted(map(_attributes, queues), key=_path),
+        **_exposed(partition.users(), partition.groups()),
+        "queues": sorted(map(_attributes, queues), key=itemgetter("queue_path")),
         "applications": list(partition.applications()),
         "allocations": list(partition.allocations()),
         "nodes": partition.nodes(),
-        "over": sorted(partition.over_limit(), key=repr),
+        "over": sorted(partition.exceeded_limits(), key=repr),
     }
 
 
 def _attributes(queue: QueueState) -> dict[str, object]:
     """Return the attributes of a queue, with the number of its children in place of them."""
     return {field.name: getattr(queue, field.name) for field in fields(queue)} | {"children": len(queue.children)}
-
-
-def _path(queue: dict[str, object]) -> str:
-    return str(queue["queue_path"])
 
 
 def _by_path(root: QueueUsage) -> dict[str, dict[str, object]]:
@@ -111,16 +106,20 @@ def _usages(checked: Tracker | AbstractPartition) -> tuple[tuple[UserUsage, ...]
     return checked.users(), checked.groups()
 
 
-def _total_of(checked: Tracker | AbstractPartition, root: UserUsage | GroupUsage) -> Resource | None:
+def _subjects(
+    users: Iterable[UserUsage], groups: Iterable[GroupUsage]
+) -> Iterator[tuple[TrackingType, str, QueueUsage]]:
+    """Yield the kind, the name and the usage of each user and group."""
+    yield from ((TrackingType.USER, user.user_name, user.queues) for user in users)
+    yield from ((TrackingType.GROUP, group.group_name, group.queues) for group in groups)
+
+
+def _total_of(checked: Tracker | AbstractPartition, kind: TrackingType, name: str) -> Resource | None:
     """Return the total of a user or group from another query."""
-    if isinstance(root, UserUsage):
-        if isinstance(checked, Tracker):
-            return checked.get_user_resources(UserGroup(root.user_name))
-        utilization = checked.user_utilization(root.user_name)
-    else:
-        if isinstance(checked, Tracker):
-            return checked.get_group_resources(root.group_name)
-        utilization = checked.group_utilization(root.group_name)
+    is_user = kind is TrackingType.USER
+    if isinstance(checked, Tracker):
+        return checked.get_user_resources(UserGroup(name)) if is_user else checked.get_group_resources(name)
+    utilization = checked.user_utilization(name) if is_user else checked.group_utilization(name)
     return None if utilization is None else utilization.usage
 
 
@@ -136,13 +135,12 @@ def check_sums(tracker: Tracker | AbstractPartition) -> None:
     """
     users, groups = _usages(tracker)
     findings: list[str] = []
-    for user in users:
-        findings += _sums(f"user {user.user_name!r}", user.queues)
-        findings += _totals(f"user {user.user_name!r}", user.queues.usage, _total_of(tracker, user))
-    for group in groups:
-        findings += _sums(f"group {group.group_name!r}", group.queues)
-        findings += _totals(f"group {group.group_name!r}", group.queues.usage, _total_of(tracker, group))
-    _raise(findings + list(_members(users, groups)))
+    for kind, name, root in _subjects(users, groups):
+        findings += _sums(f"{kind} {name!r}", root)
+        total = _total_of(tracker, kind, name)
+        if total != root.usage:
+            findings.append(f"{kind} {name!r} uses {root.usage} according to its queues, and {total} in total")
+    _raise([*findings, *_members(users, groups)])
 
 
 def _sums(subject: str, root: QueueUsage) -> Iterator[str]:
@@ -159,11 +157,6 @@ def _sums(subject: str, root: QueueUsage) -> Iterator[str]:
             yield f"{subject} runs {application!r} below {queue.queue_path} but not in it"
         if not queue.running_applications:
             yield f"{subject} is listed in {queue.queue_path} without a running application"
-
-
-def _totals(subject: str, shown: Resource, total: Resource | None) -> Iterator[str]:
-    if total != shown:
-        yield f"{subject} uses {shown} according to its queues, and {total} in total"
 
 
 def _members(users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...]) -> Iterator[str]:
@@ -196,21 +189,14 @@ def check_never_above(tracker: Tracker | AbstractPartition, kinds: Collection[Tr
     ``group_limits="unless-user-limited"``, it is only an invariant of users.
 
     Args:
-        tracker: the tracker or partition. The method ``over_limit`` of a partition also reports exceeded queue quotas.
+        tracker: the tracker or partition. The ``exceeded_limits`` of a partition also report exceeded queue quotas.
         kinds: users, groups, or both.
 
     Raises:
         InvariantError: with a message for each exceeded limit.
     """
-    findings: list[str] = []
-    users, groups = _usages(tracker)
-    if TrackingType.USER in kinds:
-        for user in users:
-            findings += _above(f"user {user.user_name!r}", user.queues)
-    if TrackingType.GROUP in kinds:
-        for group in groups:
-            findings += _above(f"group {group.group_name!r}", group.queues)
-    _raise(findings)
+    subjects = [subject for subject in _subjects(*_usages(tracker)) if subject[0] in kinds]
+    _raise([message for kind, name, root in subjects for message in _above(f"{kind} {name!r}", root)])
 
 
 def _above(subject: str, root: QueueUsage) -> Iterator[str]:

@@ -22,12 +22,13 @@ from ugm.partition import (
     AllocationRequest,
     AllocationState,
     ApplicationState,
+    AuditReport,
     Difference,
     RunningAllocation,
 )
 from ugm.resources import Resource
 from ugm.testing.partition_model_state import UNASSIGNED, PartitionModelState, SubmittedApplication
-from ugm.testing.tracker_model import Place
+from ugm.tracking import Request
 
 __all__ = ["PartitionModel"]
 
@@ -40,6 +41,7 @@ class PartitionModel(PartitionModelState):
     """A model of one partition.
 
     >>> from ugm import TrackingType
+    >>> from ugm.testing import Place
     >>> model = PartitionModel()
     >>> model.adopt_application("app-1", UserGroup("sue"), "root.prod")
     >>> model.allocate("x-1", "app-1", Resource(memory=4))
@@ -69,7 +71,7 @@ class PartitionModel(PartitionModelState):
             return None, False
         creates = path not in self.queues.paths()
         self.queues.create(path)
-        self.queues.annotate(path, quota)
+        self.queues.override_quota(path, quota)
         self.applications[application_id] = new._replace(queue_path=path)
         return path, creates
 
@@ -92,14 +94,14 @@ class PartitionModel(PartitionModelState):
         if self._is_known(new, quota):
             return
         self.queues.create(path)
-        self.queues.annotate(path, quota)
+        self.queues.override_quota(path, quota)
         self.applications[application_id] = new
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
         """Change the quota of a dynamic queue."""
         if queue_path.lower() not in self.queues.made:
             raise RequestError("queue_path", queue_path, "expected a dynamic queue")
-        self.queues.annotate(queue_path.lower(), quota)
+        self.queues.override_quota(queue_path.lower(), quota)
 
     def _is_known(self, new: SubmittedApplication, quota: Resource | None) -> bool:
         """Return whether an application is known, and set its quota.
@@ -115,13 +117,8 @@ class PartitionModel(PartitionModelState):
         same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
         if new.user.name != known.user.name or not (same or known.is_adopted):
             raise RequestError("application_id", new.application_id, "submitted with other arguments")
-        self.queues.annotate(known.queue_path, quota)
+        self.queues.override_quota(known.queue_path, quota)
         return True
-
-    def _application(self, application_id: str) -> SubmittedApplication:
-        if application_id not in self.applications:
-            raise RequestError("application_id", application_id, "there is no such application")
-        return self.applications[application_id]
 
     def _change(self, application_id: str, **changes: Any) -> None:  # noqa: ANN401 - any field
         self.applications[application_id] = self.applications[application_id]._replace(**changes)
@@ -142,7 +139,7 @@ class PartitionModel(PartitionModelState):
 
     def complete(self, application_id: str) -> ApplicationState:
         """Remove an application that has no allocations."""
-        self._application(application_id)
+        self.application(application_id)
         if self.entries(application_id) or self.entries(application_id, pending=True):
             raise RequestError("application_id", application_id, "the application has allocations")
         self._remove(application_id)
@@ -150,7 +147,7 @@ class PartitionModel(PartitionModelState):
 
     def fail(self, application_id: str) -> list[str]:
         """Fail an application, and return its allocations to terminate, sorted."""
-        self._application(application_id)
+        self.application(application_id)
         self._change(application_id, failing=True)
         self.keep_allocations(lambda one: one.application_id != application_id or one.state is not _PENDING)
         terminated = self._terminate(self.entries(application_id))
@@ -164,14 +161,14 @@ class PartitionModel(PartitionModelState):
 
     def remove(self, application_id: str) -> list[str]:
         """Remove an application with its allocations, and return these, sorted."""
-        self._application(application_id)
+        self.application(application_id)
         held = self.entries(application_id)
         self._remove(application_id)
         return sorted(one.allocation_id for one in held)
 
     def time_out_gang(self, application_id: str) -> list[str]:
         """End the wait for a gang, and return the allocations to terminate, sorted."""
-        application, held = self._application(application_id), self.entries(application_id)
+        application, held = self.application(application_id), self.entries(application_id)
         pending = [one for one in self.entries(application_id, pending=True) if one.placeholder]
         placeholders = [one for one in held if one.placeholder]
         unused = placeholders == held and not application.has_replaced
@@ -189,7 +186,7 @@ class PartitionModel(PartitionModelState):
     # Allocations
 
     def _entry(self, request: AllocationRequest, state: AllocationState = AllocationState.HELD) -> Allocation:
-        self._application(request.application_id)
+        self.application(request.application_id)
         if any(amount < 0 for amount in request.usage.values()):
             raise RequestError("usage", request.usage, "an amount is negative")
         return Allocation(*request[:3], state, *request[3:])
@@ -205,17 +202,17 @@ class PartitionModel(PartitionModelState):
             raise RequestError("application_id", application_id, "the application is failing")
         return self.applications[application_id]
 
-    def request(self, *request: Any) -> None:  # noqa: ANN401 - the parts of an Ask
+    def request(self, *request: Any, **options: Any) -> None:  # noqa: ANN401 - an `AllocationRequest`
         """Add a pending allocation."""
-        one = self._entry(AllocationRequest(*request), _PENDING)
+        one = self._entry(AllocationRequest(*request, **options), _PENDING)
         self._is_repeated(one)
         if one.allocation_id not in self.held:
             self._require_welcome(one.application_id)
             self.held[one.allocation_id] = one
 
-    def allocate(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
+    def allocate(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Grant an allocation if it fits; otherwise return the exceeded limits."""
-        one = self._entry(AllocationRequest(*request))
+        one = self._entry(AllocationRequest(*request, **options))
         if self._is_repeated(one):
             return ()
         application = self._require_welcome(one.application_id)
@@ -241,40 +238,18 @@ class PartitionModel(PartitionModelState):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
                 self._is_repeated(one, known=wanted.setdefault(one.allocation_id, one))
-        denials = (self._denied_after(wanted, index, one) for index, one in enumerate(wanted.values()))
+        coming = list(wanted.values())
+        denials = (self.denied_by_models(one, coming=coming[:index]) for index, one in enumerate(coming))
         denied: tuple[Violation, ...] = next(filter(None, denials), ())
-        applications, held = dict(self.applications), dict(self.held)
-        found = self._grant_together(wanted.values())
-        if found or denied:
-            self.restore(applications, held)
-        return found + denied
-
-    def _denied_after(self, wanted: Mapping[str, Allocation], at: int, one: Allocation) -> tuple[Violation, ...]:
-        return self.denied_by_models(one, coming=list(wanted.values())[:at])
-
-    def _grant_together(self, wanted: Iterable[Allocation]) -> tuple[Violation, ...]:
-        """Grant one after the other, and return every limit that was exceeded at any point."""
-        requested: dict[Place, dict[str | None, int]] = {}
-        exceeded: set[tuple[Place, str | None]] = set()
-        for one in wanted:
-            application = self.applications[one.application_id]
-            exceeded |= {(Place(*each[:3]), each.resource) for each in self.exceeded(application, one.usage)}
-            for place in self.places(application):
-                sums = requested.setdefault(place, {})
-                for name, amount in (*one.usage.items(), (None, 0 if application.running else 1)):
-                    sums[name] = sums.get(name, 0) + amount
-            self._grant(one)
-        return tuple(
-            self._violation_of_sum(place, name, amount)
-            for place, sums in requested.items()
-            for name, amount in sums.items()
-            if (place, name) in exceeded
+        applications = [self.applications[one.application_id] for one in coming]
+        found = self.tracked.increase_all(
+            Request(app.queue_path, app.application_id, one.usage, app.user)
+            for one, app in zip(coming, applications, strict=True)
         )
-
-    def _violation_of_sum(self, place: Place, name: str | None, amount: int) -> Violation:
-        if name is None:
-            return self.violation(place, None, self.most_applications(place), len(self.below(place)) - amount, amount)
-        return self.violation(place, name, self.most(place, name) or 0, self.usage(place).get(name, 0) - amount, amount)
+        if not found and not denied:
+            for one in coming:
+                self._grant(one)
+        return found + denied
 
     def _counted(self, argument: str, allocation_id: str) -> Allocation:
         known = self.held.get(allocation_id)
@@ -314,13 +289,11 @@ class PartitionModel(PartitionModelState):
 
     def _exchange(self, old: Allocation, new: Allocation) -> tuple[Violation, ...]:
         """Replace an allocation if the growth fits, and further models grant the new one if it is larger."""
-        growth = Resource({name: more for name, more in (new.usage - old.usage).items() if more > 0})
-        violations = tuple(
-            each._replace(used=each.used - back, requested=each.requested + back)
-            for each in self.exceeded(self.applications[old.application_id], growth)
-            for back in [old.usage.get(each.resource or "", 0)]
+        application = self.applications[old.application_id]
+        violations = self.tracked.check_exchange(
+            application.queue_path, old.application_id, old.usage, new.usage, application.user
         )
-        if growth or new[5:] != old[5:]:
+        if any(more > 0 for more in (new.usage - old.usage).values()) or new[5:] != old[5:]:
             violations += self.denied_by_models(new, leaving=[old.allocation_id])
         if not violations:
             del self.held[old.allocation_id]
@@ -338,12 +311,12 @@ class PartitionModel(PartitionModelState):
             self._finish_if_idle(gone.application_id)
         return gone is not None
 
-    def adopt(self, *request: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - the parts of an Ask
+    def adopt(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Charge an existing allocation, and return the exceeded limits of its places."""
-        one = self._entry(AllocationRequest(*request))
+        one = self._entry(AllocationRequest(*request, **options))
         if not self._is_repeated(one):
             self._grant(one)
-        return tuple(self.over(self.places(self.applications[one.application_id])))
+        return tuple(self.tracked.exceeded_at(self.places(self.applications[one.application_id])))
 
     # Configuration and audit
 
@@ -374,12 +347,12 @@ class PartitionModel(PartitionModelState):
             if _plain(ledger.get(name)) != _plain(truth.get(name))
         )
 
-    def reconcile(self, differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    def reconcile(self, report: AuditReport) -> tuple[Difference, ...]:
         """Repair the differences that still exist, and return them."""
-        return tuple(each for each in differences if self._repair(each))
+        return tuple(each for each in report.differences if self._repair(each))
 
     def _repair(self, difference: Difference) -> bool:
-        name, truth = difference.allocation_id, difference.truth
+        name, truth = difference.allocation_id, difference.running
         if self._running(name) != difference.ledger or (truth is not None and truth[1] not in self.applications):
             return False
         known = self.held.get(name)

@@ -1,25 +1,26 @@
 """The state of a naive partition model: lists of applications and allocations, and every query computed from them.
 
-Users and groups come from `ugm.testing.TrackerModel`, queues from `ugm.testing.QueueModel`. For each query, other quota
-models are created and charged with all allocations. Nothing is counted or cached, and no code is shared with the
-partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
+`ugm.testing.TrackerModel` compares usage with limits and quotas, and `ugm.testing.QueueModel` has the queues. For each
+query, other quota models are created and charged with all allocations. Nothing is counted or cached, and no code is
+shared with the partition. `ugm.testing.PartitionModel` adds the operations that change the lists.
 
 Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement; resource quota management.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from ugm.decision import Violation
+from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
-from ugm.model import Claim, DemandModel, QuotaModel
+from ugm.model import Claim, PendingModel, QuotaModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.resources import Resource
-from ugm.testing.queue_model import QueueModel, upward
-from ugm.testing.tracker_model import Grant, Place, TrackerModel
+from ugm.testing.queue_model import QueueModel
+from ugm.testing.tracker_model import Grant, Place, TrackerModel, charged_places
 
 __all__ = ["UNASSIGNED", "PartitionModelState", "SubmittedApplication"]
 
@@ -67,15 +68,21 @@ class PartitionModelState:
     #: Whether the partition is closed.
     closed: bool = False
 
-    def restore(self, applications: dict[str, SubmittedApplication], held: dict[str, Allocation]) -> None:
-        """Replace all applications and allocations by earlier copies."""
-        self.applications, self.held = applications, held
-
     def keep_allocations(self, is_kept: Callable[[Allocation], bool]) -> None:
         """Remove all other allocations."""
         self.held = {name: one for name, one in self.held.items() if is_kept(one)}
 
     # Queries of the lists
+
+    def application(self, application_id: str) -> SubmittedApplication:
+        """Return an application.
+
+        Raises:
+            RequestError: there is no such application.
+        """
+        if application_id not in self.applications:
+            raise RequestError("application_id", application_id, "there is no such application")
+        return self.applications[application_id]
 
     def entries(self, application_id: str | None = None, *, pending: bool = False) -> list[Allocation]:
         """Return the charged or the pending allocations: all, or those of one application."""
@@ -94,35 +101,15 @@ class PartitionModelState:
         return [application for application in self.applications.values() if application.running]
 
     @property
-    def limits(self) -> TrackerModel:
-        """The limits of users and groups, without their usage."""
-        return TrackerModel(self.queues.config, self.group_limits)
-
-    def below(self, place: Place) -> set[str]:
-        """Return the running applications that are charged to a place."""
-        is_user = place.kind is TrackingType.USER
-        return {
-            app.application_id
-            for app in self.running()
-            if place.queue_path in upward(app.queue_path)
-            and (place.kind is TrackingType.QUEUE or place.name == (app.user.name if is_user else app.group))
-        }
+    def tracked(self) -> TrackerModel:
+        """The usage and the limits of users, groups and queues, with a grant for each running application."""
+        grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
+        groups = {app[0]: app.group for app in self.applications.values() if app.group != UNASSIGNED}
+        return TrackerModel(self.queues.config, self.group_limits, grants, queues=self.queues, groups=groups)
 
     def usage(self, place: Place) -> Resource:
         """Return the usage at a place, without zeros."""
-        return sum((self.total(application_id) for application_id in self.below(place)), Resource()).without_zeros()
-
-    def most(self, place: Place, name: str) -> int | None:
-        """Return the limit on a resource at a place; None for no limit."""
-        if place.kind is TrackingType.QUEUE:
-            return self.queues.most(place.queue_path, name)
-        return self.limits.limit(place).resources.get(name)
-
-    def most_applications(self, place: Place) -> int:
-        """Return the limit on applications at a place; 0 for no limit."""
-        if place.kind is TrackingType.QUEUE:
-            return self.queues.allowed(place.queue_path).applications
-        return self.limits.limit(place).applications
+        return self.tracked.usage(place)
 
     def state(self, application: SubmittedApplication) -> ApplicationState:
         """Return the state of an application."""
@@ -136,88 +123,34 @@ class PartitionModelState:
 
     def group_of(self, application: SubmittedApplication) -> str | None:
         """Return the group of an application, assigned or not yet."""
-        if application.group != UNASSIGNED:
-            return application.group
-        return self.limits.group_for(application.queue_path, application.application_id, application.user)
+        return self.tracked.group_for(application.queue_path, application.application_id, application.user)
 
     def places(self, application: SubmittedApplication) -> list[Place]:
-        """Return the places of the user, the group and the queues of an application, from leaf to root."""
-        paths, group = upward(application.queue_path), self.group_of(application)
-        users = [Place(TrackingType.USER, application.user.name, path) for path in paths]
-        groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
-        return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
-
-    def limited_places(self, application: SubmittedApplication) -> list[Place]:
-        """Return the places whose limits apply to an application."""
-        places, limits = self.places(application), self.limits
-        users = [place for place in places if place.kind is TrackingType.USER]
-        named = any(limits.limit(place).limit_name == application.user.name for place in users)
-        if not named or self.group_limits == "always":
-            return places
-        return [place for place in places if place.kind is not TrackingType.GROUP]
+        """Return the places of the user, the group and the queues of an application, each from leaf to root."""
+        return charged_places(application.queue_path, application.user.name, self.group_of(application))
 
     def exceeded(self, application: SubmittedApplication, usage: Resource) -> tuple[Violation, ...]:
-        """Return every limit of users, groups and queues that an additional *usage* would exceed.
+        """Return every limit of users, groups and queues that an additional *usage* would exceed."""
+        return self.tracked.check(application.queue_path, application.application_id, usage, application.user)
 
-        Queue quotas are compared for every resource of the request, limits of users and groups only for amounts > 0.
-        """
-        found = []
-        for place in self.limited_places(application):
-            used, count = self.usage(place), len(self.below(place))
-            for name, amount in usage.items():
-                most = self.most(place, name)
-                is_compared = amount or place.kind is TrackingType.QUEUE
-                if is_compared and most is not None and used.get(name, 0) + amount > most:
-                    found.append(self.violation(place, name, most, used.get(name, 0), amount))
-            if not application.running and 0 < self.most_applications(place) <= count:
-                found.append(self.violation(place, None, self.most_applications(place), count, 1))
-        return tuple(found)
-
-    def violation(self, place: Place, name: str | None, most: int, used: int, requested: int) -> Violation:
-        """Return a violation at a place."""
-        is_queue = place.kind is TrackingType.QUEUE
-        return Violation(*place, "" if is_queue else self.limits.limit(place).limit_name, name, most, used, requested)
-
-    def over(self, places: Iterable[Place]) -> Iterator[Violation]:
-        """Yield every exceeded limit of some places."""
-        for place in places:
-            for name, used in self.usage(place).items():
-                most = self.most(place, name)
-                if most is not None and used > most:
-                    yield self.violation(place, name, most, used, 0)
-            if 0 < self.most_applications(place) < len(self.below(place)):
-                yield self.violation(place, None, self.most_applications(place), len(self.below(place)), 0)
-
-    def over_limit(self) -> tuple[Violation, ...]:
+    def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every exceeded limit."""
-        places = {place for app in self.running() for place in self.places(app)}
-        return tuple(self.over(sorted(places)))
+        return tuple(self.tracked.exceeded_limits())
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return the smallest free amount of each limited resource; None if no limit applies."""
-        return self.headroom_at(self.limited_places(self.applications[application_id]))
-
-    def headroom_at(self, places: Iterable[Place]) -> Resource | None:
-        """Return the smallest free amounts of some places."""
-        headroom: dict[str, int] = {}
-        for place in places:
-            queue = self.queues.allowed(place.queue_path).resources
-            limit = queue if place.kind is TrackingType.QUEUE else self.limits.limit(place).resources
-            for name, most in (limit or Resource()).items():
-                free = most - self.usage(place).get(name, 0)
-                headroom[name] = min(free, headroom.get(name, free))
-        return Resource(headroom) if headroom else None
+        application = self.application(application_id)
+        return self.tracked.headroom(application.queue_path, application_id, application.user)
 
     def exposed(self) -> dict[str, Any]:
         """Return the visible state in the form of `ugm.testing.exposed_partition`."""
-        grants = [Grant(app.queue_path, app[0], self.total(app[0]), app.user.name, app.group) for app in self.running()]
         return {
-            **TrackerModel(self.queues.config, self.group_limits, grants).exposed(),
+            **self.tracked.exposed(),
             "queues": [self._queue(path) for path in self.queues.paths()],
             "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
             "allocations": [self.held[name] for name in sorted(self.held)],
             "nodes": dict(sorted(self.queues.nodes.items())),
-            "over": sorted(self.over_limit(), key=repr),
+            "over": sorted(self.exceeded_limits(), key=repr),
         }
 
     def _queue(self, path: str) -> dict[str, Any]:
@@ -231,7 +164,7 @@ class PartitionModelState:
             "max_applications": allowed.applications,
             "guaranteed": allowed.guaranteed,
             "usage": self.usage(place),
-            "running_applications": len(self.below(place)),
+            "running_applications": len(self.tracked.applications(place)),
             "applications": tuple(sorted(app[0] for app in self.applications.values() if app.queue_path == path)),
             "children": len(self.queues.children(path)),
         }
@@ -259,8 +192,8 @@ class PartitionModelState:
                     continue
                 if one.state is not _PENDING:
                     model.charge(self.claim(one))
-                elif isinstance(model, DemandModel):
-                    model.expect(self.claim(one))
+                elif isinstance(model, PendingModel):
+                    model.add_pending(self.claim(one))
         return models
 
     def claim(self, one: Allocation) -> Claim:

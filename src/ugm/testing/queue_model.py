@@ -8,7 +8,7 @@ Source: Apache YuniKorn, resource quota management; placement rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, final
 
@@ -33,12 +33,12 @@ class DynamicQueue(NamedTuple):
 
     is_parent: bool
     #: Whether it was removed from the configuration.
-    has_left: bool
+    was_configured: bool
     allowed: QueueAllowance
     #: The quota of new queues below it.
     template: QueueAllowance | None = None
     #: The quota that was set for this queue.
-    annotated: Resource | None = None
+    quota_override: Resource | None = None
 
 
 @final
@@ -59,15 +59,14 @@ class QueueModel:
 
     def configured(self, path: str) -> QueueConfig | None:
         """Return the configuration of a queue."""
-        queue: QueueConfig | None = None if self.config is None else self.config.root
-        for name in path.split(".")[1:]:
-            queue = next((child for child in queue.queues if child.name == name), None) if queue else None
-        return queue
+        return self._named().get(path)
+
+    def _named(self) -> dict[str, QueueConfig]:
+        return {} if self.config is None else dict(self.config.root.walk())
 
     def paths(self) -> list[str]:
         """Return all queues, sorted."""
-        named = [] if self.config is None else list(_paths(self.config.root, ROOT))
-        return sorted({ROOT, *named, *self.made})
+        return sorted({ROOT, *self._named(), *self.made})
 
     def children(self, path: str) -> list[str]:
         """Return the queues directly below a queue, sorted."""
@@ -91,13 +90,13 @@ class QueueModel:
         if path not in self.made:
             return False
         above = path.rpartition(".")[0]
-        return self.made[path].has_left or self.is_draining(above) or not self.may_have_children(above)
+        return self.made[path].was_configured or self.is_draining(above) or not self.may_have_children(above)
 
     def allowed(self, path: str) -> QueueAllowance:
         """Return the quota of a queue; the resources of the root are those of the cluster."""
         if path in self.made:
             made = self.made[path]
-            return made.allowed if made.annotated is None else made.allowed._replace(resources=made.annotated)
+            return made.allowed if made.quota_override is None else made.allowed._replace(resources=made.quota_override)
         said = _allowed(self.configured(path))
         return QueueAllowance(self.cluster(), said.applications) if path == ROOT else said
 
@@ -116,15 +115,14 @@ class QueueModel:
 
     def template(self, path: str) -> QueueAllowance:
         """Return the quota of a new queue directly below a queue."""
-        for above in upward(path):
-            queue = self.configured(above)
-            if above in self.made:
-                found = self.made[above].template
-            else:
-                found = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
-            if found is not None:
-                return found
-        return QueueAllowance()
+        return next(filter(None, map(self.own_template, upward(path))), QueueAllowance())
+
+    def own_template(self, path: str) -> QueueAllowance | None:
+        """Return the template of a queue; None if it has none."""
+        if path in self.made:
+            return self.made[path].template
+        queue = self.configured(path)
+        return None if queue is None or queue.child_template is None else _allowed(queue.child_template)
 
     # Placement
 
@@ -175,13 +173,13 @@ class QueueModel:
             if above not in self.paths():
                 is_leaf = above == path
                 self.made[above] = DynamicQueue(
-                    not is_leaf, has_left=False, allowed=template if is_leaf else QueueAllowance()
+                    not is_leaf, was_configured=False, allowed=template if is_leaf else QueueAllowance()
                 )
 
-    def annotate(self, path: str, quota: Resource | None) -> None:
+    def override_quota(self, path: str, quota: Resource | None) -> None:
         """Set the quota of a dynamic queue."""
         if quota and path in self.made:
-            self.made[path] = self.made[path]._replace(annotated=quota)
+            self.made[path] = self.made[path]._replace(quota_override=quota)
 
     def prune(self, busy: Collection[str]) -> None:
         """Remove dynamic queues without applications in or below them."""
@@ -191,13 +189,12 @@ class QueueModel:
         """Replace the configuration."""
         before = self.paths()
         for path in [path for path in before if path not in self.made and path != ROOT]:
-            queue = self.configured(path)
-            template = None if queue is None or queue.child_template is None else _allowed(queue.child_template)
+            allowed, template = _allowed(self.configured(path)), self.own_template(path)
             self.made[path] = DynamicQueue(
-                self.may_have_children(path), has_left=True, allowed=_allowed(queue), template=template
+                self.may_have_children(path), was_configured=True, allowed=allowed, template=template
             )
         self.config = config
-        named = [] if config is None else list(_paths(config.root, ROOT))
+        named = self._named()
         self.made = {path: self.made[path] for path in before if path in self.made and path not in named}
         for path, queue_made in self.made.items():
             if not self.is_draining(path) and not queue_made.is_parent:
@@ -237,12 +234,6 @@ def upward(path: str) -> list[str]:
     """Return a path and its ancestors, from leaf to root."""
     names = path.split(".")
     return [".".join(names[:count]) for count in range(len(names), 0, -1)]
-
-
-def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
-    yield path
-    for child in queue.queues:
-        yield from _paths(child, f"{path}.{child.name}")
 
 
 def _allowed(said: QueueConfig | ChildTemplate | None) -> QueueAllowance:

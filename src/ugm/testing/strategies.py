@@ -18,7 +18,7 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Final
@@ -61,17 +61,6 @@ _LARGEST: Final = 9
 
 #: One name is a prefix of another.
 _QUEUES: Final = ("a", "ab", "b")
-
-
-def config_paths(partition: PartitionConfig) -> tuple[str, ...]:
-    """Return the full path of every queue of a configuration, parents before their children."""
-    return tuple(_paths(partition.root, ROOT))
-
-
-def _paths(queue: QueueConfig, path: str) -> Iterator[str]:
-    yield path
-    for child in queue.queues:
-        yield from _paths(child, f"{path}.{child.name}")
 
 
 def resource_names() -> st.SearchStrategy[str]:
@@ -159,7 +148,7 @@ def queue_paths(partition: PartitionConfig | None = None) -> st.SearchStrategy[s
     """Draw a valid queue path, mostly of a queue of *partition*, in any case of letters."""
     names = [(), *product(_QUEUES), *product(_QUEUES, repeat=2), *product(_QUEUES, repeat=3)]
     anywhere = [".".join((ROOT, *below)) for below in names]
-    known = config_paths(partition) if partition is not None else anywhere
+    known = [path for path, _ in partition.root.walk()] if partition is not None else anywhere
     return st.sampled_from(known) | st.sampled_from([*anywhere, *map(str.title, anywhere)])
 
 

@@ -16,7 +16,7 @@ visible state of the tracker must equal that of the model, and `ugm.testing.veri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import groupby
 from typing import Any, ClassVar, Literal
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ugm import Manager, Request, RequestError, Resource, TrackingType, UgmError, UserGroup, Violation
+from ugm import Decision, Manager, Request, RequestError, Resource, TrackingType, UgmError, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, WILDCARD
 from ugm.testing.invariants import exposed, verify_all
@@ -39,9 +39,9 @@ from ugm.testing.strategies import (
     users,
 )
 from ugm.testing.tracker_model import Place, TrackerModel
-from ugm.tracking import GroupTracker, Tracker, UserTracker
+from ugm.tracking import Tracker
 
-__all__ = ["TrackerMachine", "by_place"]
+__all__ = ["TrackerMachine", "agree", "by_place", "unordered"]
 
 #: The placeholder for an earlier request, before the first.
 _FIRST = Request(ROOT, f"{USERS[0]}-1", Resource(), UserGroup(USERS[0]))
@@ -55,6 +55,11 @@ _RUNNING = st.runner().flatmap(lambda machine: st.sampled_from(machine.model.run
 _TRACKERS = st.sampled_from(
     [(TrackingType.USER, name) for name in USERS] + [(TrackingType.GROUP, name) for name in (*GROUPS, WILDCARD)]
 )
+#: Without amounts, or with the count 0, a limit is removed.
+_MANUAL_LIMITS: st.SearchStrategy[tuple[str, Any]] = st.tuples(
+    st.just("resources"),
+    st.builds(lambda name, most: Resource({name: most} if most else {}), resource_names(), st.integers(0, 20)),
+) | st.tuples(st.just("applications"), st.integers(0, 2))
 _PATHS = ("", "root", "root.a", "root.b", "root.a.b")
 
 _INVALID_REQUESTS: tuple[Request, ...] = (
@@ -74,15 +79,29 @@ def _something_runs(machine: TrackerMachine) -> bool:
     return bool(machine.model.grants)
 
 
-def by_place(violations: tuple[Violation, ...]) -> list[tuple[Place, list[Violation]]]:
+def by_place(answer: Decision | Iterable[Violation]) -> list[tuple[Place, list[Violation]]]:
     """Return violations grouped by place; those of one place are sorted, because their order is undefined."""
-    places = groupby(violations, key=lambda violation: Place(violation.kind, violation.name, violation.queue_path))
+    places = groupby(_violations(answer), key=lambda violation: Place(*violation[:3]))
     return [(place, sorted(group, key=repr)) for place, group in places]
 
 
-def _agree(found: object, expected: object, what: str) -> None:
+def unordered(answer: Decision | Iterable[Violation]) -> list[Violation]:
+    """Return violations sorted."""
+    return sorted(_violations(answer), key=repr)
+
+
+def _violations(answer: Decision | Iterable[Violation]) -> Iterable[Violation]:
+    return answer.violations if isinstance(answer, Decision) else answer
+
+
+def agree(found: object, expected: object, what: object) -> None:
+    """Expect an answer of the model.
+
+    Raises:
+        AssertionError: the answer is another one.
+    """
     if found != expected:
-        raise AssertionError(f"{what}: the tracker says {found!r}, the model {expected!r}")
+        raise AssertionError(f"{what}: found {found!r}, but the model says {expected!r}")
 
 
 @contextmanager
@@ -117,11 +136,6 @@ class TrackerMachine(RuleBasedStateMachine):
         """Return the tracker to be tested, without applications and with the limits of *config*."""
         return Manager(config, group_limits=self.group_limits, strict=self.strict)
 
-    @property
-    def more(self) -> Any:  # noqa: ANN401 - the preconditions check that the operations exist
-        """The tracker, for optional operations."""
-        return self.tracker
-
     @initialize(config=partitions())
     def start(self, config: PartitionConfig) -> None:
         """Start with a configuration and no applications."""
@@ -134,7 +148,7 @@ class TrackerMachine(RuleBasedStateMachine):
         """Expect that the block does not change the visible state of the tracker."""
         before = exposed(self.tracker)
         yield
-        _agree(exposed(self.tracker), before, "after a call that must not change the state")
+        agree(exposed(self.tracker), before, "after a call that must not change the state")
 
     # Operations of every tracker
 
@@ -143,7 +157,7 @@ class TrackerMachine(RuleBasedStateMachine):
         """An increase is allowed if and only if it fits all limits."""
         self.made.append(request)
         allowed = self.tracker.increase_tracked_resource(*request)
-        _agree(allowed, not self.model.increase(*request), "increase_tracked_resource")
+        agree(allowed, not self.model.increase(*request), "increase_tracked_resource")
 
     @precondition(_something_runs)
     @rule(running=_RUNNING, data=st.data(), remove_app=st.booleans())
@@ -188,52 +202,39 @@ class TrackerMachine(RuleBasedStateMachine):
 
     # Optional operations
 
+    def both(
+        self, operation: str, *arguments: object, compared: Callable[[Any], object] = lambda answer: answer
+    ) -> None:
+        """Call an operation of the tracker and of the model, and compare the results."""
+        found, expected = (getattr(each, operation)(*arguments) for each in (self.tracker, self.model))
+        agree(compared(found), compared(expected), operation)
+
     @precondition(_has("increase"))
     @rule(request=_REQUESTS)
     def increase(self, request: Request) -> None:
         """A denial names the exceeded limits of the user, then those of the group, from leaf to root."""
         self.made.append(request)
-        decision = self.more.increase(*request)
-        _agree(by_place(decision.violations), by_place(self.model.increase(*request)), "increase")
+        self.both("increase", *request, compared=by_place)
 
     @precondition(_has("check"))
     @rule(request=_REQUESTS)
     def check(self, request: Request) -> None:
         """A check returns the decision on an increase, and does not change the state."""
         with self.nothing_changes():
-            decision = self.more.check(*request)
-        _agree(by_place(decision.violations), by_place(self.model.check(*request)), "check")
+            self.both("check", *request, compared=by_place)
 
-    @precondition(_has("headroom"))
-    @rule(request=_REQUESTS)
-    def headroom(self, request: Request) -> None:
-        """The headroom is the smallest free amount of all limits."""
-        subject = (request.queue_path, request.application_id, request.user)
-        with self.nothing_changes():
-            _agree(self.more.headroom(*subject), self.model.headroom(*subject), "headroom")
-
-    @precondition(_has("can_run_app"))
-    @rule(request=_REQUESTS)
-    def can_run_app(self, request: Request) -> None:
-        """The permission to run depends only on the number of applications."""
-        subject = (request.queue_path, request.application_id, request.user)
-        with self.nothing_changes():
-            _agree(self.more.can_run_app(*subject), self.model.can_run_app(*subject), "can_run_app")
-
-    @precondition(_has("group_for"))
-    @rule(request=_REQUESTS)
-    def group_for(self, request: Request) -> None:
-        """The group of an application is the assigned one, or the one that would be assigned."""
-        subject = (request.queue_path, request.application_id, request.user)
-        with self.nothing_changes():
-            _agree(self.more.group_for(*subject), self.model.group_for(*subject), "group_for")
+    @rule(request=_REQUESTS, query=st.sampled_from(["headroom", "can_run_app", "group_for"]))
+    def query(self, request: Request, query: str) -> None:
+        """The headroom, the permission to run and the group of an application do not depend on the requested amount."""
+        if hasattr(self.tracker, query):
+            with self.nothing_changes():
+                self.both(query, request.queue_path, request.application_id, request.user)
 
     @precondition(_has("adopt"))
     @rule(request=_REQUESTS)
     def adopt(self, request: Request) -> None:
         """An adopted allocation is charged even if it exceeds limits."""
-        self.more.adopt(*request)
-        self.model.adopt(*request)
+        self.both("adopt", *request, compared=by_place)
 
     @precondition(_has("replace"))
     @precondition(_something_runs)
@@ -243,80 +244,52 @@ class TrackerMachine(RuleBasedStateMachine):
         path, application_id, name = running
         held = self.model.held(application_id, path)
         placeholder = Resource({name: data.draw(st.integers(0, most)) for name, most in held.items()})
-        request = (path, application_id, placeholder, real, UserGroup(name))
-        decision = self.more.replace(*request)
-        _agree(by_place(decision.violations), by_place(self.model.replace(*request)), "replace")
+        self.both("replace", path, application_id, placeholder, real, UserGroup(name), compared=by_place)
 
     @precondition(_has("increase_all"))
     @rule(gang=_GANGS)
     def increase_all(self, gang: list[Request]) -> None:
         """Several requests are granted together or not at all; a denial contains the sum of the requests."""
-        found, expected = self.more.increase_all(gang).violations, self.model.increase_all(gang)
-        _agree(sorted(found, key=repr), sorted(expected, key=repr), "increase_all")
+        self.both("increase_all", gang, compared=unordered)
 
     @precondition(_has("update_config"))
     @rule(config=partitions())
     def update_config(self, config: PartitionConfig) -> None:
         """A new configuration changes limits, but not usage."""
         self.config = config
-        self.more.update_config(config)
-        self.model.update_config(config)
+        self.both("update_config", config)
 
     @precondition(_has("get_user_tracker"))
     @precondition(_has("get_group_tracker"))
-    @rule(subject=_TRACKERS, path=st.sampled_from(_PATHS), count=st.integers(0, 2))
-    def set_max_applications(self, subject: tuple[TrackingType, str], path: str, count: int) -> None:
-        """A manual limit applies while applications run there, until the next configuration."""
-        tracker = self._live(subject)
-        if tracker is not None:
-            with self._raising_without(Place(*subject, path or ROOT)):
-                tracker.set_max_applications(count, path)
-            self.model.set_limit(Place(*subject, path or ROOT), applications=count)
-
-    @precondition(_has("get_user_tracker"))
-    @precondition(_has("get_group_tracker"))
-    @rule(subject=_TRACKERS, path=st.sampled_from(_PATHS), name=resource_names(), most=st.integers(0, 20))
-    def set_max_resources(self, subject: tuple[TrackingType, str], path: str, name: str, most: int) -> None:
-        """The same for resources; an empty path is the root, and an empty vector removes the limit."""
-        tracker, limit = self._live(subject), Resource({name: most} if most else {})
-        if tracker is not None:
-            with self._raising_without(Place(*subject, path or ROOT)):
-                tracker.set_max_resources(limit, path)
-            self.model.set_limit(Place(*subject, path or ROOT), resources=limit)
-
-    @contextmanager
-    def _raising_without(self, place: Place) -> Iterator[None]:
-        """Expect that a setter raises if and only if no application runs there."""
+    @rule(subject=_TRACKERS, path=st.sampled_from(_PATHS), limit=_MANUAL_LIMITS)
+    def set_limit(self, subject: tuple[TrackingType, str], path: str, limit: tuple[str, Any]) -> None:
+        """A manual limit applies while applications run there, until the next configuration; "" is the root."""
+        (kind, name), (what, value) = subject, limit
+        tracker, place = getattr(self.tracker, f"get_{kind}_tracker")(name), Place(kind, name, path or ROOT)
+        if tracker is None:
+            return
         refused = False
         try:
-            yield
+            getattr(tracker, f"set_max_{what}")(value, path)
         except RequestError:
             refused = True
-        _agree(refused, not self.model.grants_at(place), "refusal of a manual limit")
-
-    def _live(self, subject: tuple[TrackingType, str]) -> UserTracker | GroupTracker | None:
-        kind, name = subject
-        is_user = kind is TrackingType.USER
-        found: UserTracker | GroupTracker | None = (
-            self.more.get_user_tracker(name) if is_user else self.more.get_group_tracker(name)
-        )
-        return found
+        agree(refused, not self.model.grants_at(place), "refusal of a manual limit")
+        self.model.set_limit(place, **{what: value})
 
     # Invariants
 
     @invariant()
     def agrees_with_the_model(self) -> None:
         """Usage, applications, groups and limits equal those of the model."""
-        _agree(exposed(self.tracker), self.model.exposed(), "visible state")
+        agree(exposed(self.tracker), self.model.exposed(), "visible state")
 
     @invariant()
     def adds_up(self) -> None:
         """All counters are consistent with the allocations."""
         verify_all(self.tracker)
 
-    @precondition(_has("over_limit"))
+    @precondition(_has("exceeded_limits"))
     @invariant()
     def reports_exceeded_limits(self) -> None:
-        """`over_limit` reports every exceeded limit with the usage."""
-        found = {(Place(*each[:3]), each.resource, each.limit, each.used) for each in self.more.over_limit()}
-        _agree(found, self.model.over_limit(), "over_limit")
+        """`exceeded_limits` reports every exceeded limit with the usage."""
+        self.both("exceeded_limits", compared=unordered)

@@ -1,7 +1,8 @@
 """A naive model of users, groups and limits: a list of grants, from which every query is computed.
 
 The model caches and counts nothing, and shares no code with the trackers of ugm. It finds limits by walking through the
-configuration from the root. Therefore it is slow, but easy to verify by reading.
+configuration from the root. Therefore it is slow, but easy to verify by reading. `ugm.testing.PartitionModel` uses it
+for its queues as well.
 
 The model expects valid arguments. It raises the same errors as a tracker for operations that a tracker refuses.
 
@@ -10,20 +11,21 @@ Source: Apache YuniKorn, user based resource usage tracking; user based quota en
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.identity import WILDCARD, TrackingType, UserGroup
 from ugm.resources import Resource
+from ugm.testing.queue_model import QueueAllowance, QueueModel, upward
 
 if TYPE_CHECKING:
     from ugm.tracking.tracker import Request
 
-__all__ = ["Grant", "LimitInForce", "Place", "TrackerModel"]
+__all__ = ["Grant", "LimitInForce", "Place", "TrackerModel", "charged_places"]
 
 
 class Grant(NamedTuple):
@@ -66,6 +68,8 @@ class TrackerModel:
         group_limits: as for `ugm.Manager`.
         grants: the changes of all running applications, in order.
         manual_limits: limits that were set manually since the last configuration.
+        queues: the queues with their quotas; None if queues have no quotas.
+        groups: assigned groups by application; the group of any other application is assigned by its first grant.
 
     >>> model = TrackerModel()
     >>> model.increase("root.prod", "app-1", Resource(memory=4), UserGroup("sue"))
@@ -78,19 +82,21 @@ class TrackerModel:
     group_limits: Literal["always", "unless-user-limited"] = "always"
     grants: list[Grant] = field(default_factory=list)
     manual_limits: dict[Place, LimitInForce] = field(default_factory=dict)
+    queues: QueueModel | None = None
+    groups: Mapping[str, str | None] = field(default_factory=dict)
 
     # Queries of the grants.
 
     def grants_at(self, place: Place) -> list[Grant]:
-        """Return the grants to a user or group in and below a queue."""
+        """Return the grants at a place and below it."""
         return [grant for grant in self.grants if place in _places(grant)]
 
     def usage(self, place: Place) -> Resource:
-        """Return the usage of a user or group in and below a queue, without zeros."""
+        """Return the usage at a place, without zeros."""
         return _total(grant.usage for grant in self.grants_at(place))
 
     def applications(self, place: Place) -> set[str]:
-        """Return the applications of a user or group that run in or below a queue."""
+        """Return the applications that run at a place."""
         return {grant.application_id for grant in self.grants_at(place)}
 
     def held(self, application_id: str, queue_path: str) -> Resource:
@@ -109,10 +115,12 @@ class TrackerModel:
 
     def group_for(self, queue_path: str, application_id: str, user: UserGroup) -> str | None:
         """Return the group of an application, which is assigned with its first usage."""
+        if application_id in self.groups:
+            return self.groups[application_id]
         for grant in self.grants:
             if (grant.application_id, grant.user_name) == (application_id, user.name):
                 return grant.group_name
-        for path in _upward(queue_path.lower()):
+        for path in upward(queue_path.lower()):
             named = [group for entry in self._entries(path) for group in entry.groups]
             for group in named:
                 if group in user.groups:
@@ -122,9 +130,12 @@ class TrackerModel:
         return None
 
     def limit(self, place: Place) -> LimitInForce:
-        """Return the limit in force for a user or group at one queue."""
+        """Return the limit in force at a place."""
         if place in self.manual_limits:
             return self.manual_limits[place]
+        if place.kind is TrackingType.QUEUE:
+            allowed = QueueAllowance() if self.queues is None else self.queues.allowed(place.queue_path)
+            return LimitInForce("", allowed.resources or Resource(), allowed.applications)
         is_user = place.kind is TrackingType.USER
         for wanted in (place.name, WILDCARD) if is_user else (place.name,):
             for entry in self._entries(place.queue_path):
@@ -133,25 +144,24 @@ class TrackerModel:
         return _NO_LIMIT
 
     def _entries(self, queue_path: str) -> Sequence[LimitConfig]:
-        queue: QueueConfig | None = None if self.config is None else self.config.root
-        for name in queue_path.split(".")[1:]:
-            queue = next((child for child in queue.queues if child.name.lower() == name), None) if queue else None
+        queue = None if self.config is None else dict(self.config.root.walk()).get(queue_path)
         return queue.limits if queue else ()
 
-    def _limited_places(self, queue_path: str, application_id: str, user: UserGroup) -> list[Place]:
-        """Return the places with limits for a request: of the user, then of the group, each from leaf to root."""
-        path, group = queue_path.lower(), self.group_for(queue_path, application_id, user)
-        users = [Place(TrackingType.USER, user.name, above) for above in _upward(path)]
-        groups = [Place(TrackingType.GROUP, group, above) for above in _upward(path) if group is not None]
-        user_limited = any(self.limit(place).limit_name == user.name for place in users)
-        return users if user_limited and self.group_limits == "unless-user-limited" else users + groups
+    def limited_places(self, queue_path: str, application_id: str, user: UserGroup) -> list[Place]:
+        """Return the places with limits for a request: of the user, the group and the queues, each leaf to root."""
+        group = self.group_for(queue_path, application_id, user)
+        places = charged_places(queue_path.lower(), user.name, group)
+        exempt = self.group_limits == "unless-user-limited" and any(
+            self.limit(place).limit_name == user.name for place in places if place.kind is TrackingType.USER
+        )
+        return [place for place in places if not exempt or place.kind is not TrackingType.GROUP]
 
     # Decisions.
 
     def check(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
         """Return every limit that an increase would exceed."""
         self._require_own(application_id, user)
-        return self._exceeded(self._limited_places(queue_path, application_id, user), application_id, usage)
+        return self._exceeded(self.limited_places(queue_path, application_id, user), application_id, usage)
 
     def _require_own(self, application_id: str, user: UserGroup) -> None:
         owner = self.owner(application_id)
@@ -169,19 +179,33 @@ class TrackerModel:
     def _over(
         self, place: Place, used: Resource, requested: Resource, running: int, starting: int
     ) -> Iterator[Violation]:
-        """Yield the limits at a place that *requested* and *starting* applications would exceed."""
-        most = self.limit(place)
-        for name, amount in most.resources.items():
-            now, more = used.get(name, 0), requested.get(name, 0)
-            if more > 0 and now + more > amount:
-                yield Violation(*place, most.limit_name, name, amount, now, more)
-        if most.applications and starting and running + starting > most.applications:
-            yield Violation(*place, most.limit_name, None, most.applications, running, starting)
+        """Yield the limits at a place that *requested* and *starting* applications would exceed.
+
+        A quota is compared for every resource of the request, a limit of a user or group only for amounts above 0.
+        """
+        limit = self.limit(place)
+        for name, more in requested.items():
+            most, now = self._most(place, name), used.get(name, 0)
+            is_compared = more or place.kind is TrackingType.QUEUE
+            if is_compared and most is not None and now + more > most:
+                yield Violation(*place, limit.limit_name, name, most, now, more)
+        if limit.applications and starting and running + starting > limit.applications:
+            yield Violation(*place, limit.limit_name, None, limit.applications, running, starting)
+
+    def _most(self, place: Place, name: str) -> int | None:
+        """Return the limit on a resource at a place; None for no limit."""
+        if place.kind is TrackingType.QUEUE and self.queues is not None:
+            return self.queues.most(place.queue_path, name)
+        return self.limit(place).resources.get(name)
 
     def headroom(self, queue_path: str, application_id: str, user: UserGroup) -> Resource | None:
         """Return the smallest free amount of each limited resource; None if no limit applies."""
+        return self.headroom_at(self.limited_places(queue_path, application_id, user))
+
+    def headroom_at(self, places: Iterable[Place]) -> Resource | None:
+        """Return the smallest free amount of each resource that is limited at some places; None without limits."""
         headroom: dict[str, int] = {}
-        for place in self._limited_places(queue_path, application_id, user):
+        for place in places:
             used = self.usage(place)
             for name, most in self.limit(place).resources.items():
                 free = most - used.get(name, 0)
@@ -190,20 +214,23 @@ class TrackerModel:
 
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether an application runs in a queue or may start there."""
-        places = self._limited_places(queue_path, application_id, user)
+        places = self.limited_places(queue_path, application_id, user)
         return not self._exceeded(places, application_id, Resource())
 
-    def over_limit(self) -> set[tuple[Place, str | None, int, int]]:
-        """Return every exceeded limit: the place, the resource, the limit and the usage."""
-        found: set[tuple[Place, str | None, int, int]] = set()
-        for place in {place for grant in self.grants for place in _places(grant)}:
-            most, used, running = self.limit(place), self.usage(place), len(self.applications(place))
-            for name, amount in most.resources.items():
-                if used.get(name, 0) > amount:
-                    found.add((place, name, amount, used[name]))
-            if 0 < most.applications < running:
-                found.add((place, None, most.applications, running))
-        return found
+    def exceeded_limits(self) -> list[Violation]:
+        """Return every exceeded limit, sorted by place."""
+        return list(self.exceeded_at(sorted({place for grant in self.grants for place in _places(grant)})))
+
+    def exceeded_at(self, places: Iterable[Place]) -> Iterator[Violation]:
+        """Yield every exceeded limit of some places."""
+        for place in places:
+            limit, running = self.limit(place), len(self.applications(place))
+            for name, used in self.usage(place).items():
+                most = self._most(place, name)
+                if most is not None and used > most:
+                    yield Violation(*place, limit.limit_name, name, most, used, 0)
+            if 0 < limit.applications < running:
+                yield Violation(*place, limit.limit_name, None, limit.applications, running, 0)
 
     # Changes.
 
@@ -214,43 +241,33 @@ class TrackerModel:
             self.adopt(queue_path, application_id, usage, user)
         return violations
 
-    def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> None:
-        """Grant *usage* even if it exceeds limits."""
+    def adopt(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> tuple[Violation, ...]:
+        """Grant *usage* even if it exceeds limits, and return the limits that are exceeded now."""
         self._require_own(application_id, user)
         group = self.group_for(queue_path, application_id, user)
         self.grants.append(Grant(queue_path.lower(), application_id, usage, user.name, group))
+        return tuple(self.exceeded_at(_places(self.grants[-1])))
 
     def increase_all(self, requests: Iterable[Request]) -> tuple[Violation, ...]:
         """Grant several increases or none of them, and return the exceeded limits.
 
         Each increase is checked after those before it. A violation contains the sum of all requests for the limit.
         """
-        before = list(self.grants)
-        requested: dict[Place, Resource] = {}
-        starting: dict[Place, int] = {}
+        after = replace(self, grants=list(self.grants))
         short: set[tuple[object, ...]] = set()
-        try:
-            for path, application_id, usage, user in requests:
-                short |= {
-                    (*violation[:3], violation.resource) for violation in self.check(path, application_id, usage, user)
-                }
-                running = {
-                    place for grant in self.grants if grant.application_id == application_id for place in _places(grant)
-                }
-                self.adopt(path, application_id, usage, user)
-                for place in _places(self.grants[-1]):
-                    requested[place] = requested.get(place, Resource()) + usage
-                    starting[place] = starting.get(place, 0) + (place not in running)
-        except RequestError:
-            self.grants = before
-            raise
+        for request in requests:
+            short |= {(*violation[:3], violation.resource) for violation in after.check(*request)}
+            after.adopt(*request)
+        new = after.grants[len(self.grants) :]
         found: list[Violation] = []
-        for place, more in requested.items():
-            count = len(self.applications(place)) - starting[place]
-            over = self._over(place, self.usage(place) - more, more, count, starting[place])
+        for place in dict.fromkeys(place for grant in new for place in _places(grant)):
+            requested = sum((grant.usage for grant in new if place in _places(grant)), Resource())
+            running = len(self.applications(place))
+            starting = len(after.applications(place)) - running
+            over = self._over(place, self.usage(place), requested, running, starting)
             found += [violation for violation in over if (*place, violation.resource) in short]
-        if found:
-            self.grants = before
+        if not found:
+            self.grants = after.grants
         return tuple(found)
 
     def decrease(
@@ -285,17 +302,21 @@ class TrackerModel:
     ) -> tuple[Violation, ...]:
         """Replace *placeholder* by *real* if the growth fits; otherwise return the exceeded limits."""
         self._require_holding(queue_path, application_id, placeholder, user)
-        growth = Resource({name: more for name, more in (real - placeholder).items() if more > 0})
-        violations = self.check(queue_path, application_id, growth, user)
+        violations = self.check_exchange(queue_path, application_id, placeholder, real, user)
         if not violations:
             self.decrease(queue_path, application_id, placeholder, user)
             self.adopt(queue_path, application_id, real, user)
-        back = {violation.resource: placeholder.get(violation.resource or "", 0) for violation in violations}
+        return violations
+
+    def check_exchange(
+        self, queue_path: str, application_id: str, old: Resource, new: Resource, user: UserGroup
+    ) -> tuple[Violation, ...]:
+        """Return every limit that the growth from *old* to *new* would exceed, with the usage without *old*."""
+        growth = Resource({name: more for name, more in (new - old).items() if more > 0})
         return tuple(
-            violation._replace(
-                used=violation.used - back[violation.resource], requested=violation.requested + back[violation.resource]
-            )
-            for violation in violations
+            each._replace(used=each.used - back, requested=each.requested + back)
+            for each in self.check(queue_path, application_id, growth, user)
+            for back in [old.get(each.resource or "", 0)]
         )
 
     def update_config(self, config: PartitionConfig | None) -> None:
@@ -337,7 +358,7 @@ class TrackerModel:
         return shown
 
     def _queues(self, tracker: TrackingType, name: str, grants: list[Grant]) -> dict[str, Any]:
-        paths = sorted({path for grant in grants for path in _upward(grant.queue_path)})
+        paths = sorted({path for grant in grants for path in upward(grant.queue_path)})
         return {path: self._queue(Place(tracker, name, path)) for path in paths}
 
     def _queue(self, place: Place) -> dict[str, Any]:
@@ -350,18 +371,16 @@ class TrackerModel:
         }
 
 
-def _upward(queue_path: str) -> list[str]:
-    """Return a path and all above it, leaf to root."""
-    names = queue_path.split(".")
-    return [".".join(names[:count]) for count in range(len(names), 0, -1)]
-
-
 def _places(grant: Grant) -> list[Place]:
-    """Return every place to which a grant is charged."""
-    places = [Place(TrackingType.USER, grant.user_name, path) for path in _upward(grant.queue_path)]
-    if grant.group_name is not None:
-        places += [Place(TrackingType.GROUP, grant.group_name, path) for path in _upward(grant.queue_path)]
-    return places
+    return charged_places(grant.queue_path, grant.user_name, grant.group_name)
+
+
+def charged_places(queue_path: str, user: str, group: str | None) -> list[Place]:
+    """Return the places of a user, a group and the queues that usage in a queue is charged to, each leaf to root."""
+    paths = upward(queue_path)
+    users = [Place(TrackingType.USER, user, path) for path in paths]
+    groups = [Place(TrackingType.GROUP, group, path) for path in paths if group is not None]
+    return users + groups + [Place(TrackingType.QUEUE, path, path) for path in paths]
 
 
 def _total(usages: Iterable[Resource]) -> Resource:

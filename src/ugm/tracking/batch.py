@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
-from ugm.decision import Violation, exceeded, over
-from ugm.hierarchy import Node, Owner, RequestVector
+from ugm.decision import Violation, already_exceeded, exceeded
+from ugm.hierarchy import Counter, Owner, RequestVector
 from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Holding, HoldingTree
@@ -53,11 +53,11 @@ class BatchCharge:
         self._short.update(_key(violation) for violation in holding.violations(vector))
         chain = holding.chain()
         starting = holding.newly_counted(chain) if is_new else ()
-        for node in chain:
-            requested = self._requested.setdefault((node.owner, node.queue_path), {})
+        for counter in chain:
+            requested = self._requested.setdefault((counter.owner, counter.queue_path), {})
             for name, amount in usage.amounts.items():
                 requested[name] = requested.get(name, 0) + amount
-            if node in starting:
+            if counter in starting:
                 requested[None] = requested.get(None, 0) + 1
         self._add_undo_steps(holding, is_new=is_new)
         user = self._index.users.get(holding.owner.name)
@@ -67,7 +67,7 @@ class BatchCharge:
         self._charged.append((holding, vector, is_new))
 
     def _add_undo_steps(self, holding: Holding, *, is_new: bool) -> None:
-        undo = holding.owner.in_force.lock.undo
+        undo = holding.owner.active_limits.lock.undo
         undo.append((holding.restore_amounts, (holding.amounts,)))
         if is_new:
             undo.append((self._index.undo_add, (holding,)))
@@ -77,7 +77,7 @@ class BatchCharge:
         return tuple(
             violation
             for (owner, path), requested in self._in_order()
-            for violation in _batch_violations(owner.nodes[path], requested)
+            for violation in _batch_violations(owner.counters[path], requested)
             if _key(violation) in self._short
         )
 
@@ -96,7 +96,7 @@ class BatchCharge:
             key=lambda item: (_ORDER.index(item[0][0].kind), first[item[0][0]], -item[0][1].count(".")),
         )
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Undo all charges."""
         for holding, vector, is_new in reversed(self._charged):
             holding.try_refund(vector)
@@ -106,16 +106,16 @@ class BatchCharge:
             user.restore_group_choices(choices)
 
 
-def _batch_violations(node: Node, requested: Mapping[str | None, int]) -> Iterator[Violation]:
-    """Yield the exceeded limits of a node, to which the batch has been charged, with the requested totals."""
-    for violation in over(node):
+def _batch_violations(counter: Counter, requested: Mapping[str | None, int]) -> Iterator[Violation]:
+    """Yield the exceeded limits of a counter, to which the batch has been charged, with the requested totals."""
+    for violation in already_exceeded(counter):
         more = requested.get(violation.resource, 0)
         yield violation._replace(used=violation.used - more, requested=more)
-    if node.limit.closed:
-        counted = node.limited_resources()
+    if counter.limit.closed:
+        counted = counter.limited_resources()
         unavailable = {name: amount for name, amount in requested.items() if name is not None and name not in counted}
         # A resource that is not counted never shows up as exceeded.
-        yield from exceeded((node,), node.layout.vector(Resource(unavailable)))
+        yield from exceeded((counter,), counter.layout.vector(Resource(unavailable)))
 
 
 def _key(violation: Violation) -> _LimitKey:

@@ -15,11 +15,12 @@ and, if a group limit applies, in the tree of one group, so the two cannot disag
 has one holding for each queue, linked through `sibling`.
 
 **Invariants.** For every counter, the used amount is the sum of the `amounts` of the holdings whose `charged` chain
-contains it. A counter is listed in `nodes` of its owner exactly while an application runs below it. `amounts` changes
-by one assignment, so an interruption leaves either the old or the new value, and the counters are rebuilt from it.
+contains it. A counter is listed in `counters` of its owner exactly while an application runs below it. `amounts`
+changes by one assignment, so an interruption leaves either the old or the new value, and the counters are rebuilt
+from it.
 
-**Cost.** A request costs time in the number of limits on its path. The first request after a change of the limits also
-looks up the chains. Memory grows with the number of holdings, not with that of requests.
+**Cost.** The time of a request is proportional to the number of limits on its path. The first request after a change of
+the limits also looks up the chains. Memory grows with the number of holdings, not with that of requests.
 
 The functions here take no lock and check no arguments; trackers and managers do both.
 """
@@ -32,14 +33,14 @@ from typing import Final, Protocol, TypeAlias, final
 
 from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import Layout, Node, RequestVector, charge, fits, fits_one_more, refund, try_charge
+from ugm.hierarchy import Counter, Layout, RequestVector, charge, fits, fits_one_more, refund, try_charge
 from ugm.identity import UserGroup, is_below
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.limits_in_force import Epoch
+from ugm.tracking.active_limits import Epoch
 from ugm.tracking.links import link, relink, unlink, with_siblings
 from ugm.tracking.usage_tree import UsageTree
 
-__all__ = ["DETACHED", "Amounts", "Holding", "HoldingTree", "QueueQuotas", "amount_of", "amounts_by_name"]
+__all__ = ["DETACHED", "Amounts", "Holding", "HoldingTree", "QueueChain", "amount_of", "amounts_by_name"]
 
 #: ``vcore``, ``memory`` and the extended resources by name (None for none). One value, so that one assignment changes
 #: all of it. The garbage collector does not track a tuple of plain numbers.
@@ -51,11 +52,11 @@ _NO_AMOUNTS: Final[Amounts] = (0, 0, None)
 HoldingTree: TypeAlias = "UsageTree[Holding]"
 
 
-class QueueQuotas(Protocol):
-    """The limits of a queue itself, which apply to all users."""
+class QueueChain(Protocol):
+    """A queue, with the limits that apply to all users together."""
 
     @property
-    def chain(self) -> Sequence[Node]:
+    def chain(self) -> Sequence[Counter]:
         """The counters of the queue and of the queues above it, leaf to root."""
         ...
 
@@ -86,14 +87,14 @@ class Holding:
     group: HoldingTree | None = None
     #: The object that the last caller passed. The hot path compares it by identity to verify the owner.
     user: UserGroup | None = None
-    #: The limits of the queue itself, if it has any.
-    quotas: QueueQuotas | None = field(default=None, init=False)
+    #: The queue, if limits of its own apply.
+    queue: QueueChain | None = field(default=None, init=False)
     #: The held amounts. Replaced by one assignment.
     amounts: Amounts = field(default=_NO_AMOUNTS, init=False)
     #: The counters that a request must fit: of the user, the group and the queue, each leaf to root.
-    checked: tuple[Node, ...] = field(default=(), init=False)
+    checked: tuple[Counter, ...] = field(default=(), init=False)
     #: The counters that a request is charged to; the same tuple unless the user is exempt from the limits of the group.
-    charged: tuple[Node, ...] = field(default=(), init=False)
+    charged: tuple[Counter, ...] = field(default=(), init=False)
     #: The epoch of the two chains; `DETACHED` while the holding is not attached.
     epoch: Epoch = field(default=DETACHED, init=False)
     #: The next holding of the same application. Indexes refer to the first.
@@ -101,7 +102,7 @@ class Holding:
 
     # Queries
 
-    def chain(self) -> list[Node]:
+    def chain(self) -> list[Counter]:
         """Return every counter that the holding is, or would be, charged to, in the order of `checked`.
 
         Counters of users and groups below which nothing runs are new.
@@ -109,28 +110,28 @@ class Holding:
         chain = self.owner.chain(self.queue_path)
         if self.group is not None:
             chain += self.group.chain(self.queue_path)
-        if self.quotas is not None:
-            chain += self.quotas.chain
+        if self.queue is not None:
+            chain += self.queue.chain
         return chain
 
-    def enforced(self, chain: list[Node]) -> list[Node]:
+    def enforced(self, chain: list[Counter]) -> list[Counter]:
         """Return the counters of *chain* that can deny a request.
 
         Source: Apache YuniKorn, user based resource usage tracking, "User vs Group tracking": if configured so, a user
         with a limit of its own is exempt from the limits of its group.
         """
         owner = self.owner
-        if owner.in_force.user_limits_win and any(n.owner is owner and not n.limit.wildcard for n in chain):
-            return [node for node in chain if node.owner is not self.group]
+        if owner.active_limits.user_limits_win and any(n.owner is owner and not n.limit.wildcard for n in chain):
+            return [counter for counter in chain if counter.owner is not self.group]
         return chain
 
-    def newly_counted(self, chain: Sequence[Node]) -> Sequence[Node]:
+    def newly_counted(self, chain: Sequence[Counter]) -> Sequence[Counter]:
         """Return the counters of *chain* below which the application does not run, apart from this holding."""
         first = self.owner.holdings.get(self.application_id)
         if first is None or (first is self and self.sibling is None):
             return chain
         paths = [other.queue_path for other in with_siblings(first) if other is not self]
-        return [node for node in chain if not any(is_below(path, node.queue_path) for path in paths)]
+        return [counter for counter in chain if not any(is_below(path, counter.queue_path) for path in paths)]
 
     def violations(self, vector: RequestVector) -> tuple[Violation, ...]:
         """Return every limit that *vector*, and the application itself if it is new there, would exceed."""
@@ -145,7 +146,7 @@ class Holding:
         A violation reports *old* as free and *new* as requested.
         """
         growth = Resource({name: more for name, more in (new - old).items() if more > 0})
-        violations = self.violations(self.owner.in_force.epoch.layout.vector(growth))
+        violations = self.violations(self.owner.active_limits.epoch.layout.vector(growth))
         return tuple(_without_old(violation, old) for violation in violations)
 
     def held(self) -> dict[str, int]:
@@ -198,7 +199,7 @@ class Holding:
         """Attach the holding and charge *vector* if both fit; otherwise return every limit that would be exceeded."""
         chain = self.chain()
         # Shortcuts for the usual case: the only holding of its application, and no limits that are not enforced.
-        enforced = self.enforced(chain) if self.owner.in_force.user_limits_win else chain
+        enforced = self.enforced(chain) if self.owner.active_limits.user_limits_win else chain
         new = self.newly_counted(chain) if self.application_id in self.owner.holdings else chain
         if not fits(enforced, vector) or not fits_one_more(new):
             violations = exceeded(enforced, vector, new)
@@ -223,7 +224,7 @@ class Holding:
 
     def swap(self, old: Resource, new: Resource) -> None:
         """Replace *old*, which is held, by *new*, whether or not it fits."""
-        layout = self.owner.in_force.epoch.layout
+        layout = self.owner.active_limits.epoch.layout
         given, taken = layout.vector(old), layout.vector(new)
         self.require_held(given)
         refund(self.charged, given)
@@ -246,16 +247,16 @@ class Holding:
             return True
         self.amounts = rest_vcore, rest_memory, held_extended
         # The same as `refund` without extended resources. It is repeated here because every release executes it.
-        for node in self.charged:
-            node.free_vcore += vcore
-            node.free_memory += memory
+        for counter in self.charged:
+            counter.free_vcore += vcore
+            counter.free_memory += memory
         return True
 
     # Attaching and detaching
 
     def refresh(self) -> None:
         """Look up the chains again if the limits have changed since."""
-        if self.epoch is not self.owner.in_force.epoch:
+        if self.epoch is not self.owner.active_limits.epoch:
             chain = self.chain()
             self._connect(chain, self.enforced(chain))
 
@@ -263,16 +264,16 @@ class Holding:
         """Have the chains looked up again before their next use."""
         self.epoch = _EXPIRED
 
-    def _connect(self, chain: list[Node], enforced: list[Node]) -> None:
+    def _connect(self, chain: list[Counter], enforced: list[Counter]) -> None:
         self.charged = tuple(chain)
         self.checked = self.charged if enforced is chain else tuple(enforced)
-        self.epoch = self.owner.in_force.epoch
+        self.epoch = self.owner.active_limits.epoch
 
-    def _attach(self, chain: list[Node], enforced: list[Node], new: Sequence[Node]) -> None:
-        for node in new:
-            node.running += 1
-            if node.running == 1:
-                node.owner.nodes[node.queue_path] = node
+    def _attach(self, chain: list[Counter], enforced: list[Counter], new: Sequence[Counter]) -> None:
+        for counter in new:
+            counter.running += 1
+            if counter.running == 1:
+                counter.owner.counters[counter.queue_path] = counter
         self._connect(chain, enforced)
         link(self.owner.holdings, self)
         if self.group is not None:
@@ -280,10 +281,10 @@ class Holding:
 
     def detach(self) -> None:
         """End the application in this queue. The holding is up to date, and everything has been refunded."""
-        for node in self.newly_counted(self.charged):
-            node.running -= 1
-            if not node.running:
-                del node.owner.nodes[node.queue_path]
+        for counter in self.newly_counted(self.charged):
+            counter.running -= 1
+            if not counter.running:
+                del counter.owner.counters[counter.queue_path]
         unlink(self.owner.holdings, self)
         if self.group is not None:
             unlink(self.group.holdings, self)

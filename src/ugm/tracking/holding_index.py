@@ -14,8 +14,8 @@ from ugm.arguments import require_application_id, require_user
 from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import TrackingType, UserGroup
+from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import DETACHED, Holding, HoldingTree
-from ugm.tracking.limits_in_force import LimitsInForce
 from ugm.tracking.links import all_holdings, link, unlink, with_siblings
 from ugm.tracking.usage_tree import UsageTree
 
@@ -29,15 +29,15 @@ class HoldingIndex:
     Invariant: a tree is listed exactly while something is charged to it.
     """
 
-    __slots__ = ("_in_force", "groups", "holdings", "users")
+    __slots__ = ("_active_limits", "groups", "holdings", "users")
 
     #: Application to its first holding. The holdings are the same objects as in the trees.
     holdings: dict[str, Holding]
     users: dict[str, HoldingTree]
     groups: dict[str, HoldingTree]
 
-    def __init__(self, in_force: LimitsInForce) -> None:
-        self._in_force: Final = in_force
+    def __init__(self, active_limits: ActiveLimits) -> None:
+        self._active_limits: Final = active_limits
         self.holdings = {}
         self.users = {}
         self.groups = {}
@@ -51,7 +51,7 @@ class HoldingIndex:
             RequestError: an argument is empty, not well formed or of the wrong type, or the application belongs to
                 another user.
         """
-        path = self._in_force.path(queue_path)
+        path = self._active_limits.path(queue_path)
         first = self.holdings.get(require_application_id(application_id))
         if first is None:
             return self.detached(path, application_id, require_user(user))
@@ -71,7 +71,7 @@ class HoldingIndex:
         """Return the same as `find`, but treat an application of another user as one that has not started."""
         first = self.holdings.get(require_application_id(application_id))
         if first is not None and first.owner.name != require_user(user).name:
-            return self.detached(self._in_force.path(queue_path), application_id, user)
+            return self.detached(self._active_limits.path(queue_path), application_id, user)
         return self.find(queue_path, application_id, user)
 
     def require_held(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
@@ -94,19 +94,23 @@ class HoldingIndex:
 
     def detached(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding of an application that is not tracked, in the group that the limits select."""
-        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._in_force)
+        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._active_limits)
         if owner.group_choices is not None and owner.has_group_choice(application_id):
             chosen = owner.group_choices.get(application_id)
             name = None if chosen is None else chosen.name
         else:
-            name = self._in_force.limits.groups.select_group(queue_path, user.groups)
-        group = None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._in_force)
+            name = self._active_limits.limits.groups.select_group(queue_path, user.groups)
+        group = (
+            None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._active_limits)
+        )
         return Holding(application_id, queue_path, owner, group, user)
 
     def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding of an application that is not tracked, in a given group or in none."""
-        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._in_force)
-        group = None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._in_force)
+        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._active_limits)
+        group = (
+            None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._active_limits)
+        )
         return Holding(application_id, queue_path, owner, group, user)
 
     def trees(self) -> Iterator[HoldingTree]:

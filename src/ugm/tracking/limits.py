@@ -1,8 +1,8 @@
 """The limits of a configuration, compiled for fast lookup.
 
-A configuration is compiled once, without a lock, into two `LimitBook` objects: the limits of users and the limits of
+A configuration is compiled once, without a lock, into two `LimitTable` objects: the limits of users and the limits of
 groups. A tracker looks up the levels from its queue to the root and finds, at each level, the limit for its one name.
-Compiled limits never change. `ugm.tracking.limits_in_force` defines which of them are in force.
+Compiled limits never change. `ugm.tracking.active_limits` defines which of them are in force.
 
 Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard
 interpretation".
@@ -10,18 +10,18 @@ interpretation".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar, final
 
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.errors import RequestError
 from ugm.hierarchy import Limit
-from ugm.identity import ROOT, WILDCARD, ancestors
+from ugm.identity import WILDCARD, ancestors
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
     "Level",
-    "LimitBook",
+    "LimitTable",
     "Limits",
     "PathCache",
     "checked_limit",
@@ -50,6 +50,10 @@ class Level(NamedTuple):
         """Return the limit in force for a user or group: its own, else the user wildcard, else None."""
         return self.named.get(name, self.fallback)
 
+    def all_limits(self) -> Mapping[str, Limit]:
+        """Return every limit by name, including the wildcard."""
+        return self.named if self.fallback is None else {**self.named, WILDCARD: self.fallback}
+
 
 class PathCache(dict[str, T]):
     """A bounded cache for a function of a queue path. A hit costs one dictionary lookup."""
@@ -70,33 +74,33 @@ class PathCache(dict[str, T]):
 
 
 @final
-class LimitBook:
+class LimitTable:
     """The limits that all queues set for users, or for groups.
 
     Args:
         levels: canonical queue path to its limits; queues without limits are missing.
     """
 
-    __slots__ = ("_orders", "levels", "levels_on", "orders_on")
+    __slots__ = ("_ranks", "levels", "levels_from", "ranks_from")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
-        self._orders = {path: {name: order for order, name in enumerate(level.named)} for path, level in levels.items()}
+        self._ranks = {path: {name: rank for rank, name in enumerate(level.named)} for path, level in levels.items()}
         #: A queue path to the levels from there to the root, leaf to root; queues without limits are missing.
-        self.levels_on: Final = PathCache(self._levels_on).__getitem__
+        self.levels_from: Final = PathCache(self._levels_from).__getitem__
         #: The same with the position of each name, up to the first wildcard, which matches every group.
-        self.orders_on: Final = PathCache(self._orders_on).__getitem__
+        self.ranks_from: Final = PathCache(self._ranks_from).__getitem__
 
-    def _levels_on(self, queue_path: str) -> tuple[Level, ...]:
+    def _levels_from(self, queue_path: str) -> tuple[Level, ...]:
         return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
 
-    def _orders_on(self, queue_path: str) -> tuple[Mapping[str, int], ...]:
-        orders = []
-        for level in self.levels_on(queue_path):
-            orders.append(self._orders[level.queue_path])
+    def _ranks_from(self, queue_path: str) -> tuple[Mapping[str, int], ...]:
+        ranks = []
+        for level in self.levels_from(queue_path):
+            ranks.append(self._ranks[level.queue_path])
             if WILDCARD in level.named:
                 break
-        return tuple(orders)
+        return tuple(ranks)
 
     def select_group(self, queue_path: str, groups: Sequence[str]) -> str | None:
         """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
@@ -109,14 +113,14 @@ class LimitBook:
         """
         if not groups:
             return None
-        for order in self.orders_on(queue_path):
+        for ranks in self.ranks_from(queue_path):
             first = None
             for group in groups:
-                if group in order and (first is None or order[group] < order[first]):
+                if group in ranks and (first is None or ranks[group] < ranks[first]):
                     first = group
             if first is not None:
                 return first
-            if WILDCARD in order:
+            if WILDCARD in ranks:
                 return WILDCARD
         return None
 
@@ -130,9 +134,9 @@ class Limits:
     def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
         #: Identifies this configuration without keeping all of it in memory.
         self.revision: Final = object()
-        self.users: Final = LimitBook(users)
-        self.groups: Final = LimitBook(groups)
-        limits = (limit for level in (*users.values(), *groups.values()) for limit in _limits_of(level))
+        self.users: Final = LimitTable(users)
+        self.groups: Final = LimitTable(groups)
+        limits = (limit for level in (*users.values(), *groups.values()) for limit in level.all_limits().values())
         #: All resources that some limit names.
         self.names: Final = frozenset(name for limit in limits for name in limit.resources)
 
@@ -150,7 +154,7 @@ class Limits:
             # Report the type only: a whole configuration does not help in a message.
             raise RequestError("config", type(partition).__name__, "expected one partition: pass config.partition()")
         if partition is not None:
-            for path, queue in _walk(partition.root, ROOT):
+            for path, queue in partition.root.walk():
                 entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
                 if named := _named(((place, entry.users, entry) for entry, place in entries)):
                     fallback = named.pop(WILDCARD, None)
@@ -158,18 +162,6 @@ class Limits:
                 if named := _named(((place, entry.groups, entry) for entry, place in entries)):
                     groups[path] = Level(path, named, None)
         return cls(users, groups)
-
-
-def _limits_of(level: Level) -> Iterator[Limit]:
-    yield from level.named.values()
-    if level.fallback is not None:
-        yield level.fallback
-
-
-def _walk(queue: QueueConfig, path: str) -> Iterator[tuple[str, QueueConfig]]:
-    yield path, queue
-    for child in queue.queues:
-        yield from _walk(child, f"{path}.{child.name}")
 
 
 def _named(entries: Iterable[tuple[str, Sequence[str], LimitConfig]]) -> dict[str, Limit]:

@@ -15,22 +15,22 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import require_name, require_user, require_vector
+from ugm.arguments import require_group_limits, require_name, require_user, require_vector
 from ugm.configuration import PartitionConfig
-from ugm.decision import ALLOWED, Decision, Violation, over
+from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, already_exceeded
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
 from ugm.hierarchy import RequestVector, fits, headroom
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
-from ugm.tracking.audit import verify
+from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.batch import BatchCharge
 from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.holding_index import HoldingIndex
 from ugm.tracking.limits import Limits
-from ugm.tracking.limits_in_force import LimitsInForce
+from ugm.tracking.self_check import verify
 from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
-from ugm.tracking.tracker import EffectiveLimit, Request
+from ugm.tracking.tracker import Request
 from ugm.tracking.trackers import GroupTracker, UserTracker, tracker_of
 
 __all__ = ["Manager"]
@@ -78,14 +78,11 @@ class Manager:
         group_limits: Literal["always", "unless-user-limited"] = "always",
         strict: bool = True,
     ) -> None:
-        if group_limits not in ("always", "unless-user-limited"):
-            raise RequestError("group_limits", group_limits, "expected 'always' or 'unless-user-limited'")
-        self._in_force: Final = LimitsInForce(
-            Limits.compile(config), user_limits_win=group_limits == "unless-user-limited", managed=True
-        )
-        self._lock: Final = self._in_force.lock
+        user_limits_win = require_group_limits(group_limits)
+        self._active_limits: Final = ActiveLimits(Limits.compile(config), user_limits_win=user_limits_win, managed=True)
+        self._lock: Final = self._active_limits.lock
         self._lock.rebuild = self._rebuild
-        self._index: Final = HoldingIndex(self._in_force)
+        self._index: Final = HoldingIndex(self._active_limits)
         #: The dictionary of the index, for the hot path.
         self._holdings: Final = self._index.holdings
         self._strict: Final = strict
@@ -125,7 +122,7 @@ class Manager:
             holding = None
         try:
             with lock:
-                settled, lock.settled = lock.settled, CHANGING
+                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
                 if (
                     holding is not None
                     and holding.user is user
@@ -133,24 +130,24 @@ class Manager:
                         holding.queue_path is queue_path
                         or (type(queue_path) is str and holding.queue_path == queue_path)
                     )
-                    and holding.epoch is settled
+                    and holding.epoch is epoch
                     and type(usage) is Resource
                 ):
                     layout, vector = usage.compiled
-                    if layout is settled.layout:
+                    if layout is epoch.layout:
                         if holding.try_charge(vector):
-                            lock.settled = settled
+                            lock.valid_epoch = epoch
                             return ALLOWED
                         violations = holding.violations_or_charge(vector)
-                        lock.settled = settled
+                        lock.valid_epoch = epoch
                         return Decision(violations) if violations else ALLOWED
-                return lock.run_locked(settled, self._increase_locked, queue_path, application_id, usage, user)
+                return lock.run_locked(epoch, self._increase_locked, queue_path, application_id, usage, user)
         except BaseException as error:
             lock.release_after_error(error)
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
-        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         if holding.epoch is DETACHED:
             violations = holding.start(vector)
@@ -181,16 +178,16 @@ class Manager:
         charges = BatchCharge(self._index)
         try:
             for queue_path, application_id, usage, user in batch:
-                vector = require_vector("usage", usage, self._in_force.epoch.layout)
+                vector = require_vector("usage", usage, self._active_limits.epoch.layout)
                 charges.charge(self._index.find(queue_path, application_id, user), usage, vector)
             violations = charges.exceeded()
         except RequestError:
-            charges.take_back()
+            charges.roll_back()
             # Everything has been taken back, so the counters need not be rebuilt.
             self._lock.undo.clear()
             raise
         if violations:
-            charges.take_back()
+            charges.roll_back()
         return Decision(violations) if violations else ALLOWED
 
     @exclusive
@@ -203,10 +200,10 @@ class Manager:
         Raises:
             RequestError: as for `increase`.
         """
-        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         self._index.charge(holding, vector)
-        return tuple(violation for node in holding.chain() for violation in over(node))
+        return tuple(violation for counter in holding.chain() for violation in already_exceeded(counter))
 
     @exclusive
     def replace(
@@ -221,7 +218,7 @@ class Manager:
             NotTrackedError: the application holds nothing in that queue.
             ReleaseError: it holds less than *placeholder*.
         """
-        layout = self._in_force.epoch.layout
+        layout = self._active_limits.epoch.layout
         vector = require_vector("placeholder", placeholder, layout)
         require_vector("real", real, layout)
         holding = self._index.require_held(queue_path, application_id, user)
@@ -264,7 +261,7 @@ class Manager:
             holding = None
         try:
             with lock:
-                settled, lock.settled = lock.settled, CHANGING
+                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
                 if (
                     holding is not None
                     and holding.user is user
@@ -272,18 +269,18 @@ class Manager:
                         holding.queue_path is queue_path
                         or (type(queue_path) is str and holding.queue_path == queue_path)
                     )
-                    and holding.epoch is settled
+                    and holding.epoch is epoch
                     and type(usage) is Resource
                 ):
                     layout, vector = usage.compiled
-                    if layout is settled.layout:
+                    if layout is epoch.layout:
                         if remove_app:
-                            return lock.run_locked(settled, self._end, holding, vector)
+                            return lock.run_locked(epoch, self._end, holding, vector)
                         if holding.try_refund(vector):
-                            lock.settled = settled
+                            lock.valid_epoch = epoch
                             return None
                 return lock.run_locked(
-                    settled, self._decrease_locked, queue_path, application_id, usage, user, remove_app
+                    epoch, self._decrease_locked, queue_path, application_id, usage, user, remove_app
                 )
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
@@ -302,7 +299,7 @@ class Manager:
         user: UserGroup,
         remove_app: bool,  # noqa: FBT001 - as in the document's signature
     ) -> None:
-        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.require_held(queue_path, application_id, user)
         if remove_app:
             self._end(holding, vector)
@@ -329,7 +326,7 @@ class Manager:
         Raises:
             RequestError: a limit is not valid; the old limits stay in force.
         """
-        self._lock.run(self._in_force.replace_limits, Limits.compile(config))
+        self._lock.run(self._active_limits.replace_limits, Limits.compile(config))
 
     # Queries. They change nothing, and results are values, except for live trackers.
 
@@ -343,7 +340,7 @@ class Manager:
             RequestError: as for `increase`. All other queries treat an application of another user as one that has not
                 started yet.
         """
-        vector = require_vector("usage", usage, self._in_force.epoch.layout)
+        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         if holding.epoch is not DETACHED and fits(holding.checked, vector):
             return ALLOWED
@@ -367,7 +364,7 @@ class Manager:
     @exclusive
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether the application runs in the queue, or may start there under the limits on applications."""
-        nothing = self._in_force.epoch.layout.vector(_NOTHING)
+        nothing = self._active_limits.epoch.layout.vector(_NOTHING)
         return not self._index.find_for_query(queue_path, application_id, user).violations(nothing)
 
     @exclusive
@@ -392,19 +389,19 @@ class Manager:
             The limits of the user, then those of the group, each leaf to root.
         """
         if application_id is None:
-            holding = self._index.detached(self._in_force.path(queue_path), "", require_user(user))
+            holding = self._index.detached(self._active_limits.path(queue_path), "", require_user(user))
         else:
             holding = self._index.find_for_query(queue_path, application_id, user)
-        return tuple(EffectiveLimit.of(node) for node in holding.enforced(holding.chain()))
+        return tuple(EffectiveLimit.of(counter) for counter in holding.enforced(holding.chain()))
 
     @exclusive
-    def over_limit(self) -> tuple[Violation, ...]:
+    def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every limit that is exceeded now, users before groups, each sorted by name, leaf to root.
 
-        Takes time in the number of limited queues of all users and groups, under the lock.
+        Takes time proportional to the number of limited queues of all users and groups, under the lock.
         """
-        nodes = (node for tree in self._index.trees() for node in tree.counters())
-        return tuple(violation for node in nodes for violation in over(node))
+        counters = (counter for tree in self._index.trees() for counter in tree.sorted_counters())
+        return tuple(violation for counter in counters for violation in already_exceeded(counter))
 
     @exclusive
     def get_user_resources(self, user: UserGroup) -> Resource | None:
@@ -458,7 +455,7 @@ class Manager:
     def _rebuild(self) -> None:
         """Recompute everything that follows from the holdings."""
         self._index.rebuild()
-        self._in_force.discard_counters()
+        self._active_limits.discard_counters()
 
 
 def _batch(requests: Iterable[Request]) -> list[Request]:

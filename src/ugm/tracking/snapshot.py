@@ -121,7 +121,7 @@ class TrackerCopy(NamedTuple):
             )
             for holding in all_holdings(tree.holdings)
         ]
-        return cls(tree.name, lines, {path: node.limit for path, node in tree.nodes.items()})
+        return cls(tree.name, lines, {path: counter.limit for path, counter in tree.counters.items()})
 
     def user_usage(self) -> UserUsage:
         """Return the usage of a user."""

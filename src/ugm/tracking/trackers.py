@@ -19,9 +19,9 @@ from ugm.errors import NotTrackedError, RequestError
 from ugm.hierarchy import Limit
 from ugm.identity import ROOT, TrackingType
 from ugm.resources import Resource
+from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import Holding, HoldingTree
 from ugm.tracking.limits import checked_limit
-from ugm.tracking.limits_in_force import LimitsInForce
 from ugm.tracking.usage_tree import UsageTree
 
 __all__ = ["GroupTracker", "QueueTracker", "UserTracker", "tracker_of"]
@@ -37,8 +37,8 @@ class _Tracker:
 
     _tree: HoldingTree
 
-    def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None) -> None:
-        self._tree = UsageTree(name, kind, in_force or LimitsInForce())
+    def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None) -> None:
+        self._tree = UsageTree(name, kind, active_limits or ActiveLimits())
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._tree is self._tree
@@ -51,11 +51,11 @@ class _Tracker:
 
     @property
     def usage(self) -> Resource:
-        """The usage in all queues together, without zeros. Takes time in the number of applications."""
-        return self._tree.in_force.lock.run(self._tree.total)
+        """The usage in all queues together, without zeros. The time depends on the number of applications."""
+        return self._tree.active_limits.lock.run(self._tree.total)
 
     def _applications(self) -> tuple[str, ...]:
-        return tuple(sorted(self._tree.in_force.lock.run(list, self._tree.holdings)))
+        return tuple(sorted(self._tree.active_limits.lock.run(list, self._tree.holdings)))
 
     def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         """Charge *usage* to an application in a queue, and start the application there if it does not run there yet.
@@ -69,27 +69,36 @@ class _Tracker:
             RequestError: an argument is empty or of the wrong type, the application is charged through its user, or
                 the tracker belongs to a manager.
         """
-        return self._tree.in_force.lock.run(self._increase, queue_path, application_id, usage)
+        return self._tree.active_limits.lock.run(self._increase, queue_path, application_id, usage)
 
     def _increase(self, queue_path: str, application_id: str, usage: Resource) -> bool:
-        return self._charge(queue_path, application_id, usage, None)
+        charged = self._charge(queue_path, application_id, usage)
+        if charged:
+            self._tree.drop_group_choice(application_id)
+        return charged
 
-    def _charge(self, queue_path: str, application_id: str, usage: Resource, group: HoldingTree | None) -> bool:
+    def _charge(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         tree = self._tree
-        path, application_id = tree.in_force.path(queue_path), require_application_id(application_id)
-        vector = require_vector("usage", usage, tree.in_force.epoch.layout)
+        path, application_id = tree.active_limits.path(queue_path), require_application_id(application_id)
+        vector = require_vector("usage", usage, tree.active_limits.epoch.layout)
         holding = tree.find(application_id, path)
         if holding is None:
             _require_unmanaged(tree)
+            group = self._group_of(application_id)
             for charged in (tree,) if group is None else (tree, group):
                 _require_owner(charged, tree, application_id)
             holding = Holding(application_id, path, tree, group)
-            tree.in_force.lock.undo.append((holding.undo_attach, ()))
+            tree.active_limits.lock.undo.append((holding.undo_attach, ()))
             return not holding.start(vector)
         _require_unmanaged(tree)
         _require_owner(tree, tree, application_id)
         holding.refresh()
         return holding.try_charge(vector) or not holding.violations_or_charge(vector)
+
+    def _group_of(self, application_id: str) -> HoldingTree | None:
+        """Return the group that an application is, or would be, charged to."""
+        running = self._tree.holdings.get(application_id)
+        return running.group if running is not None else (self._tree.group_choices or {}).get(application_id)
 
     def decrease_resource(
         self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool = False
@@ -103,12 +112,12 @@ class _Tracker:
             NotTrackedError: the application does not run in that queue.
             ReleaseError: it holds less than *usage*, or would end while it still holds something.
         """
-        self._tree.in_force.lock.run(self._decrease, queue_path, application_id, usage, remove_app=remove_app)
+        self._tree.active_limits.lock.run(self._decrease, queue_path, application_id, usage, remove_app=remove_app)
 
     def _decrease(self, queue_path: str, application_id: str, usage: Resource, *, remove_app: bool) -> None:
         tree = self._tree
-        path, application_id = tree.in_force.path(queue_path), require_application_id(application_id)
-        vector = require_vector("usage", usage, tree.in_force.epoch.layout)
+        path, application_id = tree.active_limits.path(queue_path), require_application_id(application_id)
+        vector = require_vector("usage", usage, tree.active_limits.epoch.layout)
         holding = tree.find(application_id, path)
         if holding is None:
             raise NotTrackedError(application_id, path, tree.name, "it does not run in that queue")
@@ -117,7 +126,7 @@ class _Tracker:
         holding.refresh()
         holding.require_held(vector, everything=remove_app)
         if remove_app:
-            tree.in_force.lock.undo.append((holding.undo_detach, (holding.amounts,)))
+            tree.active_limits.lock.undo.append((holding.undo_detach, (holding.amounts,)))
         holding.try_refund(vector)
         if remove_app:
             holding.detach()
@@ -135,7 +144,7 @@ class _Tracker:
         Raises:
             RequestError: the count is not valid, the path is not well formed, or nothing runs in or below the queue.
         """
-        path, applications = self._tree.in_force.path(queue_path or ROOT), require_count("count", count)
+        path, applications = self._tree.active_limits.path(queue_path or ROOT), require_count("count", count)
         self._set_limit(path, lambda old: _manual(old, old.resources, applications))
 
     def set_max_resources(self, resource: Resource | None, queue_path: str = "") -> None:
@@ -151,11 +160,11 @@ class _Tracker:
             RequestError: the vector is not a valid limit (negative, or only zeros), the path is not well formed, or
                 nothing runs in or below the queue.
         """
-        path, resources = self._tree.in_force.path(queue_path or ROOT), checked_limit("resource", resource)
+        path, resources = self._tree.active_limits.path(queue_path or ROOT), checked_limit("resource", resource)
         self._set_limit(path, lambda old: _manual(old, resources, old.applications))
 
     def _set_limit(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
-        self._tree.in_force.lock.run(self._tree.set_limit, queue_path, change)
+        self._tree.active_limits.lock.run(self._tree.set_limit, queue_path, change)
 
 
 @final
@@ -165,10 +174,10 @@ class QueueTracker(_Tracker):
     Args:
         name: the user or group.
         kind: which of the two.
-        in_force: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
+        active_limits: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
 
     Raises:
-        RequestError: the name is empty or not a text, or the kind is neither a user nor a group.
+        RequestError: the name is empty or not a string, or the kind is neither a user nor a group.
 
     >>> tracker = QueueTracker("sue", TrackingType.USER)
     >>> tracker.increase_resource("root.prod", "app-1", Resource(memory=4))
@@ -182,8 +191,8 @@ class QueueTracker(_Tracker):
 
     __slots__ = ()
 
-    def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce | None = None) -> None:
-        super().__init__(require_name("name", name), _require_kind(kind), in_force)
+    def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None = None) -> None:
+        super().__init__(require_name("name", name), _require_kind(kind), active_limits)
 
     def __repr__(self) -> str:
         tree = self._tree
@@ -214,13 +223,13 @@ class GroupTracker(_Tracker):
 
     Args:
         group_name: the group.
-        in_force: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
+        active_limits: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
     """
 
     __slots__ = ()
 
-    def __init__(self, group_name: str, in_force: LimitsInForce | None = None) -> None:
-        super().__init__(require_name("group_name", group_name), _GROUP, in_force)
+    def __init__(self, group_name: str, active_limits: ActiveLimits | None = None) -> None:
+        super().__init__(require_name("group_name", group_name), _GROUP, active_limits)
 
     @property
     def group_name(self) -> str:
@@ -239,10 +248,10 @@ class UserTracker(_Tracker):
 
     Args:
         user_name: the user.
-        in_force: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
+        active_limits: the limits, shared by all trackers of a partition; None for a tracker without configured limits.
 
-    >>> in_force = LimitsInForce()
-    >>> sue, test = UserTracker("sue", in_force), GroupTracker("test", in_force)
+    >>> active_limits = ActiveLimits()
+    >>> sue, test = UserTracker("sue", active_limits), GroupTracker("test", active_limits)
     >>> sue.set_group_for_app("app-1", test)
     >>> sue.increase_resource("root.prod", "app-1", Resource(memory=4))
     True
@@ -252,8 +261,8 @@ class UserTracker(_Tracker):
 
     __slots__ = ()
 
-    def __init__(self, user_name: str, in_force: LimitsInForce | None = None) -> None:
-        super().__init__(require_name("user_name", user_name), _USER, in_force)
+    def __init__(self, user_name: str, active_limits: ActiveLimits | None = None) -> None:
+        super().__init__(require_name("user_name", user_name), _USER, active_limits)
 
     @property
     def user_name(self) -> str:
@@ -267,7 +276,7 @@ class UserTracker(_Tracker):
 
     def has_group_for_app(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application."""
-        return self._tree.in_force.lock.run(self._tree.has_group_choice, application_id)
+        return self._tree.active_limits.lock.run(self._tree.has_group_choice, application_id)
 
     def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
         """Choose the group that an application is charged to; None charges it to no group.
@@ -279,24 +288,14 @@ class UserTracker(_Tracker):
         """
         require_application_id(application_id)
         group = None if group_tracker is None else group_tracker._tree  # noqa: SLF001 - of the base class
-        if group is not None and group.in_force is not self._tree.in_force:
+        if group is not None and group.active_limits is not self._tree.active_limits:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
-        self._tree.in_force.lock.run(self._tree.choose_group, application_id, group)
+        self._tree.active_limits.lock.run(self._tree.choose_group, application_id, group)
 
     def group_name_for_app(self, application_id: str) -> str | None:
         """Return the group chosen for an application; None if no group was chosen, or nothing was chosen yet."""
-        group = self._tree.in_force.lock.run(self._group_of, application_id)
+        group = self._tree.active_limits.lock.run(self._group_of, application_id)
         return None if group is None else group.name
-
-    def _group_of(self, application_id: str) -> HoldingTree | None:
-        running = self._tree.holdings.get(application_id)
-        return running.group if running is not None else (self._tree.group_choices or {}).get(application_id)
-
-    def _increase(self, queue_path: str, application_id: str, usage: Resource) -> bool:
-        charged = self._charge(queue_path, application_id, usage, self._group_of(application_id))
-        if charged:
-            self._tree.drop_group_choice(application_id)
-        return charged
 
 
 TrackerT = TypeVar("TrackerT", UserTracker, GroupTracker)
@@ -310,7 +309,7 @@ def tracker_of(tree: HoldingTree, kind: type[TrackerT]) -> TrackerT:
 
 
 def _require_unmanaged(tree: HoldingTree) -> None:
-    if tree.in_force.managed:
+    if tree.active_limits.managed:
         raise RequestError("tracker", tree.name, "the tracker belongs to a manager and is charged through it")
 
 
@@ -329,7 +328,7 @@ def _manual(old: Limit, resources: Resource, applications: int) -> Limit:
 
 
 def _require_kind(kind: object) -> TrackingType:
-    """Return a kind of tracker, which may also be given as a text."""
+    """Return a kind of tracker, which may also be given as a string."""
     if kind in (_USER, _GROUP):
         return TrackingType(str(kind))
     raise RequestError("kind", kind, f"expected {_USER.value!r} or {_GROUP.value!r}")

@@ -1,7 +1,7 @@
 """The usage of one user or one group in each queue: a sparse tree below ``root``.
 
 The source of truth is the list of holdings, one for each application and queue. The usage of a queue is the sum of the
-holdings in and below it, and its running applications are their union. A counter (`ugm.hierarchy.Node`) exists only
+holdings in and below it, and its running applications are their union. A counter (`ugm.hierarchy.Counter`) exists only
 where a limit needs it: for every limited queue in or below which an application runs. A queue without a limit therefore
 costs nothing, and a tree costs memory in proportion to its applications.
 
@@ -21,17 +21,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Protocol, Self, TypeVar, final
 
 from ugm.errors import RequestError
-from ugm.hierarchy import Limit, Node, charge
+from ugm.hierarchy import Counter, Limit, charge
 from ugm.identity import TrackingType, ancestors, is_below
 from ugm.resources import Resource, sum_of
+from ugm.tracking.active_limits import ActiveLimits, Epoch
 from ugm.tracking.limits import Level
-from ugm.tracking.limits_in_force import Epoch, LimitsInForce
 from ugm.tracking.links import Linked, all_holdings, with_siblings
 
 __all__ = ["UsageTree"]
 
 #: Looking up a member of an enumeration costs more than comparing with it.
 _USER: Final = TrackingType.USER
+#: What an application adds to `UsageTree.recomputed_usage`, apart from its amounts.
+_ONE_APPLICATION: Final[Mapping[str | None, int]] = {None: 1}
 
 
 class _Holding(Linked, Protocol):
@@ -58,40 +60,40 @@ class UsageTree(Generic[HoldingT]):
     Args:
         name: the user or group.
         kind: which of the two.
-        in_force: the limits, shared by all trees of a partition.
+        active_limits: the limits, shared by all trees of a partition.
     """
 
-    __slots__ = ("_epoch", "_manual", "group_choices", "holdings", "in_force", "kind", "name", "nodes")
+    __slots__ = ("_epoch", "_manual", "active_limits", "counters", "group_choices", "holdings", "kind", "name")
 
     name: str
     kind: TrackingType
-    in_force: LimitsInForce
+    active_limits: ActiveLimits
     #: Application to its first holding.
     holdings: dict[str, HoldingT]
     #: Canonical queue path to counter. Invariant: a counter exists exactly where a limit applies and something runs.
-    nodes: dict[str, Node]
+    counters: dict[str, Counter]
     #: The groups chosen for applications of a user that have not been charged yet; None if there are no such choices.
     #: Replaced as a whole, never changed in place.
     group_choices: Mapping[str, Self | None] | None
-    #: The epoch of `nodes`.
+    #: The epoch of `counters`.
     _epoch: Epoch
     #: Limits set by hand, with the revision of the configuration that they were set under. They expire with it.
     _manual: tuple[object, dict[str, Level]] | None
 
-    def __init__(self, name: str, kind: TrackingType, in_force: LimitsInForce) -> None:
+    def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits) -> None:
         self.name = name
         self.kind = kind
-        self.in_force = in_force
+        self.active_limits = active_limits
         self.holdings = {}
-        self.nodes = {}
+        self.counters = {}
         self.group_choices = None
-        self._epoch = in_force.epoch
+        self._epoch = active_limits.epoch
         self._manual = None
 
     # Queries
 
     def total(self) -> Resource:
-        """Return the usage in all queues together, without zeros. Takes time in the number of applications."""
+        """Return the usage in all queues together, without zeros. The time depends on the number of applications."""
         return sum_of(holding.held() for holding in all_holdings(self.holdings))
 
     def find(self, application_id: str, queue_path: str) -> HoldingT | None:
@@ -101,25 +103,25 @@ class UsageTree(Generic[HoldingT]):
                 return holding
         return None
 
-    def chain(self, queue_path: str) -> list[Node]:
+    def chain(self, queue_path: str) -> list[Counter]:
         """Return the counters of all limits from a queue to the root, leaf to root.
 
         Where nothing runs below a limit yet, the counter is new and not part of the tree.
         """
-        if self._epoch is not self.in_force.epoch:
+        if self._epoch is not self.active_limits.epoch:
             self._recount()
-        nodes, name, chain = self.nodes, self.name, []
-        limits = self.in_force.limits
-        levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
+        counters, name, chain = self.counters, self.name, []
+        limits = self.active_limits.limits
+        levels = (limits.users if self.kind is _USER else limits.groups).levels_from(queue_path)
         for level in levels if self._manual is None else self._with_manual(queue_path, levels):
             path = level.queue_path
-            node = nodes.get(path)
-            if node is None:
+            counter = counters.get(path)
+            if counter is None:
                 limit = level.limit_for(name)
                 if limit is None:
                     continue
-                node = Node(self, path, limit, self._epoch.layout)
-            chain.append(node)
+                counter = Counter(self, path, limit, self._epoch.layout)
+            chain.append(counter)
         return chain
 
     def _with_manual(self, queue_path: str, levels: Iterable[Level]) -> Iterable[Level]:
@@ -131,8 +133,8 @@ class UsageTree(Generic[HoldingT]):
 
     def _limits_on(self, queue_path: str) -> Iterator[tuple[str, Limit]]:
         """Yield the limits from a queue to the root with their paths, leaf to root."""
-        limits = self.in_force.limits
-        levels = (limits.users if self.kind is _USER else limits.groups).levels_on(queue_path)
+        limits = self.active_limits.limits
+        levels = (limits.users if self.kind is _USER else limits.groups).levels_from(queue_path)
         for level in self._with_manual(queue_path, levels):
             limit = level.limit_for(self.name)
             if limit is not None:
@@ -142,29 +144,29 @@ class UsageTree(Generic[HoldingT]):
 
     def refresh(self) -> None:
         """Bring the counters up to date with the limits in force."""
-        if self._epoch is not self.in_force.epoch:
+        if self._epoch is not self.active_limits.epoch:
             self._recount()
 
-    def counters(self) -> list[Node]:
+    def sorted_counters(self) -> list[Counter]:
         """Return all counters, up to date, leaf to root."""
         self.refresh()
-        return sorted(self.nodes.values(), key=lambda node: (-node.queue_path.count("."), node.queue_path))
+        return sorted(self.counters.values(), key=lambda counter: (-counter.queue_path.count("."), counter.queue_path))
 
     def _recount(self) -> None:
-        epoch = self.in_force.epoch
-        if self._manual is not None and self._manual[0] is not self.in_force.limits.revision:
+        epoch = self.active_limits.epoch
+        if self._manual is not None and self._manual[0] is not self.active_limits.limits.revision:
             self._manual = None
         # Under another layout the counters count other resources, so that all of them have to be summed up.
-        old = self.nodes if self._epoch.layout is epoch.layout else {}
-        new: dict[str, Node] = {}
-        self.nodes = {}
+        old = self.counters if self._epoch.layout is epoch.layout else {}
+        new: dict[str, Counter] = {}
+        self.counters = {}
         for path, limit in self._needed_limits().items():
-            node = old.get(path)
-            if node is None:
-                new[path] = node = Node(self, path, limit, epoch.layout)
+            counter = old.get(path)
+            if counter is None:
+                new[path] = counter = Counter(self, path, limit, epoch.layout)
             else:
-                node.replace_limit(limit)
-            self.nodes[path] = node
+                counter.replace_limit(limit)
+            self.counters[path] = counter
         self._epoch = epoch
         if new:
             self._sum_up(new)
@@ -174,23 +176,23 @@ class UsageTree(Generic[HoldingT]):
         paths = dict.fromkeys(holding.queue_path for holding in all_holdings(self.holdings))
         return {path: limit for queue_path in paths for path, limit in self._limits_on(queue_path)}
 
-    def _sum_up(self, nodes: Mapping[str, Node]) -> None:
-        """Charge all holdings to *nodes*, which are new."""
+    def _sum_up(self, counters: Mapping[str, Counter]) -> None:
+        """Charge all holdings to *counters*, which are new."""
         for first in self.holdings.values():
             counted: set[str] = set()
             for holding in with_siblings(first):
                 vector = self._epoch.layout.vector(Resource(holding.held()))
                 for path in ancestors(holding.queue_path):
-                    node = nodes.get(path)
-                    if node is not None:
-                        charge([node], vector)
+                    counter = counters.get(path)
+                    if counter is not None:
+                        charge([counter], vector)
                         if path not in counted:
                             counted.add(path)
-                            node.running += 1
+                            counter.running += 1
 
     def clear(self) -> None:
         """Remove all holdings and counters, before they are listed again."""
-        self.holdings, self.nodes = {}, {}
+        self.holdings, self.counters = {}, {}
 
     def set_limit(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
         """Set a limit by hand until the next configuration is applied.
@@ -202,11 +204,11 @@ class UsageTree(Generic[HoldingT]):
             reason = f"{self.kind} {self.name!r} runs nothing in or below the queue, so there is no usage to limit"
             raise RequestError("queue_path", queue_path, reason)
         self.refresh()
-        node = self.nodes.get(queue_path)
-        if self._manual is None or self._manual[0] is not self.in_force.limits.revision:
-            self._manual = (self.in_force.limits.revision, {})
-        limit = change(node.limit if node else Limit(Resource()))
-        self.in_force.count_resources(limit.resources)
+        counter = self.counters.get(queue_path)
+        if self._manual is None or self._manual[0] is not self.active_limits.limits.revision:
+            self._manual = (self.active_limits.limits.revision, {})
+        limit = change(counter.limit if counter else Limit(Resource()))
+        self.active_limits.count_resources(limit.resources)
         named = {self.name: limit} if limit.resources or limit.applications else {}
         self._manual[1][queue_path] = Level(queue_path, named, None)
         self._recount()
@@ -217,23 +219,26 @@ class UsageTree(Generic[HoldingT]):
 
     def missing_counters(self) -> list[str]:
         """Return the limited queues that have no counter although something runs there. Expected to be empty."""
-        if self._epoch is not self.in_force.epoch:
+        if self._epoch is not self.active_limits.epoch:
             return []
-        return [path for path in self._needed_limits() if path not in self.nodes]
+        return [path for path in self._needed_limits() if path not in self.counters]
 
     def recomputed_usage(self) -> dict[str, dict[str | None, int]]:
         """Return the usage of every queue by resource, summed up from the holdings; None counts the applications."""
+        # The sums of each queue alone come first: there are many more holdings than queues.
+        own: dict[str, dict[str | None, int]] = {}
         sums: dict[str, dict[str | None, int]] = {}
         for first in self.holdings.values():
-            paths = set()
             for holding in with_siblings(first):
-                for path in ancestors(holding.queue_path):
-                    paths.add(path)
-                    queue = sums.setdefault(path, {})
-                    for name, amount in holding.held().items():
-                        queue[name] = queue.get(name, 0) + amount
-            for path in paths:
-                sums[path][None] = sums[path].get(None, 0) + 1
+                _add(own.setdefault(holding.queue_path, {}), holding.held())
+            if first.sibling is None:
+                _add(own[first.queue_path], _ONE_APPLICATION)
+            else:
+                for path in {path for holding in with_siblings(first) for path in ancestors(holding.queue_path)}:
+                    _add(sums.setdefault(path, {}), _ONE_APPLICATION)
+        for queue_path, usage in own.items():
+            for path in ancestors(queue_path):
+                _add(sums.setdefault(path, {}), usage)
         return sums
 
     # The groups of a user's applications
@@ -251,7 +256,7 @@ class UsageTree(Generic[HoldingT]):
         """Remove the choice for an application that has been charged: its holding has the group now."""
         if self.group_choices is not None and application_id in self.group_choices:
             # If the start of the application is undone, the choice is needed for its next first usage.
-            self.in_force.lock.undo.append((self.restore_group_choices, (self.group_choices,)))
+            self.active_limits.lock.undo.append((self.restore_group_choices, (self.group_choices,)))
             left = {name: group for name, group in self.group_choices.items() if name != application_id}
             self.group_choices = left or None
 
@@ -263,3 +268,8 @@ class UsageTree(Generic[HoldingT]):
         """Remove the choices for running applications, which an interruption may have left."""
         left = {name: group for name, group in (self.group_choices or {}).items() if name not in self.holdings}
         self.group_choices = left or None
+
+
+def _add(total: dict[str | None, int], usage: Mapping[str, int] | Mapping[str | None, int]) -> None:
+    for name, amount in usage.items():
+        total[name] = total.get(name, 0) + amount

@@ -1,8 +1,10 @@
 """The limits that are in force now, shared by all trackers of one partition.
 
-Replacing the limits is one assignment that begins a new epoch, however many users and groups are tracked. Trackers and
-holdings remember the epoch of their counters. On the next use they compare it with the current one and, if it differs,
-bring their counters up to date.
+The problem: limits may be replaced while 100,000 users are tracked, and requests must not wait until all their counters
+are updated.
+
+The idea: replacing the limits is one assignment that begins a new *epoch*. Trackers and holdings remember the epoch of
+their counters. On the next use they compare it with the current epoch and, if it differs, update their counters.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
 from ugm.tracking.limits import Limits, PathCache
 
-__all__ = ["Epoch", "LimitsInForce"]
+__all__ = ["ActiveLimits", "Epoch"]
 
 #: Number of unused resource names that a layout always keeps.
 _SPARE: Final = 16
@@ -35,15 +37,15 @@ class Epoch:
 
 
 @final
-class LimitsInForce:
+class ActiveLimits:
     """The limits in force for all trackers of one partition, with the lock that guards all of them.
 
     Args:
         limits: the initial limits; None for no limits.
         user_limits_win: whether a user with a named limit on the path of a queue is exempt from the limits of its group
             there. The usage is charged to the group in any case.
-        lock: the lock to use instead of a new one.
-        managed: whether a manager keeps an index of the trackers, so that they must not be charged directly.
+        lock: the lock of the engine; None for a new one.
+        managed: whether the trackers belong to a manager, so that programs must not charge them directly.
     """
 
     __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
@@ -61,18 +63,19 @@ class LimitsInForce:
         self.epoch: Epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
-        #: Held by every public operation of a manager or tracker. Its token is the epoch.
+        #: The lock of the engine: every public operation of the partition, manager or tracker holds it. The lock has
+        #: the same epoch as the limits, so it notices if an operation replaces the limits and is then interrupted.
         self.lock: Final = lock or OperationLock()
-        self.lock.token = self.lock.settled = self.epoch
+        self.lock.epoch = self.lock.valid_epoch = self.epoch
         self.lock.rebuild = self.discard_counters
 
     def path(self, queue_path: str) -> str:
         """Return the canonical form of a queue path, from a cache if possible. See `ugm.identity.canonical_path`."""
-        # Only a text can be a key of the cache. `canonical_path` refuses everything else.
+        # Only a string can be a key of the cache. `canonical_path` refuses everything else.
         return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
 
     def replace_limits(self, limits: Limits, other_names: Iterable[str] = (), *, closed: bool = False) -> None:
-        """Put *limits* in force; counters of resources that stay counted remain valid.
+        """Put *limits* in force. Counters keep their usage, and get the new limits on their next use.
 
         Args:
             limits: the limits of users and groups.
@@ -83,12 +86,12 @@ class LimitsInForce:
         self._begin(self._epoch_of(Layout((*limits.names, *other_names), closed=closed)))
 
     def reset_limits(self, limits: Limits, other_names: Iterable[str], *, closed: bool) -> None:
-        """Put *limits* in force like `replace_limits`, and have every counter summed up again."""
+        """Put *limits* in force, and discard all counters: each is summed up from the holdings on its next use."""
         self.limits = limits
         self._begin(Epoch(Layout((*limits.names, *other_names), closed=closed)))
 
     def discard_counters(self) -> None:
-        """Begin an epoch in which every counter is summed up from the holdings on its next use."""
+        """Discard all counters: each is summed up from the holdings on its next use."""
         old = self.epoch.layout
         # A layout is compared by identity, so counters are not carried over even if it has the same names.
         self._begin(Epoch(Layout((*self.limits.names, *old.names), closed=old.closed)))
@@ -128,7 +131,7 @@ class LimitsInForce:
         return names if len(names) <= 2 * len(used) + _SPARE else used
 
     def _begin(self, epoch: Epoch) -> None:
-        self.epoch = self.lock.token = epoch
+        self.epoch = self.lock.epoch = epoch
 
     def _epoch_of(self, layout: Layout) -> Epoch:
         # Keep the same layout for the same names: the vectors that are cached in resources stay valid.
