@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from importlib.resources import files
 from os import PathLike
-from typing import Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -25,18 +25,23 @@ from starlette.staticfiles import StaticFiles
 
 from ugm import RequestError
 from ugm.partition import AbstractPartition
+from ugm.server.access import Tokens
 from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
-from ugm.server.dispatch import RequestDispatcher
+from ugm.server.dispatch import RequestDispatcher, payload_response
 from ugm.server.guard import Hosts, OriginGuard
 from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.payloads import json_payload
 from ugm.server.requests import RequestBounds
-from ugm.server.responses import NO_STORE, routing_error_response
+from ugm.server.responses import routing_error_response
 from ugm.server.routes import PARTITION_ROUTES, PREFIX, SERVER_ROUTES, Route
 from ugm.server.state import ServedPartition, ServerState
 from ugm.server.worker import Worker
+
+if TYPE_CHECKING:
+    # At run time it needs the extra of services.
+    from ugm.service.status import ServiceStatus
 
 __all__ = ["create_app"]
 
@@ -45,15 +50,14 @@ _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: A shorter token could be guessed.
-_SHORTEST_TOKEN: Final = 16
-
 
 def create_app(  # noqa: PLR0913 - one for each option
     partitions: Mapping[str, AbstractPartition],
     *,
     history: Mapping[str, History] | None = None,
+    services: Mapping[str, Callable[[], ServiceStatus]] | None = None,
     token: str | None = None,
+    decide_token: str | None = None,
     read_only: bool = True,
     config_path: str | PathLike[str] | None = None,
     watch: float | None = None,
@@ -63,13 +67,17 @@ def create_app(  # noqa: PLR0913 - one for each option
     allowed_hosts: Iterable[str] = (),
     clock: Callable[[], float] = time.time,
 ) -> Starlette:
-    """Return an ASGI application that shows partitions, and optionally changes their configuration.
+    """Return an ASGI application that shows partitions, and optionally changes them and their configuration.
 
     Args:
         partitions: the partitions by name, as in the configuration.
         history: the histories by name of the partition that they follow.
-        token: the token of clients that may change something; at least 16 characters.
-        read_only: whether no client may change anything.
+        services: functions that return the status of a service, such as `ugm.service.Service.status`, by name of its
+            partition.
+        token: the token of clients that may change the configuration; at least 16 characters.
+        decide_token: the token of clients that may submit applications, and obtain and release allocations; at least
+            16 characters. Without it, no client may.
+        read_only: whether no client may change the configuration.
         config_path: the configuration file, for reloads.
         watch: the interval in seconds at which the server checks the file for changes, and reloads it; None to disable.
             An application that is mounted in another one does not watch the file.
@@ -85,16 +93,20 @@ def create_app(  # noqa: PLR0913 - one for each option
     Raises:
         RequestError: an argument is invalid.
     """
-    histories = dict(history or {})
-    _require_token(token, read_only=read_only)
-    _require_known(histories, partitions)
+    histories, statuses = dict(history or {}), dict(services or {})
+    tokens = Tokens(token, decide_token, read_only=read_only)
+    _require_known("history", histories, partitions)
+    _require_known("services", statuses, partitions)
     hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, read=worker.read)
-    served = {name: ServedPartition(name, partition, histories.get(name)) for name, partition in partitions.items()}
-    state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker)
+    served = {
+        name: ServedPartition(name, partition, histories.get(name), statuses.get(name))
+        for name, partition in partitions.items()
+    }
+    state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker, audit)
     bounds = bounds or RequestBounds()
     app = Starlette(
-        routes=_routes(RequestDispatcher(state, token, bounds, audit), metrics),
+        routes=_routes(RequestDispatcher(state, tokens, bounds), metrics),
         exception_handlers={HTTPException: routing_error_response},
         lifespan=_lifespan(configurations, watch, worker),
     )
@@ -105,19 +117,10 @@ def create_app(  # noqa: PLR0913 - one for each option
     return app
 
 
-def _require_token(token: str | None, *, read_only: bool) -> None:
-    if not read_only and not token:
-        raise RequestError("token", token, "a server that can be changed needs a token")
-    if token is not None and len(token) < _SHORTEST_TOKEN:
-        # The message must not contain the token, which is a secret even if it is too short.
-        reason = f"expected at least {_SHORTEST_TOKEN} characters"
-        raise RequestError("token", f"{len(token)} characters", reason)
-
-
-def _require_known(histories: Mapping[str, History], partitions: Mapping[str, AbstractPartition]) -> None:
-    for name in histories:
+def _require_known(argument: str, given: Iterable[str], partitions: Mapping[str, AbstractPartition]) -> None:
+    for name in given:
         if name not in partitions:
-            raise RequestError("history", name, "there is no such partition")
+            raise RequestError(argument, name, "there is no such partition")
 
 
 def _routes(dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None) -> list[Mount | Path]:
@@ -148,8 +151,7 @@ def _with_slashes(path: str) -> str:
 
 async def _describe(request: Request) -> Response:
     """Return the OpenAPI description."""
-    payload = json_payload(description(str(request.scope.get("root_path", ""))))
-    return Response(payload.content, headers={**NO_STORE, "content-type": payload.media_type})
+    return payload_response(json_payload(description(str(request.scope.get("root_path", "")))))
 
 
 def _page_endpoint() -> _Endpoint:

@@ -49,8 +49,7 @@ class AuditLog:
             target: the object of the action.
             outcome: ``ok``, or the code of the refusal.
         """
-        parts = {"client": client, "role": role, "action": action, "object": target, "outcome": outcome}
-        _LOGGER.info("%s", json.dumps({"time": _timestamp(self._clock()), **parts}))
+        self._write(self._clock(), client=client, role=role, action=action, object=target, outcome=outcome)
 
     def write_failure(self, *, client: str, action: str, target: str, outcome: str) -> None:
         """Write a failed authentication, unless there were many in the last minute.
@@ -67,11 +66,10 @@ class AuditLog:
                 self._suppressed += 1
                 return
             suppressed, self._suppressed = self._suppressed, 0
-        fields = {"client": client, "role": "anonymous", "action": action, "object": target, "outcome": outcome}
         more = {"suppressed_before": suppressed} if suppressed else {}
-        _LOGGER.info("%s", json.dumps({"time": _timestamp(now), **fields, **more}))
+        self._write(now, client=client, role="anonymous", action=action, object=target, outcome=outcome, **more)
 
-
-def _timestamp(seconds: float) -> str:
-    parts = time.gmtime(seconds)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', parts)}.{int(seconds * 1000) % 1000:03}Z"
+    @staticmethod
+    def _write(now: float, **fields: str | int) -> None:
+        at = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z"
+        _LOGGER.info("%s", json.dumps({"time": at, **fields}))

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple, final
@@ -23,7 +24,7 @@ from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_confi
 from ugm.identity import ROOT
 from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
-from ugm.server.errors import ApiError
+from ugm.server.payloads import ApiError
 
 __all__ = ["Actor", "Configurations", "Outcome"]
 
@@ -102,7 +103,7 @@ class Configurations:
         self.path: Final = None if path is None else Path(path)
         self._clock: Final = clock
         self._audit: Final = audit or AuditLog(clock)
-        self._read: Final = read or _read
+        self._read: Final = read or partial(parse_config, file="upload")
         #: Held during a replacement: two at a time could leave the partitions with different configurations.
         self._writing: Final = Lock()
         #: Held while the partitions are changed one after the other, so that no reader gets a mix.
@@ -159,14 +160,11 @@ class Configurations:
         try:
             changed = self._replace(source, read)
             outcome = "ok"
-        except ConfigError:
-            outcome = "config-invalid"
-            raise
-        except UgmError:
-            outcome = "config-unusable"
-            raise
         except ApiError as error:
             outcome = error.code
+            raise
+        except UgmError as error:
+            outcome = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
             raise
         finally:
             target = str(self.path) if source == "file" else "upload"
@@ -228,10 +226,6 @@ class Configurations:
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
         }
-
-
-def _read(text: str) -> SchedulerConfig:
-    return parse_config(text, file="upload")
 
 
 def _empty_config(name: str) -> PartitionConfig:

@@ -5,20 +5,20 @@ They do not change the partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
-from ugm import Resource, UserGroup
+from ugm import Decision, Resource, UserGroup
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition import AbstractPartition, Explanation, UserInQueue, headroom_of
+from ugm.partition import AbstractPartition, ApplicationReport, Explanation, UserInQueue
 from ugm.queues import Placement
-from ugm.resources import parse_quantity
-from ugm.server.errors import unknown
+from ugm.resources import optional_dict, parse_quantity
+from ugm.server.payloads import require_found
 from ugm.server.state import RequestBody, RequestContext, ServedPartition
-from ugm.tracking import EffectiveLimit
 
-__all__ = ["application", "check", "explain", "explain_request", "limits"]
+__all__ = ["application", "check", "explain", "explain_request", "limits", "parse_amounts"]
 
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10
@@ -26,7 +26,8 @@ _MOST_EXPLAINED: Final = 10
 
 def check(served: ServedPartition, request: RequestContext) -> object:
     """Return the decision on one more allocation."""
-    return _decision_dict(*_explanation(served.partition, request.body))
+    placement, explanation = _explanation(served.partition, request.body)
+    return _answer_dict(placement, explanation.decision, explanation.queue_path)
 
 
 def explain(served: ServedPartition, request: RequestContext) -> object:
@@ -36,12 +37,13 @@ def explain(served: ServedPartition, request: RequestContext) -> object:
 
 def explain_request(partition: AbstractPartition, body: RequestBody) -> dict[str, object]:
     """Return the explanation of a request for JSON."""
-    return _explanation_dict(*_explanation(partition, body))
+    placement, explanation = _explanation(partition, body)
+    return _answer_dict(placement, explanation, explanation.queue_path)
 
 
 def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Placement | None, Explanation]:
     """Return the explanation of a request, and the placement if the request names a user instead of an application."""
-    usage, most = _amounts(body["usage"]), body.get("most", 3)
+    usage, most = parse_amounts(body["usage"]), body.get("most", 3)
     if "application_id" not in body:
         user, quota = UserGroup(body["user"], body.get("groups", ())), body.get("quota")
         report = partition.explain_submission(
@@ -49,19 +51,18 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
             body.get("queue", ""),
             usage,
             body.get("tags"),
-            quota=None if quota is None else _amounts(quota),
-            most=most,
+            quota=None if quota is None else parse_amounts(quota),
+            max_holders=most,
         )
         return report.placement, report.explanation
     try:
-        return None, partition.explain(body["application_id"], usage, most=most)
+        return None, partition.explain(body["application_id"], usage, max_holders=most)
     except RequestError:
-        if partition.application(body["application_id"]) is None:
-            raise unknown("application", body["application_id"]) from None
+        require_found("application", body["application_id"], partition.application)
         raise
 
 
-def _amounts(amounts: Mapping[str, int | str]) -> Resource:
+def parse_amounts(amounts: Mapping[str, int | str]) -> Resource:
     """Convert amounts, each an integer in base units or a quantity, to a resource vector."""
     return Resource(
         {
@@ -71,27 +72,18 @@ def _amounts(amounts: Mapping[str, int | str]) -> Resource:
     )
 
 
-def _decision_dict(placement: Placement | None, explanation: Explanation) -> dict[str, object]:
-    placed = None if placement is None else placement.to_dict()
-    if not explanation.queue_path:
-        denied = {"allowed": False, "can_wait": False, "violations": [], "evictions": []}
-        return {**denied, "queue_path": None, "placement": placed, "text": str(placement)}
-    decision = explanation.decision
-    return {**decision.to_dict(), "queue_path": explanation.queue_path, "placement": placed, "text": str(decision)}
+def _answer_dict(placement: Placement | None, answer: Decision | Explanation, queue_path: str) -> dict[str, object]:
+    """Return a decision or explanation for JSON; *queue_path* is empty if no placement rule finds a queue."""
+    fields = {"queue_path": queue_path or None, "placement": None if placement is None else placement.to_dict()}
+    if not queue_path:
+        return {**answer.to_dict(), **fields, "allowed": False, "can_wait": False, "text": str(placement)}
+    return {**answer.to_dict(), **fields, "text": str(answer)}
 
 
-def _explanation_dict(placement: Placement | None, explanation: Explanation) -> dict[str, object]:
-    if not explanation.queue_path:
-        return {**_decision_dict(placement, explanation), "limits": [], "headroom": None}
-    placed = None if placement is None else placement.to_dict()
-    return {**explanation.to_dict(), "placement": placed, "text": str(explanation)}
-
-
-def _limits_dict(effective: Sequence[EffectiveLimit]) -> dict[str, object]:
-    headroom = headroom_of(effective)
+def _limits_dict(answer: Explanation | ApplicationReport) -> dict[str, object]:
     return {
-        "limits": [limit.to_dict() for limit in effective],
-        "headroom": None if headroom is None else dict(headroom),
+        "limits": [limit.to_dict() for limit in answer.limits],
+        "headroom": optional_dict(answer.headroom),
     }
 
 
@@ -99,17 +91,19 @@ def limits(served: ServedPartition, request: RequestContext) -> object:
     """Return every limit that applies to a user in a queue."""
     query = request.query
     user, path = UserGroup(query["user"], query.get("group", ())), canonical_path(query["queue"])
-    return {"queue_path": path, **_limits_dict(served.partition.limits(UserInQueue(user, path)))}
+    # The explanation of an empty request has the limits and the headroom of one moment.
+    return {"queue_path": path, **_limits_dict(served.partition.explain(UserInQueue(user, path), Resource()))}
 
 
 def application(served: ServedPartition, request: RequestContext) -> object:
     """Return one application with its limits and the explanations of its pending allocations."""
-    name = request.path["name"]
-    report = served.partition.application_report(name, waiting=_MOST_EXPLAINED)
-    if report is None:
-        raise unknown("application", name)
+    find = partial(served.partition.application_report, max_pending=_MOST_EXPLAINED)
+    report = require_found("application", request.path["name"], find)
     waiting = [
-        {"allocation": allocation.to_dict(), "explanation": _explanation_dict(None, explanation)}
-        for allocation, explanation in report.waiting
+        {
+            "allocation": allocation.to_dict(),
+            "explanation": _answer_dict(None, explanation, explanation.queue_path),
+        }
+        for allocation, explanation in report.pending
     ]
-    return {**report.application.to_dict(), **_limits_dict(report.limits), "waiting": waiting}
+    return {**report.application.to_dict(), **_limits_dict(report), "waiting": waiting}

@@ -17,17 +17,16 @@ from typing import Final, Generic, TypeAlias, TypeVar, final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ugm.errors import ConfigError, RequestError
-from ugm.server.audit import AuditLog
-from ugm.server.errors import ApiError, unknown
+from ugm.errors import ConfigError, OutageError, RequestError
+from ugm.server.access import Role, Tokens
 from ugm.server.guard import has_body
-from ugm.server.payloads import Payload, json_payload, yaml_payload
-from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query, require_token
+from ugm.server.payloads import ApiError, Payload, json_payload, require_found, yaml_payload
+from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query
 from ugm.server.responses import NO_STORE, error_response
 from ugm.server.routes import Route
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
-__all__ = ["RequestCoalescer", "RequestDispatcher"]
+__all__ = ["RequestCoalescer", "RequestDispatcher", "payload_response"]
 
 _T = TypeVar("_T")
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -101,23 +100,23 @@ class RequestDispatcher:
 
     Args:
         state: the objects that the endpoints use.
-        token: the token of clients that may change something; None if no client may.
+        tokens: the tokens of clients that may change something.
         bounds: the bounds of requests.
-        audit: records failed authentications.
     """
 
-    __slots__ = ("_audit", "_bounds", "_configs", "_decisions", "_latest", "_state", "_token", "_views")
+    __slots__ = ("_bounds", "_configs", "_decisions", "_latest", "_operations", "_state", "_tokens", "_views")
 
-    def __init__(self, state: ServerState, token: str | None, bounds: RequestBounds, audit: AuditLog) -> None:
+    def __init__(self, state: ServerState, tokens: Tokens, bounds: RequestBounds) -> None:
         self._state: Final = state
-        self._token: Final = token
+        self._tokens: Final = tokens
         self._bounds: Final = bounds
-        self._audit: Final = audit
         #: The arrival of the latest of several coalesced requests, by their key.
         self._latest: Final[dict[Hashable, float]] = {}
         self._views: Final = RequestCoalescer[Payload](bounds.waiting)
         #: Decisions have a queue of their own, so that slow ones do not delay views.
         self._decisions: Final = RequestCoalescer[Payload](bounds.waiting)
+        #: Operations wait for the journal or the service of the partition, which must not delay the answers to others.
+        self._operations: Final = RequestCoalescer[Payload](bounds.waiting)
         #: Configurations take longest; a worker process reads them.
         self._configs: Final = RequestCoalescer[Payload](bounds.configurations)
 
@@ -130,11 +129,7 @@ class RequestDispatcher:
         return self._endpoint(routes, self._served)
 
     def _served(self, context: RequestContext) -> ServedPartition:
-        name = context.path["partition"]
-        served = self._state.partitions.get(name)
-        if served is None:
-            raise unknown("partition", name)
-        return served
+        return require_found("partition", context.path["partition"], self._state.partitions.get)
 
     def _endpoint(self, routes: Mapping[str, Route[_T]], find: Callable[[RequestContext], _T]) -> _Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -157,8 +152,7 @@ class RequestDispatcher:
 
     async def _context(self, route: Route[_T], request: Request) -> RequestContext:
         client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
-        if route.changes:
-            self._authenticate(route, request, client)
+        self._authenticate(route, request, client)
         path, query = parse_path(request), parse_query(request, route)
         if route.reads_config and self._configs.is_full:
             # Checked before the body is read, because the body is large.
@@ -168,9 +162,10 @@ class RequestDispatcher:
 
     def _authenticate(self, route: Route[_T], request: Request, client: str) -> None:
         try:
-            require_token(request, self._token, read_only=self._state.read_only)
+            if route.role is not Role.READ:
+                self._tokens.require(request, route.role)
         except ApiError as error:
-            self._audit.write_failure(
+            self._state.audit.write_failure(
                 client=client, action=route.method, target=request.url.path[:200], outcome=error.code
             )
             raise
@@ -182,15 +177,17 @@ class RequestDispatcher:
             return _payload(route, context, find)
 
         if route.is_quick:
-            return _to_response(make())
+            return payload_response(make())
         if route.reads_config:
-            return _to_response(await self._configs.run(object(), make, request.is_disconnected))
+            return payload_response(await self._configs.run(object(), make, request.is_disconnected))
+        if route.role is Role.DECIDE:
+            return payload_response(await self._operations.run(object(), make))
         if route.method != "GET":
-            return _to_response(await self._decisions.run(object(), make))
+            return payload_response(await self._decisions.run(object(), make))
         key = (route.name, request.url.path, request.url.query)
         # Coalesced requests get a state from after the last of them has arrived.
         self._latest[key] = context.arrived
-        return _to_response(
+        return payload_response(
             await self._views.run(key, lambda: make(context._replace(arrived=self._latest.pop(key, float("inf")))))
         )
 
@@ -198,19 +195,23 @@ class RequestDispatcher:
         """Return the endpoint for the metrics."""
 
         def make() -> Payload:
-            content, media_type = metrics()
+            try:
+                content, media_type = metrics()
+            except OutageError as error:
+                raise ApiError.of(error) from None
             return Payload(200, content, media_type)
 
         async def endpoint(_request: Request) -> Response:
             try:
-                return _to_response(await self._views.run("metrics", make))
+                return payload_response(await self._views.run("metrics", make))
             except ApiError as error:
                 return error_response(error)
 
         return endpoint
 
 
-def _to_response(payload: Payload) -> Response:
+def payload_response(payload: Payload) -> Response:
+    """Return a payload as a response."""
     return Response(payload.content, payload.status, {**NO_STORE, "content-type": payload.media_type})
 
 
@@ -224,10 +225,8 @@ def _payload(route: Route[_T], context: RequestContext, find: Callable[[RequestC
         result = route.answer(find(context), context)
     except ApiError:
         raise
-    except RequestError as error:
-        raise ApiError.from_request_error(error) from None
-    except ConfigError as error:
-        raise ApiError.from_config_error(error) from None
+    except (RequestError, ConfigError, OutageError) as error:
+        raise ApiError.of(error) from None
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.path)
         raise ApiError(500, "internal", "the server failed; its log has the details") from None

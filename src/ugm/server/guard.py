@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
-from ugm.server.errors import ApiError
+from ugm.server.payloads import ApiError
 from ugm.server.responses import error_response
 
 __all__ = ["Hosts", "OriginGuard", "has_body"]

@@ -14,15 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from threading import Lock
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from ugm.arguments import require_count
-from ugm.partition import AbstractPartition, LimitUtilization, PartitionSnapshot
+from ugm.partition import AbstractPartition, LimitUtilization, PartitionSnapshot, Pending
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.cooperative import cooperatively
@@ -30,6 +36,10 @@ from ugm.server.history import History
 from ugm.server.stable_selection import StableSelection
 from ugm.server.timing import DecisionTimes
 from ugm.tracking import EffectiveLimit
+
+if TYPE_CHECKING:
+    # At run time it needs the extra of services.
+    from ugm.service.status import ServiceStatus
 
 __all__ = ["PartitionCollector", "exposition"]
 
@@ -46,24 +56,27 @@ class PartitionCollector(Collector):
     Args:
         partitions: the partitions by name.
         history: the histories by name of their partition, for denials and events.
+        services: functions that return the status of a service, by name of its partition.
         times: the decision times by name of their partition.
         most: the number of users, and of groups, of each partition that have series of their own.
         most_queues: the number of queues of each partition that do; configured queues come first.
     """
 
-    __slots__ = ("_history", "_lock", "_most", "_most_queues", "_partitions", "_selections", "_times")
+    __slots__ = ("_history", "_lock", "_most", "_most_queues", "_partitions", "_selections", "_services", "_times")
 
     def __init__(
         self,
         partitions: Mapping[str, AbstractPartition],
         *,
         history: Mapping[str, History] | None = None,
+        services: Mapping[str, Callable[[], ServiceStatus]] | None = None,
         times: Mapping[str, DecisionTimes] | None = None,
         most: int = 50,
         most_queues: int = 500,
     ) -> None:
         self._partitions: Final = dict(partitions)
         self._history: Final = dict(history or {})
+        self._services: Final = dict(services or {})
         self._times: Final = dict(times or {})
         self._most: Final = require_count("most", most)
         self._most_queues: Final = require_count("most_queues", most_queues)
@@ -77,59 +90,34 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics with their current values."""
-        snapshots = {name: partition.snapshot(cooperatively) for name, partition in self._partitions.items()}
-        yield from _totals(snapshots)
-        yield from self._queues(snapshots)
-        yield from self._users(snapshots)
-        yield from self._groups(snapshots)
+        gauges = _Gauges()
+        for name, partition in self._partitions.items():
+            snapshot = partition.snapshot(cooperatively)
+            _add_totals(gauges, name, snapshot)
+            for state in self._shown_queues(snapshot):
+                _add_queue(gauges, name, state, snapshot.pending_in_queues.get(state.queue_path))
+            for user in self._leading(name, "user", snapshot.user_names, snapshot.user_share):
+                _add_owner(gauges, name, "user", snapshot.user_utilization(user), snapshot.user_limits(user))
+                pending = snapshot.pending_of_users.get(user)
+                count, labels = pending.allocations if pending else 0, {"partition": name, "user": user}
+                gauges.add("ugm_user_pending_allocations", "Pending allocations.", count, labels)
+            for group in self._leading(name, "group", snapshot.group_names, snapshot.group_share):
+                _add_owner(gauges, name, "group", snapshot.group_utilization(group), snapshot.group_limits(group))
+        commits = SummaryMetricFamily("ugm_service_commit_seconds", "Duration of commits.", labels=("partition",))
+        for name, status in self._services.items():
+            _add_service(gauges, commits, name, status())
+        yield from gauges.families.values()
         yield from self._events()
+        if commits.samples:
+            yield commits
         if self._times:
             yield self._timed()
-
-    def _queues(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-        """Yield the usage, the pending amounts and the limits of the queues."""
-        scope = "in and below the queue"
-        usage = _Amounts("ugm_queue_usage", f"Usage {scope}", "queue")
-        pending = _Amounts("ugm_queue_pending", f"Pending amounts {scope}", "queue")
-        limit = _Amounts("ugm_queue_limit", f"Largest allowed usage {scope}", "queue")
-        guaranteed = _Amounts("ugm_queue_guaranteed", "Guaranteed amounts of the queue", "queue")
-        running = _gauge("ugm_queue_running_applications", f"Running applications {scope}.", "queue")
-        most = _gauge("ugm_queue_limit_applications", f"Largest allowed number of applications {scope}.", "queue")
-        for name, snapshot in snapshots.items():
-            for state in self._shown_queues(snapshot):
-                labels = [name, _text(state.queue_path)]
-                waiting = snapshot.pending_in_queues.get(state.queue_path)
-                # Resources without usage get the value 0, so that the quotient with the limit is 0 and not missing.
-                usage.add(labels, _with_zeros(state.usage, state.max_resources))
-                pending.add(labels, _with_zeros(waiting.amounts if waiting else Resource(), state.max_resources))
-                limit.add(labels, state.max_resources)
-                guaranteed.add(labels, state.guaranteed)
-                running.add_metric(labels, state.running_applications)
-                if state.max_applications:
-                    most.add_metric(labels, state.max_applications)
-        yield from (*usage, *pending, *limit, *guaranteed, running, most)
 
     def _shown_queues(self, snapshot: PartitionSnapshot) -> list[QueueState]:
         root = snapshot.queue()
         states = [] if root is None else list(cooperatively(root.walk()))
         states.sort(key=lambda state: (not state.is_managed, state.queue_path.count("."), state.queue_path))
         return states[: self._most_queues]
-
-    def _users(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-        owners = _Owners("user")
-        for name, snapshot in snapshots.items():
-            for user in self._leading(name, "user", snapshot.user_names, snapshot.user_share):
-                waiting = snapshot.pending_of_users.get(user)
-                owners.add(name, snapshot.user_utilization(user), snapshot.user_limits(user))
-                owners.pending.add_metric([name, _text(user)], waiting.allocations if waiting else 0)
-        yield from (*owners.families(), owners.pending)
-
-    def _groups(self, snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-        owners = _Owners("group")
-        for name, snapshot in snapshots.items():
-            for group in self._leading(name, "group", snapshot.group_names, snapshot.group_share):
-                owners.add(name, snapshot.group_utilization(group), snapshot.group_limits(group))
-        yield from owners.families()
 
     def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
         """Return the users or groups that have series of their own."""
@@ -160,100 +148,110 @@ class PartitionCollector(Collector):
         return seconds
 
 
-def _totals(snapshots: Mapping[str, PartitionSnapshot]) -> Iterator[Metric]:
-    users = _gauge("ugm_users", "Users with running or pending allocations.")
-    groups = _gauge("ugm_groups", "Groups with charged usage.")
-    queues = _gauge("ugm_queues", "Queues, including dynamic queues.")
-    applications = _gauge("ugm_applications", "Applications that have been submitted and have not ended.")
-    allocations = _gauge("ugm_allocations", "Allocations, including pending ones.")
-    nodes = _Amounts("ugm_node_capacity", "Resources of all registered nodes")
-    for name, snapshot in snapshots.items():
-        users.add_metric([name], len(snapshot.user_names))
-        groups.add_metric([name], len(snapshot.group_names))
-        queues.add_metric([name], len(snapshot.queue_paths))
-        applications.add_metric([name], snapshot.application_count)
-        allocations.add_metric([name], snapshot.allocation_count)
-        nodes.add([name], snapshot.cluster)
-    yield from (users, groups, queues, applications, allocations, *nodes)
-
-
 @final
-class _Amounts:
-    """One quantity as three metrics: cores, bytes, and units of other resources."""
+class _Gauges:
+    """Gauges by name, each created with its first sample."""
 
-    __slots__ = ("_bytes", "_cores", "_units")
+    __slots__ = ("families",)
 
-    def __init__(self, name: str, sentence: str, *labels: str) -> None:
-        self._cores: Final = _gauge(f"{name}_cores", f"{sentence}, in cores.", *labels)
-        self._bytes: Final = _gauge(f"{name}_bytes", f"{sentence}: memory in bytes.", *labels)
-        self._units: Final = _gauge(f"{name}_units", f"{sentence}: other resources in their unit.", *labels, "resource")
+    def __init__(self) -> None:
+        self.families: Final[dict[str, GaugeMetricFamily]] = {}
 
-    def __iter__(self) -> Iterator[Metric]:
-        yield from (self._cores, self._bytes, self._units)
+    def add(self, name: str, sentence: str, value: float, labels: Mapping[str, str]) -> None:
+        """Add a sample."""
+        family = self.families.get(name)
+        if family is None:
+            family = self.families[name] = GaugeMetricFamily(name, sentence, labels=tuple(labels))
+        family.add_metric([_text(label) for label in labels.values()], value)
 
-    def add(self, labels: list[str], amounts: Resource | None) -> None:
-        """Add a sample for each resource."""
-        for name, amount in (amounts or {}).items():
-            if name == VCORE:
-                self._cores.add_metric(labels, as_float(Fraction(amount, _MILLI)))
-            elif name == MEMORY:
-                self._bytes.add_metric(labels, as_float(amount))
+    def add_amounts(self, name: str, sentence: str, amounts: Resource | None, labels: Mapping[str, str]) -> None:
+        """Add a sample for each resource, with its unit in the name of the metric."""
+        for resource, amount in (amounts or {}).items():
+            if resource == VCORE:
+                self.add(f"{name}_cores", f"{sentence}, in cores.", as_float(Fraction(amount, _MILLI)), labels)
+            elif resource == MEMORY:
+                self.add(f"{name}_bytes", f"{sentence}: memory in bytes.", as_float(amount), labels)
             else:
-                self._units.add_metric([*labels, _text(name)], as_float(amount))
+                more = {**labels, "resource": resource}
+                self.add(f"{name}_units", f"{sentence}: other resources in their unit.", as_float(amount), more)
 
 
-@final
-class _Owners:
-    """The metrics of users or of groups."""
+def _add_totals(gauges: _Gauges, partition: str, snapshot: PartitionSnapshot) -> None:
+    labels = {"partition": partition}
+    gauges.add("ugm_users", "Users with running or pending allocations.", len(snapshot.user_names), labels)
+    gauges.add("ugm_groups", "Groups with charged usage.", len(snapshot.group_names), labels)
+    gauges.add("ugm_queues", "Queues, including dynamic queues.", len(snapshot.queue_paths), labels)
+    gauges.add("ugm_applications", "Applications that have not ended.", snapshot.application_count, labels)
+    gauges.add("ugm_allocations", "Allocations, including pending ones.", snapshot.allocation_count, labels)
+    gauges.add_amounts("ugm_node_capacity", "Resources of all registered nodes", snapshot.cluster, labels)
 
-    __slots__ = ("_limit", "_limit_running", "_limit_usage", "_most", "_running", "_share", "_usage", "pending")
 
-    def __init__(self, kind: str) -> None:
-        where = ("queue",)
-        self._usage: Final = _Amounts(f"ugm_{kind}_usage", f"Usage of the {kind} in all queues", kind)
-        self._running: Final = _gauge(f"ugm_{kind}_running_applications", "Running applications in all queues.", kind)
-        self.pending: Final = _gauge(f"ugm_{kind}_pending_allocations", "Pending allocations.", kind)
-        self._share: Final = _gauge(f"ugm_{kind}_limit_share", "Used part of the nearest limit; 1 is all of it.", kind)
-        scope = f"by the {kind} in and below the queue"
-        self._limit: Final = _Amounts(f"ugm_{kind}_limit", f"Largest allowed usage {scope}", kind, *where)
-        self._limit_usage: Final = _Amounts(f"ugm_{kind}_limit_usage", f"Usage {scope}", kind, *where)
-        self._most: Final = _gauge(
-            f"ugm_{kind}_limit_applications", "Largest allowed number of applications.", kind, *where
-        )
-        self._limit_running: Final = _gauge(
-            f"ugm_{kind}_limit_running_applications", "Running applications there.", kind, *where
-        )
+def _add_queue(gauges: _Gauges, partition: str, state: QueueState, pending: Pending | None) -> None:
+    labels, scope = {"partition": partition, "queue": state.queue_path}, "in and below the queue"
+    # Resources without usage get the value 0, so that the quotient with the limit is 0 and not missing.
+    usage = _with_zeros(state.usage, state.max_resources)
+    waiting = _with_zeros(pending.amounts if pending else Resource(), state.max_resources)
+    running, most = state.running_applications, state.max_applications
+    gauges.add_amounts("ugm_queue_usage", f"Usage {scope}", usage, labels)
+    gauges.add_amounts("ugm_queue_pending", f"Pending amounts {scope}", waiting, labels)
+    gauges.add_amounts("ugm_queue_limit", f"Largest allowed usage {scope}", state.max_resources, labels)
+    gauges.add_amounts("ugm_queue_guaranteed", "Guaranteed amounts of the queue", state.guaranteed, labels)
+    gauges.add("ugm_queue_running_applications", f"Running applications {scope}.", running, labels)
+    if most:
+        gauges.add("ugm_queue_limit_applications", f"Largest allowed number of applications {scope}.", most, labels)
 
-    def add(self, partition: str, utilization: LimitUtilization, limits: Iterable[EffectiveLimit]) -> None:
-        """Add the samples of one user or group."""
-        labels = [partition, _text(utilization.name)]
-        self._usage.add(labels, _with_zeros(utilization.usage, Resource(vcore=0, memory=0)))
-        self._running.add_metric(labels, utilization.running_applications)
-        self._share.add_metric(labels, as_float(utilization.share))
-        for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
-            place = [*labels, _text(limit.queue_path)]
-            self._limit.add(place, limit.max_resources)
-            self._limit_usage.add(place, limit.usage)
-            if limit.max_applications:
-                self._most.add_metric(place, limit.max_applications)
-                self._limit_running.add_metric(place, limit.running_applications)
 
-    def families(self) -> Iterator[Metric]:
-        """Yield all metrics except that of pending allocations."""
-        yield from self._usage
-        yield from (self._running, self._share)
-        yield from self._limit
-        yield from self._limit_usage
-        yield from (self._most, self._limit_running)
+def _add_owner(
+    gauges: _Gauges, partition: str, kind: str, utilization: LimitUtilization, limits: Iterable[EffectiveLimit]
+) -> None:
+    """Add the samples of one user or group."""
+    name, labels = f"ugm_{kind}", {"partition": partition, kind: utilization.name}
+    usage, running = _with_zeros(utilization.usage, Resource(vcore=0, memory=0)), utilization.running_applications
+    gauges.add_amounts(f"{name}_usage", f"Usage of the {kind} in all queues", usage, labels)
+    gauges.add(f"{name}_running_applications", "Running applications in all queues.", running, labels)
+    share = as_float(utilization.share)
+    gauges.add(f"{name}_limit_share", "Used part of the nearest limit; 1 is all of it.", share, labels)
+    for limit in sorted(limits, key=lambda limit: (limit.queue_path.count("."), limit.queue_path))[:_MOST_LIMITS]:
+        _add_limit(gauges, kind, limit, {**labels, "queue": limit.queue_path})
+
+
+def _add_limit(gauges: _Gauges, kind: str, limit: EffectiveLimit, labels: Mapping[str, str]) -> None:
+    name, scope = f"ugm_{kind}_limit", f"by the {kind} in and below the queue"
+    running, most = limit.running_applications, limit.max_applications
+    gauges.add_amounts(name, f"Largest allowed usage {scope}", limit.max_resources, labels)
+    gauges.add_amounts(f"{name}_usage", f"Usage {scope}", limit.usage, labels)
+    if most:
+        gauges.add(f"{name}_applications", "Largest allowed number of applications.", most, labels)
+        gauges.add(f"{name}_running_applications", "Running applications there.", running, labels)
+
+
+def _add_service(gauges: _Gauges, commits: SummaryMetricFamily, partition: str, status: ServiceStatus) -> None:
+    """Add the samples of a service; most of them only for its leader, so that they can be added over processes."""
+    labels = {"partition": partition}
+    gauges.add("ugm_service_leading", "1 if this process leads, otherwise 0.", status.is_leading, labels)
+    gauges.add("ugm_service_term", "Term of the leader.", status.term, labels)
+    if not status.is_leading:
+        return
+    silent = status.sessions - status.connected
+    for state, count in (("connected", status.connected), ("silent", silent)):
+        gauges.add("ugm_service_sessions", "Sessions of clients by state.", count, {**labels, "state": state})
+    gauges.add("ugm_service_waiting_operations", "Operations that wait for their commit.", status.waiting, labels)
+    gauges.add("ugm_service_log_available", "1 if the log accepts changes, otherwise 0.", not status.outage, labels)
+    gauges.add("ugm_service_change", "Number of the last durable change in the log.", status.change, labels)
+    gauges.add("ugm_service_standbys", "Processes that stand by.", len(status.standbys), labels)
+    for standby in status.standbys:
+        of = {**labels, "standby": standby.name, "address": standby.address}
+        gauges.add("ugm_service_standby_lag_changes", "Durable changes that the standby lacks.", standby.lag, of)
+        gauges.add("ugm_service_standby_age_seconds", "Age of the state of the standby.", standby.seconds, of)
+    times = status.commits
+    commits.add_metric([partition], times.count, times.seconds)
+    for quantile, seconds in (("0.5", times.median), ("0.99", times.p99)):
+        commits.add_sample(commits.name, {**labels, "quantile": quantile}, seconds)
 
 
 def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
     """Return amounts, with 0 for resources that only the others contain."""
     return Resource({**dict.fromkeys(others or {}, 0), **amounts})
-
-
-def _gauge(name: str, sentence: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, sentence, labels=("partition", *labels))
 
 
 def _text(name: str) -> str:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 import ugm
+from ugm.server.access import Role
 from ugm.server.routes import PATH_SCHEMAS, PREFIX, ROUTES, AnyRoute
 from ugm.server.schemas import NAME, RESPONSE_SCHEMAS, Schema, reference
 
 __all__ = ["description"]
 
 _PART: Final = re.compile(r"\{(\w+)\}")
+#: The names of the tokens in the description.
+_SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
 _ERRORS: Final = {
     "400": "The request is malformed.",
     "401": "The token is missing or wrong.",
-    "403": "The server is read-only, or the request was caused by a page of another site.",
+    "403": "The server does not allow any client to do this, or the request was caused by a page of another site.",
     "404": "An object that the request names does not exist.",
     "408": "The request came too slowly.",
-    "409": "The server was not started with the necessary options.",
+    "409": "The server has no configuration file, or the state of the partition does not allow the operation.",
     "413": "The request is too large.",
     "415": "The body has another media type than the described one.",
     "421": "The server does not answer requests for the host in the request.",
     "422": "The configuration cannot be used; nothing has changed.",
-    "503": "Too many requests are waiting, or a configuration took too long to read.",
+    "503": "Too many requests are waiting, a configuration took too long to read, or the journal or leader of the "
+    "partition cannot be used now. A change may have taken effect or not.",
 }
 
 
@@ -48,7 +53,7 @@ def description(server: str) -> dict[str, object]:
         "paths": paths,
         "components": {
             "schemas": dict(RESPONSE_SCHEMAS),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in _SCHEMES.values()},
         },
     }
 
@@ -57,7 +62,7 @@ def _operation(route: AnyRoute) -> dict[str, object]:
     operation: dict[str, object] = {
         "operationId": f"{route.name}_{route.method.lower()}",
         "summary": route.summary,
-        "parameters": [*_path_parameters(route), *_query_parameters(route)],
+        "parameters": _parameters(route),
         "responses": {
             "200": {"description": "The result.", "content": _content(route.result, is_yaml=route.returns_yaml)},
             **_refusals(route),
@@ -65,23 +70,16 @@ def _operation(route: AnyRoute) -> dict[str, object]:
     }
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": _content(route.body, is_yaml=route.reads_config)}
-    if route.changes:
-        operation["security"] = [{"token": []}]
+    if route.role in _SCHEMES:
+        operation["security"] = [{_SCHEMES[route.role]: []}]
     return operation
 
 
-def _path_parameters(route: AnyRoute) -> list[dict[str, object]]:
-    return [
-        {"name": name, "in": "path", "required": True, "schema": PATH_SCHEMAS.get(name, NAME)}
-        for name in _PART.findall(route.path)
-    ]
-
-
-def _query_parameters(route: AnyRoute) -> list[dict[str, object]]:
-    return [
-        {"name": name, "in": "query", "required": name in route.required, "schema": schema}
-        for name, schema in route.query.items()
-    ]
+def _parameters(route: AnyRoute) -> list[dict[str, object]]:
+    path = [(name, "path", True, PATH_SCHEMAS.get(name, NAME)) for name in _PART.findall(route.path)]
+    query = [(name, "query", name in route.required, schema) for name, schema in route.query.items()]
+    fields = ("name", "in", "required", "schema")
+    return [dict(zip(fields, parameter, strict=True)) for parameter in (*path, *query)]
 
 
 def _content(schema: Schema, *, is_yaml: bool) -> dict[str, object]:
@@ -92,8 +90,8 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
     codes = {"400", "403", "404", "421", "503"}
     if route.body is not None:
         codes |= {"408", "413", "415"} | ({"422"} if route.reads_config else set())
-    if route.changes:
-        codes |= {"401", "403", "409", "422"}
+    if route.role is not Role.READ:
+        codes |= {"401", "409"} | ({"422"} if route.role is Role.OPERATE else set())
     if route.returns_yaml:
         codes |= {"409"}
     return {

@@ -1,17 +1,19 @@
-"""Serialized response bodies, independent of the web framework.
+"""Response bodies: results and errors, independent of the web framework.
 
-The worker process (see `ugm.server.worker`) creates payloads too, so nothing here imports starlette.
+The worker process (see `ugm.server.worker`) creates them too, so nothing here imports starlette.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
-from ugm.errors import number_text
-from ugm.server.errors import ApiError
+from ugm.errors import ConfigError, OutageError, Problem, RequestError, number_text
 
-__all__ = ["Payload", "error_payload", "json_payload", "yaml_payload"]
+__all__ = ["ApiError", "Payload", "json_payload", "problem_to_dict", "require_found", "yaml_payload"]
+
+_T = TypeVar("_T")
 
 _encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 #: Python converts integers of up to 640 digits to text under every setting.
@@ -52,6 +54,61 @@ def yaml_payload(text: str) -> Payload:
     return Payload(200, text.encode(), "application/yaml")
 
 
-def error_payload(error: ApiError) -> Payload:
-    """Serialize an error."""
-    return json_payload(error.to_dict(), error.status)
+class ApiError(Exception):
+    """A refused request.
+
+    Attributes:
+        status: the HTTP status.
+        code: a stable identifier for programs, for example ``partition-unknown``.
+        message: a sentence for people.
+        problems: the problems of a configuration.
+    """
+
+    def __init__(self, status: int, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(status, code, message, tuple(problems))
+        self.status: Final = status
+        self.code: Final = code
+        self.message: Final = message
+        self.problems: Final = tuple(problems)
+
+    @classmethod
+    def of(cls, error: RequestError | ConfigError | OutageError) -> ApiError:
+        """Convert an error of a partition.
+
+        It is an invalid argument, an invalid configuration with all its problems, or an outage.
+        """
+        if isinstance(error, RequestError):
+            return cls(400, "request-invalid", str(error))
+        if isinstance(error, OutageError):
+            return cls(503, "unavailable", str(error))
+        count = len(error.problems)
+        return cls(422, "config-invalid", f"{count} problem{'s' * (count != 1)}; nothing has changed", error.problems)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the error for JSON, without its status."""
+        problems = {"problems": list(map(problem_to_dict, self.problems))} if self.problems else {}
+        return {"code": self.code, "message": self.message, **problems}
+
+    def payload(self) -> Payload:
+        """Return the error as a response body."""
+        return json_payload(self.to_dict(), self.status)
+
+
+def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:
+    """Return an object by its name.
+
+    Raises:
+        ApiError: there is no such object.
+    """
+    found = find(name)
+    if found is None:
+        raise ApiError(404, f"{kind}-unknown", f"there is no {kind} {name!r}")
+    return found
+
+
+def problem_to_dict(problem: Problem) -> dict[str, object]:
+    """Return a configuration problem for JSON, without the file name, which the client knows."""
+    return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}

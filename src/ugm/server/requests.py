@@ -1,4 +1,4 @@
-"""Request parsing and validation: the token, the path, the query, and a body of bounded size.
+"""Request parsing and validation: the path, the query, and a body of bounded size.
 
 Every part of a request is validated against the schemas of its route before the endpoint runs. The body is read last,
 and only if the rest of the request is valid.
@@ -7,7 +7,6 @@ and only if the rest of the request is valid.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +15,12 @@ from typing import Final, NamedTuple, NoReturn, cast
 
 from starlette.requests import ClientDisconnect, Request
 
-from ugm.server.errors import ApiError
+from ugm.server.payloads import ApiError
 from ugm.server.routes import PATH_SCHEMAS, AnyRoute
 from ugm.server.schemas import NAME, Schema
 from ugm.server.state import Query, RequestBody
 
-__all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "require_token", "schema_error"]
+__all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "schema_error"]
 
 #: Digits of the longest number that is converted.
 _MOST_DIGITS: Final = 20
@@ -41,21 +40,6 @@ class RequestBounds(NamedTuple):
     waiting: int = 256
     #: Configurations that may wait to be read. Each may take seconds.
     configurations: int = 8
-
-
-def require_token(request: Request, token: str | None, *, read_only: bool) -> None:
-    """Require that the client may change something.
-
-    Raises:
-        ApiError: the server is read-only, or the token is missing or wrong.
-    """
-    if read_only or token is None:
-        raise ApiError(403, "read-only", "the server was started read-only")
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    # The time of this comparison does not depend on the number of correct characters.
-    matches = hmac.compare_digest(given.strip().encode(), token.encode())
-    if scheme.lower() != "bearer" or not matches:
-        raise ApiError(401, "token-wrong", "the request needs the header Authorization: Bearer TOKEN")
 
 
 def parse_path(request: Request) -> dict[str, str]:
@@ -207,7 +191,7 @@ def schema_error(schema: Schema, value: object, place: str) -> str | None:
 def _violations(schema: Schema, value: object, place: str) -> Iterator[str]:
     if "anyOf" in schema:
         if all(schema_error(choice, value, place) for choice in schema["anyOf"]):
-            yield from _violations(_intended(schema["anyOf"], value), value, place)
+            yield from _choice_violations(schema["anyOf"], value, place)
         return
     kind = schema["type"]
     if type(value) is not _TYPES[kind]:
@@ -222,14 +206,30 @@ def _violations(schema: Schema, value: object, place: str) -> Iterator[str]:
         yield from _object_violations(schema, value, place)
 
 
-def _intended(choices: Sequence[Schema], value: object) -> Schema:
-    """Return the alternative that an invalid value was probably meant for: the one with its type and its fields."""
-    for choice in choices:
-        if type(value) is _TYPES[choice["type"]] and (
-            not isinstance(value, dict) or value.keys() >= set(choice["required"])
-        ):
-            return choice
-    return choices[0]
+def _choice_violations(choices: Sequence[Schema], value: object, place: str) -> Iterator[str]:
+    """Yield the violations of the alternative that an invalid value was probably meant for."""
+    operations = [name for choice in choices for name in _operations(choice)]
+    if operations and isinstance(value, dict) and value.get("operation") not in operations:
+        yield f"{place}.operation: expected one of {', '.join(operations)}"
+    else:
+        intended = (choice for choice in choices if _is_intended(choice, value))
+        yield from _violations(next(intended, choices[0]), value, place)
+
+
+def _operations(choice: Schema) -> Sequence[str]:
+    """Return the operations that an alternative describes; only those of a batch describe any."""
+    names: Sequence[str] = choice.get("properties", {}).get("operation", {}).get("enum", ())
+    return names
+
+
+def _is_intended(choice: Schema, value: object) -> bool:
+    """Return whether an alternative has the operation of a value, or else its type and its fields."""
+    if type(value) is not _TYPES[choice["type"]]:
+        return False
+    if not isinstance(value, dict):
+        return True
+    operations = _operations(choice)
+    return value["operation"] in operations if operations else value.keys() >= set(choice["required"])
 
 
 def _text_violations(schema: Schema, value: str, place: str) -> Iterator[str]:

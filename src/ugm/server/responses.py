@@ -10,8 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ugm.server.errors import ApiError
-from ugm.server.payloads import error_payload
+from ugm.server.payloads import ApiError
 
 __all__ = ["NO_STORE", "error_response", "routing_error_response"]
 
@@ -33,7 +32,7 @@ def error_response(error: ApiError, *, has_unread_body: bool = False) -> Respons
         error: the error.
         has_unread_body: whether the client is sending a body that the server does not read.
     """
-    payload = error_payload(error)
+    payload = error.payload()
     headers = {**NO_STORE, **_STATUS_HEADERS.get(error.status, {})}
     kind = _DrainingResponse if has_unread_body else Response
     return kind(payload.content, payload.status, headers, payload.media_type)

@@ -7,30 +7,29 @@ description and the behaviour of the server cannot differ.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from enum import StrEnum
+from fractions import Fraction
+from types import NoneType
+from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
+from ugm.configuration import LimitConfig
+from ugm.decision import EffectiveLimit, Holder, Violation
+from ugm.errors import Problem
 from ugm.identity import MAX_NAME
-from ugm.partition import AllocationState, ApplicationState
-from ugm.resources import MAX_QUANTITY
+from ugm.partition import Allocation, ApplicationInfo, LimitUtilization
+from ugm.queues import QueueState
+from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
-    "AMOUNTS",
-    "BOOLEAN",
-    "COUNT",
-    "HISTORY_RECORD",
     "NAME",
-    "NUMBER",
     "QUANTITIES",
     "QUEUE",
-    "REQUESTED_QUEUE",
     "RESPONSE_SCHEMAS",
-    "TAG",
-    "TEXT",
+    "SUBMISSION",
     "USER",
     "Schema",
     "listing",
     "mapping",
-    "optional",
     "record",
     "reference",
 ]
@@ -46,7 +45,7 @@ _QUANTITY: Final = (
 )
 _CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
 
-TEXT: Final[Schema] = {"type": "string"}
+_TEXT: Final[Schema] = {"type": "string"}
 NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 #: A user or a group; the wildcard is not one.
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
@@ -57,21 +56,21 @@ QUEUE: Final[Schema] = {
     "description": f"the path of a queue, such as root.prod, each part of 1 to {MAX_NAME} characters without spaces",
 }
 #: A queue as a user requests it: a path, a name, or empty.
-REQUESTED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
+_REQUESTED_QUEUE: Final[Schema] = {"type": "string", "maxLength": _LONGEST_PATH}
 #: The value of a tag.
-TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
-BOOLEAN: Final[Schema] = {"type": "boolean"}
-NUMBER: Final[Schema] = {"type": "number"}
-COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}
+_TAG: Final[Schema] = {"type": "string", "maxLength": MAX_NAME}
+_BOOLEAN: Final[Schema] = {"type": "boolean"}
+_NUMBER: Final[Schema] = {"type": "number"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}
 
 _AMOUNT: Final[Schema] = {"type": "integer"}
 #: Amounts in base units, as in all responses.
-AMOUNTS: Final[Schema] = {"type": "object", "additionalProperties": _AMOUNT}
+_AMOUNTS: Final[Schema] = {"type": "object", "additionalProperties": _AMOUNT}
 
 
 def _or_count(pattern: str, examples: str) -> Schema:
     described = f"a whole number in the base unit, or a quantity such as {examples}"
-    return {"anyOf": [COUNT, {"type": "string", "pattern": f"^{pattern}$", "description": described}]}
+    return {"anyOf": [_COUNT, {"type": "string", "pattern": f"^{pattern}$", "description": described}]}
 
 
 #: Amounts in requests: in base units, or as quantities like those of a configuration.
@@ -89,7 +88,7 @@ def reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def optional(schema: Schema) -> Schema:
+def _optional(schema: Schema) -> Schema:
     """Return the schema of a value that may be null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
@@ -119,193 +118,183 @@ def record(optionals: Mapping[str, Schema] | None = None, /, **fields: Schema) -
     }
 
 
-_TEXTS: Final = listing(TEXT)
-_STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
-_ANYTHING: Final[Schema] = {}
+#: The schemas of the basic types of attributes. A share is a fraction in Python, and a number in JSON.
+_BASIC: Final[Mapping[object, Schema]] = {
+    str: _TEXT,
+    int: _COUNT,
+    bool: _BOOLEAN,
+    Fraction: _NUMBER,
+    Resource: _AMOUNTS,
+}
+
+
+def _schema_of(kind: Any) -> Schema:  # noqa: ANN401 - a type or a generic alias
+    """Return the schema of the type of an attribute."""
+    arguments = get_args(kind)
+    if kind in _BASIC:
+        return _BASIC[kind]
+    if NoneType in arguments:
+        return _optional(_schema_of(arguments[0]))
+    if arguments:
+        return listing(_schema_of(arguments[0])) if get_origin(kind) is tuple else mapping(_schema_of(arguments[1]))
+    if issubclass(kind, StrEnum):
+        return {"type": "string", "enum": [member.value for member in kind]}
+    return reference(kind.__name__)
+
+
+def _attributes(value: type, *omitted: str, **others: Schema) -> dict[str, Schema]:
+    """Return the schemas of the fields that `to_dict` of a value returns.
+
+    Args:
+        value: the class; its annotations determine the schemas.
+        omitted: attributes that are not fields.
+        others: the fields with other schemas or names than their attributes, and fields without attributes.
+    """
+    return {name: _schema_of(kind) for name, kind in get_type_hints(value).items() if name not in omitted} | others
+
+
+#: The optional fields of a submission, and of questions about one.
+SUBMISSION: Final[Mapping[str, Schema]] = {
+    "groups": listing(USER, maxItems=1000),
+    "queue": _REQUESTED_QUEUE,
+    "tags": mapping(_TAG, propertyNames=NAME, maxProperties=1000),
+    "quota": QUANTITIES,
+}
+
+_TEXTS: Final = listing(_TEXT)
 _OPEN: Final[Schema] = {"type": "object"}
+_PENDING: Final = {"pending": _AMOUNTS, "pending_allocations": _COUNT}
 
 #: A record of the history. It also has the fields of its event; see `ugm.events.event_to_dict`.
-HISTORY_RECORD: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "number": COUNT,
-        "last": COUNT,
-        "times": COUNT,
-        "first_at": NUMBER,
-        "last_at": NUMBER,
-        "event": TEXT,
-    },
-    "required": ["number", "last", "times", "first_at", "last_at", "event"],
+_HISTORY_RECORD: Final[Schema] = {
+    **record(number=_COUNT, last=_COUNT, times=_COUNT, first_at=_NUMBER, last_at=_NUMBER, event=_TEXT),
+    "additionalProperties": True,
 }
-
-_VIOLATION: Final = {
-    "kind": TEXT,
-    "name": TEXT,
-    "queue_path": TEXT,
-    "limit_name": TEXT,
-    "resource": optional(TEXT),
-    "limit": _AMOUNT,
-    "used": _AMOUNT,
-    "requested": _AMOUNT,
-    "shortfall": _AMOUNT,
-    "can_wait": BOOLEAN,
-}
+_VIOLATION: Final = _attributes(
+    Violation, limit=_AMOUNT, used=_AMOUNT, requested=_AMOUNT, shortfall=_AMOUNT, can_wait=_BOOLEAN
+)
 _DECISION: Final = {
-    "allowed": BOOLEAN,
-    "can_wait": BOOLEAN,
-    "queue_path": optional(TEXT),
-    "placement": optional(reference("Placement")),
+    "allowed": _BOOLEAN,
+    "can_wait": _BOOLEAN,
+    "queue_path": _optional(_TEXT),
+    "placement": _optional(reference("Placement")),
     "evictions": _TEXTS,
-    "text": TEXT,
+    "text": _TEXT,
 }
-_QUEUE: Final = {
-    "queue_path": TEXT,
-    "is_leaf": BOOLEAN,
-    "is_managed": BOOLEAN,
-    "is_draining": BOOLEAN,
-    "max_resources": optional(AMOUNTS),
-    "max_applications": COUNT,
-    "guaranteed": optional(AMOUNTS),
-    "usage": AMOUNTS,
-    "share": optional(NUMBER),
-    "running_applications": COUNT,
-    "applications": COUNT,
-    "pending": AMOUNTS,
-    "pending_allocations": COUNT,
-}
-_ALLOCATION: Final = {
-    "allocation_id": TEXT,
-    "application_id": TEXT,
-    "usage": AMOUNTS,
-    "state": {"type": "string", "enum": [state.value for state in AllocationState]},
-    "placeholder": BOOLEAN,
-    "priority": {"type": "integer"},
-    "preemptible": BOOLEAN,
-    "user": optional(TEXT),
-    "group": optional(TEXT),
-    "queue_path": optional(TEXT),
-}
-_APPLICATION: Final = {
-    "application_id": TEXT,
-    "user": record(name=TEXT, groups=_TEXTS),
-    "queue_path": TEXT,
-    "state": _STATES,
-    "group": optional(TEXT),
-    "usage": AMOUNTS,
-    "allocations": COUNT,
-    "going": COUNT,
-    "placeholders": COUNT,
-    "pending": COUNT,
-    "tags": mapping(TEXT),
-}
-_LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": optional(AMOUNTS)}
-_PLAN: Final = {
-    "changes": _OPEN,
-    "over": listing(reference("Violation")),
-    "newly_over": listing(reference("Violation")),
-    "leaving": listing(record(queue_path=TEXT, applications=_TEXTS)),
-    "text": TEXT,
-}
+_QUEUE: Final = _attributes(
+    QueueState, **_PENDING, share=_optional(_NUMBER), applications=_COUNT, children=listing(reference("Queue"))
+)
+_ALLOCATION: Final = _attributes(
+    Allocation, priority=_AMOUNT, user=_optional(_TEXT), group=_optional(_TEXT), queue_path=_optional(_TEXT)
+)
+#: Clients know terminating allocations as ``going``.
+_APPLICATION: Final = _attributes(ApplicationInfo, "terminating", going=_COUNT, user=record(name=_TEXT, groups=_TEXTS))
+_LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": _optional(_AMOUNTS)}
+#: The results of the operations on partitions.
+_ANSWERS: Final = ("Submission", "Nothing", "Grant", "Existence", "Application", "AllocationIds", "Error")
+_PROBLEMS: Final = listing(reference("Problem"))
 
 #: The schemas of all responses. They are closed: a response with another field fails the tests.
 RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
-    "Error": record({"problems": listing(reference("Problem"))}, code=TEXT, message=TEXT),
-    "Problem": record(line=COUNT, column=COUNT, path=TEXT, code=TEXT, message=TEXT),
+    "Error": record({"problems": _PROBLEMS}, code=_TEXT, message=_TEXT),
+    "Problem": record(**_attributes(Problem, "file")),
     "QueueUsage": record(
-        queuename=TEXT,
-        resourceUsage=AMOUNTS,
+        queuename=_TEXT,
+        resourceUsage=_AMOUNTS,
         runningApplications=_TEXTS,
         children=listing(reference("QueueUsage")),
-        maxApplications=COUNT,
-        maxResources=AMOUNTS,
+        maxApplications=_COUNT,
+        maxResources=_AMOUNTS,
     ),
-    "UserUsage": record(userName=TEXT, groups=mapping(TEXT), queues=reference("QueueUsage")),
-    "GroupUsage": record(groupName=TEXT, users=_TEXTS, applications=_TEXTS, queues=reference("QueueUsage")),
-    "EffectiveLimit": record(
-        kind=TEXT,
-        name=TEXT,
-        queue_path=TEXT,
-        limit_name=TEXT,
-        place=TEXT,
-        max_resources=optional(AMOUNTS),
-        max_applications=COUNT,
-        usage=AMOUNTS,
-        running_applications=COUNT,
-    ),
-    "Standing": record(
-        name=TEXT,
-        usage=AMOUNTS,
-        running_applications=COUNT,
-        limit=optional(reference("EffectiveLimit")),
-        resource=optional(TEXT),
-        share=NUMBER,
-        pending=AMOUNTS,
-        pending_allocations=COUNT,
-    ),
-    "Standings": record(total=COUNT, standings=listing(reference("Standing"))),
-    "Queue": record(**_QUEUE, children=listing(reference("Queue"))),
+    "UserUsage": record(userName=_TEXT, groups=mapping(_TEXT), queues=reference("QueueUsage")),
+    "GroupUsage": record(groupName=_TEXT, users=_TEXTS, applications=_TEXTS, queues=reference("QueueUsage")),
+    "EffectiveLimit": record(**_attributes(EffectiveLimit)),
+    "Standing": record(**_attributes(LimitUtilization), **_PENDING),
+    "Standings": record(total=_COUNT, standings=listing(reference("Standing"))),
+    "Queue": record(**_QUEUE),
     "QueueDetail": record(
         **_QUEUE,
-        headroom=optional(AMOUNTS),
-        maximum=optional(AMOUNTS),
-        limits=listing(
-            record(users=_TEXTS, groups=_TEXTS, max_resources=optional(AMOUNTS), max_applications=COUNT, label=TEXT)
-        ),
-        children=listing(reference("Queue")),
+        headroom=_optional(_AMOUNTS),
+        maximum=_optional(_AMOUNTS),
+        limits=listing(record(**_attributes(LimitConfig))),
     ),
-    "Limits": record(**_LIMITS, queue_path=TEXT),
+    "Limits": record(**_LIMITS, queue_path=_TEXT),
     "Application": record(**_APPLICATION),
     "ApplicationDetail": record(
         **_APPLICATION,
         **_LIMITS,
         waiting=listing(record(allocation=reference("Allocation"), explanation=reference("Explanation"))),
     ),
-    "Applications": record(applications=listing(reference("Application")), next=optional(TEXT)),
+    "Applications": record(applications=listing(reference("Application")), next=_optional(_TEXT)),
     "Allocation": record(**_ALLOCATION),
-    "Allocations": record(allocations=listing(reference("Allocation")), next=optional(TEXT)),
+    "Allocations": record(allocations=listing(reference("Allocation")), next=_optional(_TEXT)),
     "Violation": record(**_VIOLATION),
-    "Holder": record(application_id=TEXT, user=TEXT, queue_path=TEXT, amount=_AMOUNT),
+    "Holder": record(**_attributes(Holder, amount=_AMOUNT)),
     "Placement": _OPEN,
     "Decision": record(**_DECISION, violations=listing(reference("Violation"))),
     "Explanation": record(
         **_DECISION, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
     ),
-    "Plan": record(**_PLAN),
+    "Submission": record(
+        placed=_BOOLEAN, queue_path=_optional(_TEXT), creates=_BOOLEAN, trials=listing(_OPEN), text=_TEXT
+    ),
+    "Grant": record(
+        allowed=_BOOLEAN, can_wait=_BOOLEAN, violations=listing(reference("Violation")), evictions=_TEXTS, text=_TEXT
+    ),
+    "Nothing": record(),
+    "Existence": record(existed=_BOOLEAN),
+    "AllocationIds": record(allocation_ids=_TEXTS),
+    "Batch": record(
+        results=listing(
+            record(
+                status={"type": "integer", "enum": [200, 404, 409, 503]},
+                answer={"anyOf": list(map(reference, _ANSWERS))},
+            )
+        )
+    ),
+    "Plan": record(
+        changes=_OPEN,
+        over=listing(reference("Violation")),
+        newly_over=listing(reference("Violation")),
+        leaving=listing(record(queue_path=_TEXT, applications=_TEXTS)),
+        text=_TEXT,
+    ),
     "Partition": record(
-        name=TEXT,
-        usage=AMOUNTS,
-        cluster=optional(AMOUNTS),
-        users=COUNT,
-        groups=COUNT,
-        queues=COUNT,
-        applications=COUNT,
-        allocations=COUNT,
-        nodes=COUNT,
-        has_history=BOOLEAN,
+        **dict.fromkeys(("users", "groups", "queues", "applications", "allocations", "nodes"), _COUNT),
+        name=_TEXT,
+        usage=_AMOUNTS,
+        cluster=_optional(_AMOUNTS),
+        has_history=_BOOLEAN,
+        has_service=_BOOLEAN,
     ),
-    "Nodes": mapping(AMOUNTS),
-    "History": record(newest=COUNT, told=mapping(COUNT), records=listing(HISTORY_RECORD)),
-    "Validation": record(
-        allowed=BOOLEAN, reason=TEXT, problems=listing(reference("Problem")), warnings=listing(reference("Problem"))
+    "ServiceStatus": record(
+        **dict.fromkeys(("name", "leader", "address", "outage"), _TEXT),
+        **dict.fromkeys(("term", "change", "sessions", "connected", "waiting"), _COUNT),
+        is_leading=_BOOLEAN,
+        standbys=listing(record(name=_TEXT, address=_TEXT, change=_COUNT, lag=_COUNT, seconds=_NUMBER)),
+        commits=record(count=_COUNT, seconds=_NUMBER, median=_NUMBER, p99=_NUMBER),
+        age=_NUMBER,
     ),
+    "Nodes": mapping(_AMOUNTS),
+    "History": record(newest=_COUNT, told=mapping(_COUNT), records=listing(_HISTORY_RECORD)),
+    "Validation": record(allowed=_BOOLEAN, reason=_TEXT, problems=_PROBLEMS, warnings=_PROBLEMS),
     "Changed": record(partitions=mapping(_OPEN)),
     "Health": record(
         status={"type": "string", "enum": ["degraded", "ok"]},
-        reason=TEXT,
-        version=TEXT,
-        started=NUMBER,
-        read_only=BOOLEAN,
+        reason=_TEXT,
+        version=_TEXT,
+        started=_NUMBER,
+        read_only=_BOOLEAN,
         partitions=_TEXTS,
         configuration=record(
-            file=optional(TEXT),
-            source=TEXT,
-            at=NUMBER,
+            file=_optional(_TEXT),
+            source=_TEXT,
+            at=_NUMBER,
             problems=_TEXTS,
-            in_force=record(source=TEXT, at=NUMBER),
+            in_force=record(source=_TEXT, at=_NUMBER),
             refused=_TEXTS,
         ),
     ),
     "States": _TEXTS,
-    "State": _ANYTHING,
-    "Description": _OPEN,
+    "State": {},
 }

@@ -1,4 +1,4 @@
-"""Endpoints for the server itself: health, partitions, configuration, and further states."""
+"""Endpoints for the server itself: health, partitions, configuration, and extra states."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Mapping
 import ugm
 from ugm.partition import Changes
 from ugm.server.configurations import Actor
-from ugm.server.errors import unknown
-from ugm.server.payloads import Payload
-from ugm.server.state import RequestContext, ServedPartition, ServerState
-from ugm.server.view_endpoints import partition_dict
+from ugm.server.payloads import Payload, require_found
+from ugm.server.state import RequestContext, ServerState
+from ugm.server.view_endpoints import partition
 
-__all__ = ["config", "health", "partition", "partitions", "plan", "reload", "state", "states", "upload", "validate"]
+__all__ = ["config", "health", "partitions", "plan", "reload", "state", "states", "upload", "validate"]
 
 
 def health(server: ServerState, _request: RequestContext) -> object:
-    """Return the state of the server: ``degraded`` while its configuration file has problems, otherwise ``ok``."""
+    """Return the state of the server and of its configuration.
+
+    The status is ``degraded`` while the configuration file has problems, otherwise ``ok``.
+    """
     refused = server.configurations.refused
     return {
         "status": "degraded" if refused else "ok",
@@ -31,16 +33,7 @@ def health(server: ServerState, _request: RequestContext) -> object:
 
 def partitions(server: ServerState, request: RequestContext) -> object:
     """Return a summary of each partition."""
-    return [_summary(served, request) for _, served in sorted(server.partitions.items())]
-
-
-def partition(served: ServedPartition, request: RequestContext) -> object:
-    """Return a summary of one partition."""
-    return _summary(served, request)
-
-
-def _summary(served: ServedPartition, request: RequestContext) -> dict[str, object]:
-    return partition_dict(served.name, served.snapshot(request.arrived), has_history=served.has_history)
+    return [partition(served, request) for _, served in sorted(server.partitions.items())]
 
 
 def config(server: ServerState, _request: RequestContext) -> object:
@@ -49,12 +42,12 @@ def config(server: ServerState, _request: RequestContext) -> object:
 
 
 def upload(server: ServerState, request: RequestContext) -> object:
-    """Replace the configuration by the one in the request."""
+    """Replace the configuration of all partitions by the one in the request, or change nothing."""
     return _changes_dict(server.configurations.upload(request.text, Actor(request.client, "operator")))
 
 
 def reload(server: ServerState, request: RequestContext) -> object:
-    """Replace the configuration by the one in the file."""
+    """Replace the configuration of all partitions by the one in the file, or change nothing."""
     return _changes_dict(server.configurations.reload(Actor(request.client, "operator")))
 
 
@@ -69,22 +62,16 @@ def validate(server: ServerState, request: RequestContext) -> Payload:
 
 def plan(server: ServerState, request: RequestContext) -> Payload:
     """Return the effects that a configuration would have on a partition."""
-    name = request.path["partition"]
-    if name not in server.partitions:
-        raise unknown("partition", name)
-    return server.worker.plan(server.partitions[name].partition, name, request.text)
+    served = require_found("partition", request.path["partition"], server.partitions.get)
+    return server.worker.plan(served.partition, served.name, request.text)
 
 
 def states(server: ServerState, _request: RequestContext) -> object:
-    """Return the names of the further states."""
+    """Return the names of the extra states."""
     return sorted(server.extra_states)
 
 
 def state(server: ServerState, request: RequestContext) -> object:
-    """Return one of the further states."""
-    name = request.path["name"]
-    read = server.extra_states.get(name)
-    if read is None:
-        raise unknown("state", name)
-    found = read()
+    """Return one of the extra states."""
+    found = require_found("state", request.path["name"], server.extra_states.get)()
     return found.to_dict() if hasattr(found, "to_dict") else found

@@ -4,31 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Final, NamedTuple, TypedDict, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, final
 
 from ugm.partition import AbstractPartition, PartitionSnapshot
+from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
-from ugm.server.errors import ApiError
 from ugm.server.history import History
+from ugm.server.payloads import ApiError
 from ugm.server.worker import Worker
+
+if TYPE_CHECKING:
+    # At run time it needs the extra of services.
+    from ugm.service.status import ServiceStatus
 
 __all__ = ["Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
 
 
 @final
 class ServedPartition:
-    """A partition with its history and its newest snapshot."""
+    """A partition with its history, its service and its newest snapshot."""
 
-    __slots__ = ("_history", "_newest", "name", "partition")
+    __slots__ = ("_history", "_newest", "_service", "name", "partition")
 
     #: The newest snapshot, with the time when its creation began.
     _newest: tuple[float, PartitionSnapshot] | None
 
-    def __init__(self, name: str, partition: AbstractPartition, history: History | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        partition: AbstractPartition,
+        history: History | None = None,
+        service: Callable[[], ServiceStatus] | None = None,
+    ) -> None:
         self.name: Final = name
         self.partition: Final = partition
         self._history: Final = history
+        self._service: Final = service
         self._newest = None
 
     def snapshot(self, since: float) -> PartitionSnapshot:
@@ -58,6 +70,22 @@ class ServedPartition:
             raise ApiError(404, "history-missing", "the partition was started without a history")
         return self._history
 
+    @property
+    def has_service(self) -> bool:
+        """True if the partition is that of a service."""
+        return self._service is not None
+
+    @property
+    def service(self) -> ServiceStatus:
+        """The status of the service of the partition.
+
+        Raises:
+            ApiError: the partition is not that of a service.
+        """
+        if self._service is None:
+            raise ApiError(404, "service-missing", "the partition is not that of a service")
+        return self._service()
+
 
 class ServerState(NamedTuple):
     """The objects that the endpoints of one server use."""
@@ -72,6 +100,8 @@ class ServerState(NamedTuple):
     started: float
     #: Reads the configurations that clients send.
     worker: Worker
+    #: Records the operations on partitions.
+    audit: AuditLog
 
 
 class Query(TypedDict, total=False):
@@ -90,7 +120,10 @@ class Query(TypedDict, total=False):
 
 
 class RequestBody(TypedDict, total=False):
-    """The JSON body of `check` and `explain`; the schema of the route says which fields are required."""
+    """The JSON body of `check` and `explain`; the schema of the route says which fields are required.
+
+    The fields of the other bodies are in `ugm.server.operations`.
+    """
 
     application_id: str
     user: str

@@ -1,4 +1,4 @@
-"""Endpoints that show a partition: users, groups, queues, applications, allocations, nodes and the history.
+"""Endpoints that show a partition: users, groups, queues, applications, allocations, nodes, history and service.
 
 Each response shows the partition at one moment. Large responses are created from a snapshot: the lock of the partition
 is held while the state is copied, and not while the response is put together.
@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice, zip_longest
-from typing import Final, TypedDict
+from typing import Any, Final
 
 from ugm.configuration import PartitionConfig
-from ugm.identity import ancestors, canonical_path, is_below
-from ugm.partition import ApplicationInfo, LimitUtilization, PartitionSnapshot, Pending
+from ugm.identity import canonical_path, is_below
+from ugm.partition import ApplicationInfo, Pending
 from ugm.queues import QueueState
-from ugm.resources import Resource, as_float
+from ugm.resources import Resource
 from ugm.server.cooperative import cooperatively
-from ugm.server.errors import unknown
+from ugm.server.payloads import require_found
 from ugm.server.state import Query, RequestContext, ServedPartition
 
 __all__ = [
@@ -32,9 +33,10 @@ __all__ = [
     "history",
     "natural_key",
     "nodes",
-    "partition_dict",
+    "partition",
     "queue",
     "queues",
+    "service",
     "user",
     "user_utilization",
     "users",
@@ -49,54 +51,52 @@ _DIGITS: Final = re.compile("([0-9]+)")
 
 
 def users(served: ServedPartition, request: RequestContext) -> object:
-    """Return the usage of every user, in the form of the design documents."""
+    """List usage and limits of every user per queue, in the format of Apache YuniKorn."""
     snapshot = served.snapshot(request.arrived)
-    names = cooperatively(snapshot.user_names)
-    return [usage.to_dict() for name in names if (usage := snapshot.user(name)) is not None]
+    return [usage.to_dict() for name in cooperatively(snapshot.user_names) if (usage := snapshot.user(name))]
 
 
 def groups(served: ServedPartition, request: RequestContext) -> object:
-    """Return the usage of every group, in the form of the design documents."""
+    """List usage and limits of every group per queue, in the format of Apache YuniKorn."""
     snapshot = served.snapshot(request.arrived)
-    names = cooperatively(snapshot.group_names)
-    return [usage.to_dict() for name in names if (usage := snapshot.group(name)) is not None]
+    return [usage.to_dict() for name in cooperatively(snapshot.group_names) if (usage := snapshot.group(name))]
 
 
 def user(served: ServedPartition, request: RequestContext) -> object:
-    """Return the usage of one user, in the form of the design documents."""
-    name = request.path["name"]
-    found = served.partition.user_usage(name)
-    if found is None:
-        raise unknown("user", name)
-    return found.to_dict()
+    """Return usage and limits of one user per queue, in the format of Apache YuniKorn."""
+    return require_found("user", request.path["name"], served.partition.user_usage).to_dict()
 
 
 def group(served: ServedPartition, request: RequestContext) -> object:
-    """Return the usage of one group, in the form of the design documents."""
-    name = request.path["name"]
-    found = served.partition.group(name)
-    if found is None:
-        raise unknown("group", name)
-    return found.to_dict()
+    """Return usage and limits of one group per queue, in the format of Apache YuniKorn."""
+    return require_found("group", request.path["name"], served.partition.group).to_dict()
 
 
 def user_utilization(served: ServedPartition, request: RequestContext) -> object:
-    """Return a page of the users that are closest to a limit."""
+    """List the users that are closest to a limit, the closest first."""
     snapshot = served.snapshot(request.arrived)
     total, names = _page(snapshot.user_names, snapshot.user_share, request.query)
-    pending = snapshot.pending_of_users
-    return {
-        "total": total,
-        "standings": [_utilization_dict(snapshot.user_utilization(name), pending) for name in names],
-    }
+    utilizations = [
+        {**snapshot.user_utilization(name).to_dict(), **_pending_dict(snapshot.pending_of_users.get(name))}
+        for name in names
+    ]
+    return {"total": total, "standings": utilizations}
 
 
 def group_utilization(served: ServedPartition, request: RequestContext) -> object:
-    """Return a page of the groups that are closest to a limit."""
+    """List the groups that are closest to a limit, the closest first."""
     snapshot = served.snapshot(request.arrived)
     total, names = _page(snapshot.group_names, snapshot.group_share, request.query)
     # An application that has only pending allocations is not assigned to a group yet.
-    return {"total": total, "standings": [_utilization_dict(snapshot.group_utilization(name), {}) for name in names]}
+    utilizations = [{**snapshot.group_utilization(name).to_dict(), **_pending_dict(None)} for name in names]
+    return {"total": total, "standings": utilizations}
+
+
+def _pending_dict(pending: Pending | None) -> dict[str, object]:
+    return {
+        "pending": dict(sorted(pending.amounts.items())) if pending else {},
+        "pending_allocations": pending.allocations if pending else 0,
+    }
 
 
 def _page(names: Sequence[str], share: Callable[[str], float], query: Query) -> tuple[int, Sequence[str]]:
@@ -120,35 +120,7 @@ def natural_key(name: str) -> tuple[tuple[str, int, str], ...]:
     return tuple((text, len(number), number) for text, number in zip_longest(parts[::2], numbers, fillvalue=""))
 
 
-def _utilization_dict(utilization: LimitUtilization, pending: Mapping[str, Pending]) -> dict[str, object]:
-    waiting = pending.get(utilization.name)
-    return {
-        **utilization.to_dict(),
-        "pending": dict(waiting.amounts) if waiting else {},
-        "pending_allocations": waiting.allocations if waiting else 0,
-    }
-
-
 # Queues
-
-
-class _QueueDict(TypedDict):
-    """A queue for JSON, with the queues below it."""
-
-    queue_path: str
-    is_leaf: bool
-    is_managed: bool
-    is_draining: bool
-    max_resources: dict[str, int] | None
-    max_applications: int
-    guaranteed: dict[str, int] | None
-    usage: dict[str, int]
-    share: float | None
-    running_applications: int
-    applications: int
-    pending: dict[str, int]
-    pending_allocations: int
-    children: list[_QueueDict]
 
 
 def queues(served: ServedPartition, request: RequestContext) -> object:
@@ -161,34 +133,20 @@ def queues(served: ServedPartition, request: RequestContext) -> object:
 def queue(served: ServedPartition, request: RequestContext) -> object:
     """Return one queue with the queues below it, its headroom and its configured limits."""
     snapshot, path = served.snapshot(request.arrived), canonical_path(request.path["queue_path"])
-    found = snapshot.queue(path)
-    if found is None:
-        raise unknown("queue", path)
     return {
-        **_queue_dict(found, snapshot.pending_in_queues),
+        **_queue_dict(require_found("queue", path, snapshot.queue), snapshot.pending_in_queues),
         "headroom": _amounts_dict(snapshot.queue_headroom(path)),
         "maximum": _amounts_dict(snapshot.queue_maximum(path)),
         "limits": list(_configured_limits(snapshot.config, path)),
     }
 
 
-def _queue_dict(state: QueueState, all_pending: Mapping[str, Pending]) -> _QueueDict:
+def _queue_dict(state: QueueState, all_pending: Mapping[str, Pending]) -> dict[str, Any]:
     children = [_queue_dict(child, all_pending) for child in cooperatively(state.children)]
-    pending, share = all_pending.get(state.queue_path), state.share
     return {
-        "queue_path": state.queue_path,
-        "is_leaf": state.is_leaf,
-        "is_managed": state.is_managed,
-        "is_draining": state.is_draining,
-        "max_resources": _amounts_dict(state.max_resources),
-        "max_applications": state.max_applications,
-        "guaranteed": _amounts_dict(state.guaranteed),
-        "usage": dict(state.usage),
-        "share": None if share is None else as_float(share),
-        "running_applications": state.running_applications,
+        **replace(state, children=()).to_dict(),
+        **_pending_dict(all_pending.get(state.queue_path)),
         "applications": len(state.applications) + sum(child["applications"] for child in children),
-        "pending": dict(sorted(pending.amounts.items())) if pending else {},
-        "pending_allocations": pending.allocations if pending else 0,
         "children": children,
     }
 
@@ -199,17 +157,14 @@ def _amounts_dict(amounts: Resource | None) -> dict[str, int] | None:
 
 def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[dict[str, object]]:
     """Yield the limits that the configuration sets on a queue."""
-    found = None if config is None else config.root
-    for above in list(reversed(list(ancestors(path))))[1:]:
-        name = above.rpartition(".")[2]
-        found = next((queue for queue in (found.queues if found else ()) if queue.name.lower() == name), None)
-    for entry in found.limits if found else ():
+    configured = {} if config is None else dict(config.root.walk())
+    for limit in configured[path].limits if path in configured else ():
         yield {
-            "users": list(entry.users),
-            "groups": list(entry.groups),
-            "max_resources": _amounts_dict(entry.max_resources),
-            "max_applications": entry.max_applications,
-            "label": getattr(entry, "label", ""),
+            "users": limit.users,
+            "groups": limit.groups,
+            "max_resources": _amounts_dict(limit.max_resources),
+            "max_applications": limit.max_applications,
+            "label": limit.label,
         }
 
 
@@ -250,9 +205,8 @@ def allocations(served: ServedPartition, request: RequestContext) -> object:
     after, application_id = str(query.get("after", "")), query.get("application")
     if application_id is None:
         names = iter(partition.allocation_ids())
-    elif partition.application(application_id) is None:
-        raise unknown("application", application_id)
     else:
+        require_found("application", application_id, partition.application)
         names = (info.allocation_id for info in partition.allocations(application_id))
     page, following = _first_page((name for name in cooperatively(names) if name > after), query)
     # As for applications. Another application may have reused an id since.
@@ -266,10 +220,8 @@ def allocations(served: ServedPartition, request: RequestContext) -> object:
 
 def allocation(served: ServedPartition, request: RequestContext) -> object:
     """Return one allocation with its holder."""
-    found = served.partition.allocations_by_id([request.path["name"]])
-    if not found:
-        raise unknown("allocation", request.path["name"])
-    return found[0].to_dict()
+    name, find = request.path["name"], served.partition.allocations_by_id
+    return require_found("allocation", name, lambda name: next(iter(find([name])), None)).to_dict()
 
 
 # Nodes, history, summary
@@ -288,10 +240,16 @@ def history(served: ServedPartition, request: RequestContext) -> object:
     return {"newest": page.newest, "told": page.counts, "records": [record.to_dict() for record in page.records]}
 
 
-def partition_dict(name: str, snapshot: PartitionSnapshot, *, has_history: bool) -> dict[str, object]:
-    """Return a summary of a partition."""
+def service(served: ServedPartition, _request: RequestContext) -> object:
+    """Return the status of the service: the leader, its standbys, its clients and its commits."""
+    return served.service.to_dict()
+
+
+def partition(served: ServedPartition, request: RequestContext) -> object:
+    """Return a summary of one partition."""
+    snapshot = served.snapshot(request.arrived)
     return {
-        "name": name,
+        "name": served.name,
         "usage": dict(sorted(snapshot.usage().items())),
         "cluster": _amounts_dict(snapshot.cluster),
         "users": len(snapshot.user_names),
@@ -300,5 +258,6 @@ def partition_dict(name: str, snapshot: PartitionSnapshot, *, has_history: bool)
         "applications": snapshot.application_count,
         "allocations": snapshot.allocation_count,
         "nodes": len(snapshot.nodes),
-        "has_history": has_history,
+        "has_history": served.has_history,
+        "has_service": served.has_service,
     }

@@ -16,8 +16,8 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from threading import Event, Lock, Timer
 from typing import IO, Final, cast, final
 from weakref import finalize
@@ -25,9 +25,8 @@ from weakref import finalize
 from ugm import ConfigError
 from ugm.config import SchedulerConfig
 from ugm.partition import AbstractPartition
-from ugm.server.errors import ApiError
-from ugm.server.payloads import Payload
-from ugm.server.worker_jobs import Job, KeepJob, KeptPlanJob, PlanJob, ReadJob, Result, ValidateJob, run_job
+from ugm.server.payloads import ApiError, Payload
+from ugm.server.worker_jobs import Job, PlanJob, ReadJob, Result, ValidateJob, run_job
 
 __all__ = ["Worker"]
 
@@ -47,16 +46,16 @@ _PROGRAM: Final = (
 class _Child:
     """A child process with its pipes."""
 
-    __slots__ = ("kept", "process", "requests", "results")
+    __slots__ = ("config", "process", "requests", "results")
 
-    #: The configuration that the child keeps for plans; before the first, the object itself as a marker for none.
-    kept: object
+    #: The configuration of the last plan; before the first plan, the object itself, which is no configuration.
+    config: object
 
     def __init__(self, process: subprocess.Popen[bytes], requests: IO[bytes], results: IO[bytes]) -> None:
         self.process: Final = process
         self.requests: Final = requests
         self.results: Final = results
-        self.kept = self
+        self.config = self
 
 
 @final
@@ -93,7 +92,8 @@ class Worker:
         Raises:
             ApiError: as for `validate`.
         """
-        return cast("Payload", self._run(PlanJob(text, name, partition.plan_input())))
+        current = partition.plan_input()
+        return cast("Payload", self._run(PlanJob(text, name, current.parts(), current.compiled.config)))
 
     def read(self, text: str) -> SchedulerConfig:
         """Return a configuration.
@@ -125,19 +125,15 @@ class Worker:
             if self._is_closed:
                 raise ApiError(503, "busy", "the server is stopping")
             child = self._started()
-            messages = None if child is None else _messages(job, child)
-            if child is None or messages is None:
-                return _run_locally(job)
-            return self._exchange(child, messages)
+            return _run_locally(job) if child is None else self._exchange(child, _message(job, child))
 
-    def _exchange(self, child: _Child, messages: Iterable[bytes]) -> Result:
+    def _exchange(self, child: _Child, message: bytes) -> Result:
         late = Event()
         timer = Timer(self._seconds, _stop, (child, late))
         timer.daemon = True
         timer.start()
         try:
-            for message in messages:
-                child.requests.write(message)
+            child.requests.write(message)
             child.requests.flush()
             return cast("Result", pickle.load(child.results))  # noqa: S301 - written by our own child
         except (OSError, EOFError, pickle.UnpicklingError):
@@ -194,15 +190,14 @@ def _start(executable: str) -> _Child | None:
     return _Child(process, process.stdin, process.stdout)
 
 
-def _messages(job: Job, child: _Child) -> list[bytes]:
-    """Return a job as messages for a child."""
+def _message(job: Job, child: _Child) -> bytes:
+    """Return a job as a message for a child, without a configuration that the child knows."""
     if not isinstance(job, PlanJob):
-        return [pickle.dumps(job)]
-    config, messages = job.plan_input.compiled.config, []
-    if child.kept is not config:
-        messages.append(pickle.dumps(KeepJob(config)))
-        child.kept = config
-    return [*messages, pickle.dumps(KeptPlanJob(job.text, job.name, job.plan_input.parts()))]
+        return pickle.dumps(job)
+    is_known = child.config is job.config
+    message = pickle.dumps(replace(job, config=None, has_same_config=True) if is_known else job)
+    child.config = job.config
+    return message
 
 
 def _run_locally(job: Job) -> Result:

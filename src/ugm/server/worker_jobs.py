@@ -10,28 +10,16 @@ import pickle
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Final, TypeAlias, cast
 
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.plan import PlanInput, PlanParts, make_plan
-from ugm.server.errors import ApiError, problem_to_dict
-from ugm.server.payloads import Payload, error_payload, json_payload
+from ugm.server.payloads import ApiError, Payload, json_payload, problem_to_dict
 
-__all__ = [
-    "Job",
-    "KeepJob",
-    "KeptPlanJob",
-    "Message",
-    "PlanJob",
-    "ReadJob",
-    "Result",
-    "ValidateJob",
-    "run_job",
-    "serve",
-]
+__all__ = ["Job", "PlanJob", "ReadJob", "Result", "ValidateJob", "run_job", "serve"]
 
 #: The reduction of the priority of the worker. On a processor that it shares with one busy thread of the server, it
 #: gets a thirtieth of the time; on an idle processor, all of it.
@@ -52,24 +40,12 @@ class PlanJob:
     text: str
     #: The name of the partition.
     name: str
-    plan_input: PlanInput
-
-
-@dataclass(frozen=True, slots=True)
-class KeepJob:
-    """Keep the current configuration for later plans. It may be large, so it is sent once for many plans."""
-
-    config: PartitionConfig | None
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPlanJob:
-    """Do a `PlanJob` with the kept configuration."""
-
-    text: str
-    name: str
     #: The result of `PlanInput.parts`.
     parts: PlanParts
+    #: The configuration in force.
+    config: PartitionConfig | None
+    #: Whether to use the configuration of the last plan instead of `config`. It may be large, so it is sent only once.
+    has_same_config: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +58,6 @@ class ReadJob:
 Job: TypeAlias = ValidateJob | PlanJob | ReadJob
 #: A payload, or the result of a `ReadJob`.
 Result: TypeAlias = Payload | SchedulerConfig | ConfigError
-#: A message to the worker process.
-Message: TypeAlias = ValidateJob | KeepJob | KeptPlanJob | ReadJob
 
 
 def run_job(job: Job) -> Result:
@@ -92,10 +66,8 @@ def run_job(job: Job) -> Result:
         return _read(job.text)
     try:
         return json_payload(_validate(job.text) if isinstance(job, ValidateJob) else _plan(job))
-    except ConfigError as error:
-        return error_payload(ApiError.from_config_error(error))
-    except RequestError as error:
-        return error_payload(ApiError.from_request_error(error))
+    except (ConfigError, RequestError) as error:
+        return ApiError.of(error).payload()
 
 
 def _read(text: str) -> SchedulerConfig | ConfigError:
@@ -118,17 +90,17 @@ def _validate(text: str) -> dict[str, object]:
 
 def _plan(job: PlanJob) -> dict[str, object]:
     """Return the effects that a configuration would have on a partition."""
-    plan = make_plan(job.plan_input, CompiledConfig.of(_partition_config(job)))
+    current = PlanInput(CompiledConfig.of(job.config), job.parts)
+    plan = make_plan(current, CompiledConfig.of(_partition_config(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 
 def _partition_config(job: PlanJob) -> PartitionConfig:
-    config = parse_config(job.text, file="plan")
-    chosen = next((found for found in config.partitions if found.name == job.name), None)
-    if chosen is None:
-        message = f"partition {job.name!r} is missing"
-        raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
-    return chosen
+    for found in parse_config(job.text, file="plan").partitions:
+        if found.name == job.name:
+            return found
+    message = f"partition {job.name!r} is missing"
+    raise ConfigError((Problem("plan", 0, 0, "partitions", "partition-missing", message),))
 
 
 def serve() -> None:
@@ -145,17 +117,11 @@ def serve() -> None:
 
 
 def _serve(jobs: IO[bytes], results: IO[bytes]) -> None:
-    kept: PartitionConfig | None = None
+    config: PartitionConfig | None = None
     while True:
-        message = cast("Message", pickle.load(jobs))  # noqa: S301 - written by our own parent
-        if isinstance(message, KeepJob):
-            kept = message.config
-            continue
-        results.write(pickle.dumps(run_job(_job(message, kept))))
+        job = cast("Job", pickle.load(jobs))  # noqa: S301 - written by our own parent
+        if isinstance(job, PlanJob):
+            config = config if job.has_same_config else job.config
+            job = replace(job, config=config)
+        results.write(pickle.dumps(run_job(job)))
         results.flush()
-
-
-def _job(message: ValidateJob | KeptPlanJob | ReadJob, kept: PartitionConfig | None) -> Job:
-    if isinstance(message, KeptPlanJob):
-        return PlanJob(message.text, message.name, PlanInput.of(kept, message.parts))
-    return message

@@ -1,4 +1,4 @@
-"""The description of the interface: it says what the server does, and a property-based tester finds no difference."""
+"""The OpenAPI description: a property-based tester finds no difference between it and the server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.config import SchemathesisConfig
 
-from support.server_fixtures import CONFIG, PREFIX, TOKEN, client, served
+from support.server_fixtures import CONFIG, DECIDE, PREFIX, STATUS, TOKEN, busy, client, served
+from ugm import Resource
+from ugm.server import History
+from ugm.server.access import Role
 from ugm.server.openapi import description
 from ugm.server.requests import schema_error
 from ugm.server.routes import ROUTES
@@ -21,20 +24,26 @@ pytestmark = pytest.mark.ci
 
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
 _RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
+PATH = "/ws/v1"
 _NAMES = {"partition": "default"}
+SERVICES = {"default": lambda: STATUS}
 
 API = schemathesis.openapi.from_asgi(
     "/openapi.json",
-    served(),
+    served(services=SERVICES),
     config=SchemathesisConfig.from_dict({"checks": _RULES, "parameters": _NAMES}),
 )
+
+
+#: The token that each operation needs.
+HEADERS = {(route.method, PATH + route.path): DECIDE if route.role is Role.DECIDE else TOKEN for route in ROUTES}
 
 
 @API.parametrize()
 @settings(max_examples=10)
 def test_with_whatever_the_description_allows(case: schemathesis.Case[Any]) -> None:
-    """Whatever the description allows is answered as described, and whatever it does not is refused."""
-    case.call_and_validate(headers=TOKEN)
+    """Requests that the description allows get the described responses, and all others are refused."""
+    case.call_and_validate(headers=HEADERS.get((case.method, case.path), TOKEN))
 
 
 @pytest.mark.deep
@@ -42,7 +51,7 @@ def test_with_whatever_the_description_allows(case: schemathesis.Case[Any]) -> N
 @settings(max_examples=300)
 def test_with_much_more(case: schemathesis.Case[Any]) -> None:
     """The same, with many more requests."""
-    case.call_and_validate(headers=TOKEN)
+    case.call_and_validate(headers=HEADERS.get((case.method, case.path), TOKEN))
 
 
 def test_every_route_is_described_and_every_description_is_a_route() -> None:
@@ -58,6 +67,7 @@ def test_every_route_is_described_and_every_description_is_a_route() -> None:
     assert len(found) == len(ROUTES)
 
 
+ALLOCATION = {"allocation_id": "new", "application_id": "app", "usage": {"memory": 1}}
 #: A request for each route that is answered with 200.
 REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/usage/user/{name}": ("sue", None),
@@ -69,6 +79,23 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/check": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/explain": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/plan": ("", CONFIG),
+    "/partition/{partition}/submit": ("", {"application_id": "new", "user": "bob", "queue": "root.b"}),
+    "/partition/{partition}/request": ("", {**ALLOCATION, "priority": 7}),
+    "/partition/{partition}/allocate": ("", ALLOCATION),
+    "/partition/{partition}/allocate_all": ("", {"requests": [ALLOCATION, {**ALLOCATION, "allocation_id": "other"}]}),
+    "/partition/{partition}/allocate_evicting": ("", ALLOCATION),
+    "/partition/{partition}/release": ("", {"allocation_id": "held"}),
+    "/partition/{partition}/preempt": ("", {"allocation_id": "held"}),
+    "/partition/{partition}/replace": ("", {"allocation_id": "b", "placeholder_id": "p", "usage": {"memory": 1}}),
+    "/partition/{partition}/resize": ("", {"allocation_id": "held", "usage": {"memory": 9}}),
+    "/partition/{partition}/time_out_gang": ("", {"application_id": "app"}),
+    "/partition/{partition}/complete": ("", {"application_id": "idle"}),
+    "/partition/{partition}/fail": ("", {"application_id": "app"}),
+    "/partition/{partition}/remove": ("", {"application_id": "app"}),
+    "/partition/{partition}/batch": (
+        "",
+        {"operations": [{"operation": "release", "allocation_id": "x"}, {"operation": "fail", "application_id": "x"}]},
+    ),
     "/validate-conf": ("", CONFIG.replace("[dev]", "[]")),
     "/config": ("", CONFIG),
     "/state/{name}": ("forest", None),
@@ -78,14 +105,21 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 @pytest.mark.usefixtures("storage")
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # noqa: ANN401 - a route, a path
-    """An answer of a partition with something in it fits its schema, which allows no other fields."""
+    """The response for a partition with usage matches its schema, which allows no other fields."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
     end, body = REQUESTS.get(route.path, ("", None))
     path = "/ws/v1" + route.path.replace("{partition}", "default").partition("{")[0] + end
     content = None if body is None or route.method == "GET" else body if isinstance(body, str) else json.dumps(body)
-    headers = {**TOKEN, "content-type": "application/yaml" if isinstance(body, str) else "application/json"}
-    answer = client(config_path=file).request(route.method, path, content=content, headers=headers)
+    headers = {
+        **HEADERS[route.method, PATH + route.path],
+        "content-type": "application/yaml" if isinstance(body, str) else "application/json",
+    }
+    partition = busy()
+    partition.allocate("p", "app", Resource(memory=1), placeholder=True)
+    answer = client(partition, history={"default": History()}, services=SERVICES, config_path=file).request(
+        route.method, path, content=content, headers=headers
+    )
     described: Any = description("")
     operation = described["paths"]["/ws/v1" + route.path][route.method.lower()]
     (kind, content_schema), *_ = operation["responses"]["200"]["content"].items()
@@ -127,7 +161,7 @@ def test_description_is_served() -> None:
     ],
 )
 def test_refusals(method: str, path: str, status: int, code: str) -> None:
-    """A refusal is JSON with a code and a sentence."""
+    """A refusal is JSON with a code and a message."""
     answer = client().request(method, path)
 
     assert (answer.status_code, answer.json()["code"]) == (status, code)
@@ -135,7 +169,7 @@ def test_refusals(method: str, path: str, status: int, code: str) -> None:
 
 
 def test_all_methods_of_a_path_are_told() -> None:
-    """Who uses a method that a path does not have is told those that it has."""
+    """The error for an unknown method of a path lists the methods of the path."""
     assert set(client().delete("/ws/v1/config").headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
 
 
@@ -152,12 +186,12 @@ def test_all_methods_of_a_path_are_told() -> None:
     ],
 )
 def test_schema(schema: Any, value: object, reason: str | None) -> None:  # noqa: ANN401 - JSON
-    """The check of what a client sends says what is wrong, and where."""
+    """The validation of a request returns the first violation with its place."""
     assert schema_error(schema, value, "x") == reason
 
 
 def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:
-    """What fails in the server is logged, and told without its inside."""
+    """An exception in the server is logged, and the response does not contain its details."""
 
     def fail() -> None:
         raise KeyError("inside")

@@ -1,4 +1,4 @@
-"""Clients that keep the server waiting: with half a request, a trickling body, or an answer that they do not read."""
+"""Slow clients: incomplete requests, slow bodies, and unread responses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BODY: Final = (
 
 @contextmanager
 def clients(port: int, count: int, sent: bytes) -> Iterator[list[socket.socket]]:
-    """Connect many clients that send the same and then wait."""
+    """Connect many clients that send the same bytes and then wait."""
     found: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -43,7 +43,7 @@ def clients(port: int, count: int, sent: bytes) -> Iterator[list[socket.socket]]
 
 
 def served_at(port: int, path: str = "/ws/v1/health") -> float:
-    """Return how long a usual client waits for its answer, in seconds."""
+    """Return the seconds until a normal client receives its response."""
     started = time.perf_counter()
     with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
         assert json.load(answer)
@@ -54,7 +54,7 @@ def served_at(port: int, path: str = "/ws/v1/health") -> float:
     "sent", [b"", b"GET /", HEAD, BODY, BODY + b"x"], ids=["nothing", "line", "head", "body", "part"]
 )
 def test_many_who_keep_the_server_waiting(sent: bytes) -> None:
-    """With 1,200 connections that wait for their clients, and others coming in, everybody else is served."""
+    """With 1,200 waiting connections and further ones, other clients are served."""
     with running(served()) as port, clients(port, 1200, sent):
         for _ in range(3):
             assert served_at(port) < 10
@@ -63,7 +63,7 @@ def test_many_who_keep_the_server_waiting(sent: bytes) -> None:
 
 
 def closed_after(connection: socket.socket) -> tuple[float, bytes]:
-    """Return after how many seconds a connection is closed, and what was received."""
+    """Return the seconds until a connection is closed, and the received bytes."""
     started, answer = time.perf_counter(), b""
     try:
         while part := connection.recv(1 << 16):
@@ -74,7 +74,7 @@ def closed_after(connection: socket.socket) -> tuple[float, bytes]:
 
 
 def test_half_a_request_ends() -> None:
-    """A request whose headers do not end in time is answered so, and the connection closed."""
+    """A request whose headers are incomplete in time gets an error, and the connection is closed."""
     with running(served(), QUICK) as port, clients(port, 1, HEAD) as (connection,):
         seconds, answer = closed_after(connection)
 
@@ -83,14 +83,14 @@ def test_half_a_request_ends() -> None:
 
 
 def test_silence_ends() -> None:
-    """A connection on which nothing is sent is closed."""
+    """An idle connection is closed."""
     with running(served(), QUICK) as port, clients(port, 1, b"") as (connection,):
         assert closed_after(connection)[1] == b""
 
 
 @pytest.mark.parametrize("sent", [HEAD + b"X: ", BODY], ids=["head", "body"])
 def test_trickling_does_not_extend_the_time(sent: bytes) -> None:
-    """A byte now and then does not keep a connection open."""
+    """Single bytes do not keep a connection open."""
     with running(served(), QUICK) as port, clients(port, 1, sent) as (connection,):
         started = time.perf_counter()
         with suppress(OSError):
@@ -102,7 +102,7 @@ def test_trickling_does_not_extend_the_time(sent: bytes) -> None:
 
 
 def test_second_request_has_its_own_time() -> None:
-    """The second request of a connection has as much time as the first, and no more."""
+    """The second request of a connection has the same time limit as the first."""
     with running(served(), ConnectionTimeouts(head=1.5)) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         for _ in range(3):
@@ -116,7 +116,7 @@ def test_second_request_has_its_own_time() -> None:
 
 
 def test_an_answer_that_nobody_reads() -> None:
-    """A client that asks for much and reads nothing loses its connection, and the others are served."""
+    """A client that does not read a large response loses its connection, and others are served."""
     partition, _ = pages.crowd(1500, 10)
     request = HEAD.replace(b"health", b"partition/default/queues") + b"\r\n"
     with running(served(partition), QUICK) as port, clients(port, 30, request * 20) as connections:
@@ -133,7 +133,7 @@ def test_an_answer_that_nobody_reads() -> None:
 
 
 class _Fake:
-    """A connection that only knows whether it was closed."""
+    """A connection that records whether it was closed."""
 
     def __init__(self) -> None:
         self.is_open = True
@@ -160,5 +160,5 @@ def test_who_loses_a_connection() -> None:
 
 
 def test_no_websockets() -> None:
-    """There is no way around the limits through another protocol."""
+    """Other protocols do not circumvent the limits."""
     assert uvicorn_config(served(busy())).ws == "none"

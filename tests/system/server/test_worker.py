@@ -1,4 +1,4 @@
-"""Configurations of clients are read in another process, which costs the scheduler next to nothing."""
+"""The worker process, which reads the configurations of clients."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -20,11 +21,11 @@ from support.partition_fixtures import SUE, memory, partition_of, started
 from support.server_fixtures import CONFIG, PREFIX, YAML, busy, client, running, served
 from ugm import ConfigError, Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig, QueueConfig
-from ugm.partition import Partition as PartitionType
-from ugm.server.errors import ApiError
+from ugm.partition import AbstractPartition
+from ugm.server.payloads import ApiError
 from ugm.server.requests import RequestBounds
 from ugm.server.worker import Worker
-from ugm.server.worker_jobs import KeepJob, KeptPlanJob, ReadJob, serve
+from ugm.server.worker_jobs import PlanJob, ReadJob, serve
 
 pytestmark = pytest.mark.ci
 
@@ -35,13 +36,13 @@ _QUEUE = (
 
 
 def large(queues: int) -> str:
-    """Return a configuration of so many queues, some hundred bytes each."""
+    """Return a configuration with a number of queues, each of about a hundred bytes."""
     head = "partitions:\n- name: default\n  queues:\n  - name: root\n    queues:\n"
     return head + "".join(_QUEUE.format(number) for number in range(queues))
 
 
 def test_validate() -> None:
-    """A good configuration is good, and all problems of a bad one are listed."""
+    """A valid configuration is allowed, and all problems of an invalid one are listed."""
     worker = Worker()
     good, bad = worker.validate(CONFIG), worker.validate(CONFIG.replace("[dev]", "[]").replace("50", "x"))
 
@@ -49,8 +50,8 @@ def test_validate() -> None:
     assert len(json.loads(bad.content)["problems"]) == 2
 
 
-def planned(partition: PartitionType) -> None:
-    """Make the same plan here and there, and compare."""
+def planned(partition: AbstractPartition) -> None:
+    """Compare a plan of the worker with that of the partition."""
     tighter = CONFIG.replace("memory: 8", "memory: 2").replace("{name: b}", "{name: c}")
     expected = partition.plan(parse_config(tighter).partition())
     found = Worker().plan(partition, "default", tighter)
@@ -60,7 +61,7 @@ def planned(partition: PartitionType) -> None:
 
 
 def test_plans_are_the_same() -> None:
-    """A plan that is made elsewhere is the one that the partition makes, with tags, made queues, quotas and nodes."""
+    """A plan of the worker equals that of the partition, with tags, dynamic queues, quotas and nodes."""
     partition = busy()
     partition.submit("tagged", UserGroup("zoe", ("ops",)), "root.made", tags={"namespace": "n"})
     partition.allocate("more", "tagged", Resource(memory=3))
@@ -82,7 +83,7 @@ def test_plans_under_changing_configurations() -> None:
 
 
 def test_plan_refusals() -> None:
-    """A plan for another partition, or of a broken configuration, is refused as in the server itself."""
+    """A plan for another partition, or of an invalid configuration, is refused as in the server itself."""
     worker, partition = Worker(), busy()
 
     for text, code in ((CONFIG.replace("name: default", "name: other"), "partition-missing"), ("[", "yaml-syntax")):
@@ -91,7 +92,7 @@ def test_plan_refusals() -> None:
 
 
 def test_read() -> None:
-    """A configuration comes back as it was read, or with everything that is wrong."""
+    """Reading returns the configuration, or raises an error with all its problems."""
     assert Worker().read(CONFIG) == parse_config(CONFIG)
     with pytest.raises(ConfigError) as caught:
         Worker().read("partitions: [{queues: [{name: a, x: 1, y: 2}]}]")
@@ -99,7 +100,7 @@ def test_read() -> None:
 
 
 def test_too_slow() -> None:
-    """What takes too long is given up, and the next request is served by a new process."""
+    """A job that takes too long is aborted, and a new process serves the next request."""
     worker = Worker(seconds=0.01)
     with pytest.raises(ApiError, match="not read within") as caught:
         worker.validate(large(4000))
@@ -137,7 +138,7 @@ def test_process_that_ends_in_the_middle() -> None:
 
 
 def test_closing_ends_a_request() -> None:
-    """Closing does not wait for what is being read."""
+    """Closing does not wait for the current job."""
     worker, found = Worker(), []
 
     def validate() -> None:
@@ -160,7 +161,7 @@ def test_closing_ends_a_request() -> None:
 
 @pytest.mark.parametrize("executable", ["", "/no/such/interpreter"])
 def test_without_a_process(executable: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Where no process can be started, small configurations are read in the server, and large ones refused."""
+    """Without a process, the server itself reads small configurations, and refuses large ones."""
     worker = Worker(executable=executable)
     with caplog.at_level(logging.WARNING):
         assert worker.validate(CONFIG).status == 200
@@ -173,14 +174,14 @@ def test_without_a_process(executable: str, caplog: pytest.LogCaptureFixture) ->
 
 
 def test_configuration_of_a_program() -> None:
-    """A partition whose configuration was built by a program is planned for like any other."""
+    """A plan works for a partition whose configuration was built by a program."""
     config = PartitionConfig(queues=(QueueConfig("root"),))
 
     assert Worker().plan(Partition(config), "default", CONFIG).status == 200
 
 
 def test_child_ends_with_its_parent(tmp_path: Path) -> None:
-    """A server that is killed leaves no process behind."""
+    """If the server is killed, the worker ends."""
     file = tmp_path / "pid"
     program = (
         "import os, sys; from ugm.server.worker import Worker; w = Worker(); w.validate('a'); "
@@ -200,7 +201,7 @@ def test_child_ends_with_its_parent(tmp_path: Path) -> None:
 
 
 def test_too_many_wait() -> None:
-    """When too many configurations wait, the next is refused before its body is read."""
+    """If too many configurations wait, the next one is refused before its body is read."""
     answer = client(bounds=RequestBounds(configurations=0)).post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
@@ -208,7 +209,7 @@ def test_too_many_wait() -> None:
 
 
 def test_clients_that_go_away() -> None:
-    """A configuration whose client has gone is not read, so that it takes no time from others."""
+    """A configuration whose client has disconnected is not read, and does not delay others."""
     head = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: {YAML['content-type']}\r\n"
     body = large(300).encode()
     with running(served()) as port:
@@ -231,7 +232,7 @@ def validated(port: int, text: bytes) -> None:
 
 
 def test_scheduler_keeps_the_interpreter() -> None:
-    """While two clients validate a megabyte all the time, a scheduler that never pauses loses at most a tenth.
+    """While two clients validate a megabyte continuously, a scheduler that never pauses loses at most a tenth.
 
     The interpreter runs one thread at a time. So a scheduler that shares its process loses as much as the processor
     time of all other threads; this holds on a machine that is busy with other things, too.
@@ -265,10 +266,11 @@ def test_scheduler_keeps_the_interpreter() -> None:
 
 
 def test_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The child does jobs until its input ends, with a low priority, and nothing else can write to its output."""
+    """The child does jobs with a low priority until its input ends, and no other code writes to its output."""
     partition = busy()
     basis = partition.plan_input()
-    messages = [ReadJob(CONFIG), KeepJob(basis.compiled.config), KeptPlanJob(CONFIG, "default", basis.parts())]
+    plan = PlanJob(CONFIG, "default", basis.parts(), basis.compiled.config)
+    messages = [ReadJob(CONFIG), plan, replace(plan, config=None, has_same_config=True)]
     jobs, results = tmp_path / "jobs", tmp_path / "results"
     jobs.write_bytes(b"".join(pickle.dumps(message) for message in messages))
     niceness: list[int] = []
@@ -280,9 +282,10 @@ def test_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         serve()
         print("noise", flush=True)  # noqa: T201 - that is the point
     with results.open("rb") as found:
-        read, planned_here = pickle.load(found), pickle.load(found)  # noqa: S301 - written above
+        read, planned_here, planned_again = (pickle.load(found) for _ in range(3))  # noqa: S301 - written above
         assert found.read() == b""
 
     assert read == parse_config(CONFIG)
+    assert planned_here == planned_again
     assert json.loads(planned_here.content)["newly_over"] == []
     assert (niceness, (tmp_path / "noise").read_text()) == ([15], "noise\n")

@@ -1,5 +1,5 @@
 """Fixtures for the tests of the server."""
 
-from support.server_fixtures import storage
+from support.server_fixtures import service, storage
 
-__all__ = ["storage"]
+__all__ = ["service", "storage"]

@@ -1,4 +1,4 @@
-"""What a client may do wrong: the answer is an error, and the engine is untouched."""
+"""Invalid requests: the response is an error, and the partition does not change."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, busy, client, 
 from ugm import Resource, UserGroup
 from ugm.server.requests import RequestBounds
 
+#: Every test runs with partitions in memory and with clients of a service.
+pytestmark = pytest.mark.usefixtures("service")
+
 MEGABYTE: Final = b"x" * (1 << 20)
 HOST: Final = "Host: localhost\n"
 KIND: Final = "Content-Type: application/yaml\n"
@@ -21,7 +24,7 @@ JSON: Final = {"content-type": "application/json"}
 
 
 def exchange(port: int, head: str, *parts: bytes) -> bytes:
-    """Send a request, and return all of the answer."""
+    """Send a request, and return the whole response."""
     answer = b""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(head.replace("\n", "\r\n").encode())
@@ -33,7 +36,7 @@ def exchange(port: int, head: str, *parts: bytes) -> bytes:
 
 
 def test_a_hundred_megabytes() -> None:
-    """A body that says that it is too large is refused, and the client gets to read why."""
+    """A body whose announced size is too large is refused, and the client receives the reason."""
     partition = busy()
     head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 104857600\n\n"
     with changing_nothing(partition), running(served(partition)) as port:
@@ -44,7 +47,7 @@ def test_a_hundred_megabytes() -> None:
 
 
 def test_a_hundred_megabytes_that_nobody_announced() -> None:
-    """A body that grows too large is refused as soon as it is."""
+    """A body is refused as soon as it exceeds the maximum size."""
     head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Transfer-Encoding: chunked\n\n"
     with running(served()) as port:
         answer = exchange(port, head, *[b"100000\r\n" + MEGABYTE + b"\r\n"] * 100, b"0\r\n\r\n")
@@ -53,7 +56,7 @@ def test_a_hundred_megabytes_that_nobody_announced() -> None:
 
 
 def test_slow_clients() -> None:
-    """Clients that send nothing of what they promise are told so, and keep nobody from being answered."""
+    """Clients that announce a body and send nothing get an error, and do not delay other clients."""
     head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
     with running(served(bounds=RequestBounds(seconds=0.3))) as port:
         slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
@@ -81,7 +84,7 @@ def test_slow_clients() -> None:
     ],
 )
 def test_malformed_json(body: bytes, reason: str) -> None:
-    """What is no JSON, or too much of it, is refused at once."""
+    """Malformed or deeply nested JSON is refused at once."""
     started = time.perf_counter()
     answer = client().post(f"{PREFIX}/check", content=body, headers=JSON)
 
@@ -107,7 +110,7 @@ def test_malformed_json(body: bytes, reason: str) -> None:
     ],
 )
 def test_path_tricks(path: str) -> None:
-    """Nothing outside of the page is served, whatever the path."""
+    """No path leads to a file outside of the page."""
     with running(served()) as port:
         answer = exchange(port, f"GET {path} HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
@@ -117,12 +120,12 @@ def test_path_tricks(path: str) -> None:
 
 @pytest.mark.parametrize("path", [f"/usage/user/{'a' * 2000}", f"/queue/root.{'a' * 2000}", "/queue/root..a"])
 def test_names_that_nobody_has(path: str) -> None:
-    """A name that is too long or no path is malformed, and not looked for."""
+    """A name that is too long, or an invalid queue path, is refused without a search."""
     assert client().get(PREFIX + path).json()["code"] == "path-invalid"
 
 
 def test_markup_in_names() -> None:
-    """Names with markup are told as they are, as JSON, to browsers that may not guess and may run nothing."""
+    """Names with markup are returned unchanged as JSON, with headers that forbid browsers to interpret them."""
     partition = busy()
     partition.submit(NASTY, UserGroup(NASTY, (NASTY,)), "root.b", tags={NASTY: NASTY})
     partition.allocate(NASTY, NASTY, Resource({NASTY: 1}))
@@ -136,7 +139,7 @@ def test_markup_in_names() -> None:
 
 
 def test_half_a_character_in_a_name() -> None:
-    """A name that no encoding can write is told all the same."""
+    """A name that cannot be encoded as UTF-8 is returned with escapes."""
     partition = busy()
     partition.submit("half", UserGroup("\ud800"), "root.b")
     partition.allocate("half", "half", Resource(memory=1))
@@ -147,7 +150,7 @@ def test_half_a_character_in_a_name() -> None:
 
 
 def test_too_many_wait() -> None:
-    """When too many wait, the next is told to come again."""
+    """If too many requests wait, the next one is refused, with the time of a new attempt."""
     answer = client(bounds=RequestBounds(waiting=0)).get(f"{PREFIX}/queues")
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
@@ -155,14 +158,14 @@ def test_too_many_wait() -> None:
 
 
 def test_a_stolen_glance() -> None:
-    """A wrong token is refused before the body is looked at."""
+    """A wrong token is refused before the body is read."""
     answer = client().put("/ws/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
 
     assert answer.status_code == 401
 
 
 def test_clients_that_go_away() -> None:
-    """A client that goes away in the middle of its body changes nothing, for nobody."""
+    """A client that disconnects within its body changes nothing, and does not affect other clients."""
     partition = busy()
     head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
     with changing_nothing(partition), running(served(partition)) as port:

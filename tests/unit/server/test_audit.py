@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and who tried without the token."""
+"""The audit log: changes and failed authentications."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
-from support.server_fixtures import CONFIG, SECRET, TOKEN, UPLOAD, YAML, busy, client
+from support.server_fixtures import CONFIG, DECIDE, PREFIX, SECRET, TOKEN, UPLOAD, YAML, busy, client
 from ugm import RequestError
 from ugm.server import create_app
 from ugm.server.audit import AuditLog
 
+#: Every test runs with partitions in memory and with clients of a service.
+pytestmark = pytest.mark.usefixtures("service")
+
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
-    """Return what is written, as it is read back."""
+    """Return the lines of the log, parsed."""
     found: list[dict[str, Any]] = []
 
     class Kept(logging.Handler):
@@ -35,7 +38,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
 
 
 def test_uploads(lines: list[dict[str, Any]]) -> None:
-    """An upload is written, also when it is refused."""
+    """Every upload is logged, also if it is refused."""
     asked = client()
     asked.put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
     asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD)
@@ -52,7 +55,7 @@ def test_uploads(lines: list[dict[str, Any]]) -> None:
 
 
 def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """A reload is written, whether a client, a signal or the watch of the file caused it."""
+    """A reload is logged, whether a client, a signal or the watch of the file caused it."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
     asked = client(config_path=file)
@@ -70,14 +73,14 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
 
 
 def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
-    """A reload that is not possible is written as such."""
+    """A reload without a configuration file is logged with its error."""
     client().post("/ws/v1/config/reload", headers=TOKEN)
 
     assert [line["outcome"] for line in lines] == ["config-without-file"]
 
 
 def test_wrong_tokens(lines: list[dict[str, Any]]) -> None:
-    """A failed authentication is written without the token that was sent."""
+    """A failed authentication is logged without the token of the request."""
     for headers in ({}, {"Authorization": "Bearer a-guess\n"[:-1]}):
         client().put("/ws/v1/config", content=CONFIG, headers={**headers, **YAML})
     client(read_only=True).put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
@@ -90,8 +93,26 @@ def test_wrong_tokens(lines: list[dict[str, Any]]) -> None:
     assert "guess" not in str(lines)
 
 
+def test_operations(lines: list[dict[str, Any]]) -> None:
+    """Every operation on a partition is logged with its outcome, also in a batch."""
+    held, none = {"allocation_id": "held"}, {"allocation_id": "none", "usage": {}}
+    gang = [{"allocation_id": f"g-{n}", "application_id": "app", "usage": {"memory": 3}} for n in range(2)]
+    asked = client()
+    asked.post(f"{PREFIX}/allocate_all", json={"requests": gang}, headers=DECIDE)
+    items = [{"operation": "release", **held}, {"operation": "resize", **none}]
+    asked.post(f"{PREFIX}/batch", json={"operations": items}, headers=DECIDE)
+    asked.post(f"{PREFIX}/release", json=held, headers=TOKEN)
+
+    assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
+        ("scheduler", "allocate_all", "default: g-0, g-1", "denied"),
+        ("scheduler", "release", "default: held", "ok"),
+        ("scheduler", "resize", "default: none", "allocation-unknown"),
+        ("anonymous", "POST", f"{PREFIX}/release", "token-wrong"),
+    ]
+
+
 def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
-    """Very many failures are counted instead of written, and the count is written with the next one."""
+    """Beyond a number of failures per minute, further ones are only counted; the next line contains the count."""
     now = [0.0]
     log = AuditLog(lambda: now[0])
     for second in range(100):
@@ -106,7 +127,7 @@ def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
 
 
 def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:
-    """Whoever reads or asks leaves no line."""
+    """Requests that change nothing are not logged."""
     client().get("/ws/v1/config")
     client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
 
@@ -116,7 +137,7 @@ def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize("read_only", [True, False])
 @pytest.mark.parametrize("token", ["x", "a" * 15])
 def test_short_tokens(token: str, *, read_only: bool) -> None:
-    """A token of less than 16 characters is refused at the start, without being shown."""
+    """A token of less than 16 characters is refused at the start, and the message does not contain it."""
     with pytest.raises(RequestError, match="expected at least 16 characters") as caught:
         create_app({"default": busy()}, token=token, read_only=read_only)
 

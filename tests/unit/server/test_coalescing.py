@@ -1,4 +1,4 @@
-"""Who is answered when: one at a time, and what is asked twice is answered once."""
+"""The queues of requests: one request runs at a time, and identical requests share a response."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from threading import Event
 import pytest
 
 from ugm.server.dispatch import RequestCoalescer
-from ugm.server.errors import ApiError
+from ugm.server.payloads import ApiError
 
 
 async def started(turns: RequestCoalescer[int], gate: Event) -> asyncio.Task[int]:
-    """Return a question that is being answered until the gate opens."""
+    """Return a request that runs until the gate opens."""
     begun = Event()
 
     def wait() -> int:
@@ -27,7 +27,7 @@ async def started(turns: RequestCoalescer[int], gate: Event) -> asyncio.Task[int
 
 
 def test_what_waits_for_the_same_shares_an_answer() -> None:
-    """Equal questions that wait are answered together, once; one that comes while an answer is made is not."""
+    """Equal requests that wait share one result; a request that arrives while the result is created does not."""
 
     async def ask() -> tuple[list[int], list[str]]:
         turns, gate, made = RequestCoalescer[int](9), Event(), []
@@ -46,7 +46,7 @@ def test_what_waits_for_the_same_shares_an_answer() -> None:
 
 
 def test_too_many() -> None:
-    """No more than the allowed number of different questions wait."""
+    """No more than the allowed number of distinct requests wait."""
 
     async def ask() -> None:
         turns, gate = RequestCoalescer[int](1), Event()
@@ -62,7 +62,7 @@ def test_too_many() -> None:
 
 
 def test_who_goes_away_takes_nothing_from_others() -> None:
-    """If one of those who share an answer goes away, the others get it."""
+    """If one of several clients of a shared result disconnects, the others receive it."""
 
     async def ask() -> int:
         turns, gate = RequestCoalescer[int](9), Event()
@@ -78,7 +78,7 @@ def test_who_goes_away_takes_nothing_from_others() -> None:
 
 
 def test_a_failure_reaches_everybody() -> None:
-    """What an answer raises reaches those who asked, and the next question is answered."""
+    """An exception reaches all clients of the request, and the next request is answered."""
 
     async def ask() -> int:
         turns = RequestCoalescer[int](9)

@@ -1,4 +1,4 @@
-"""The configuration behind a server: in force, uploaded, reloaded, watched, and refused as a whole."""
+"""The configuration of a server: the one in force, uploads, reloads, the watch of the file, and refusals."""
 
 from __future__ import annotations
 
@@ -13,23 +13,38 @@ import pytest
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
-from support.server_fixtures import CONFIG, SECRET, SUE, TOKEN, UPLOAD, YAML, busy, client, served
-from ugm import Partition, RequestError, UserInQueue, parse_config
+from support.server_fixtures import (
+    CONFIG,
+    SECRET,
+    SUE,
+    TOKEN,
+    UPLOAD,
+    YAML,
+    busy,
+    client,
+    create_partition,
+    served,
+)
+from ugm import RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
+from ugm.partition import AbstractPartition
 from ugm.server import create_app, serving
 from ugm.server.configurations import Configurations
+
+#: Every test runs with partitions in memory and with clients of a service.
+pytestmark = pytest.mark.usefixtures("service")
 
 TIGHTER = CONFIG.replace("memory: 8", "memory: 5")
 
 
-def team_limit(partition: Partition) -> int:
-    """Return what the team may use."""
+def team_limit(partition: AbstractPartition) -> int:
+    """Return the maximum of the team."""
     limits = partition.limits(UserInQueue(SUE, "root.b"))
     return next(limit.max_resources["memory"] for limit in limits if limit.max_resources and limit.kind == "group")
 
 
 def test_in_force() -> None:
-    """The configuration in force is told as YAML that can be read back."""
+    """The configuration in force is returned as YAML that can be parsed again."""
     answer = client().get("/ws/v1/config")
 
     assert answer.headers["content-type"].startswith("application/yaml")
@@ -37,22 +52,22 @@ def test_in_force() -> None:
 
 
 def test_in_force_without_configuration() -> None:
-    """A partition without a configuration is told with its name alone."""
-    text = client(Partition()).get("/ws/v1/config").text
+    """A partition without a configuration is returned with only its name."""
+    text = client(create_partition()).get("/ws/v1/config").text
 
     assert text == "partitions:\n- queues:\n  - name: root\n"
     assert parse_config(text).partition().name == "default"
 
 
 def test_in_force_from_a_program() -> None:
-    """A configuration that a program has built is written as YAML, under the server's name of the partition."""
-    text = client(Partition(PartitionConfig(name="mine", queues=(QueueConfig("a"),)))).get("/ws/v1/config").text
+    """A configuration that a program has built is returned as YAML, with the server's name of the partition."""
+    text = client(create_partition(PartitionConfig(name="mine", queues=(QueueConfig("a"),)))).get("/ws/v1/config").text
 
     assert text == "partitions:\n- queues:\n  - name: a\n"
 
 
 def test_upload() -> None:
-    """An upload is put in force, and told by what it changes."""
+    """An upload takes effect, and the response contains its changes."""
     partition = busy()
     answer = client(partition).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
@@ -70,7 +85,7 @@ def test_upload() -> None:
     ],
 )
 def test_upload_refused(text: str, code: str) -> None:
-    """What cannot be used changes nothing, in no partition, and all problems are told."""
+    """An invalid configuration changes no partition, and the response contains all its problems."""
     partition = busy()
     with changing_nothing(partition):
         answer = client(partition).put("/ws/v1/config", content=text, headers=UPLOAD)
@@ -80,8 +95,8 @@ def test_upload_refused(text: str, code: str) -> None:
 
 
 def test_upload_to_several_partitions_is_whole() -> None:
-    """If one partition cannot follow, none does."""
-    partitions = {"default": busy(), "other": Partition()}
+    """If one partition cannot be changed, none is."""
+    partitions = {"default": busy(), "other": create_partition()}
     asked = TestClient(create_app(partitions, read_only=False, token=SECRET))
     answer = asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
@@ -93,7 +108,7 @@ def test_upload_to_several_partitions_is_whole() -> None:
     [({}, 401), ({"Authorization": "Bearer wrong"}, 401), ({"Authorization": f"Basic {SECRET}"}, 401), (TOKEN, 200)],
 )
 def test_token(headers: dict[str, str], status: int) -> None:
-    """Only who knows the token may change something."""
+    """A change needs the token."""
     answer = client().put("/ws/v1/config", content=TIGHTER, headers={**headers, **YAML})
 
     assert answer.status_code == status
@@ -101,14 +116,14 @@ def test_token(headers: dict[str, str], status: int) -> None:
 
 
 def test_read_only() -> None:
-    """A read-only server is not changed by anybody, token or not."""
+    """A read-only server refuses changes, even with the token."""
     answer = client(read_only=True).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
 
 
 def test_writable_without_token() -> None:
-    """A server that could be changed by everybody does not start."""
+    """A server that allows changes without a token does not start."""
     with pytest.raises(RequestError) as caught:
         create_app({}, read_only=False)
 
@@ -116,7 +131,7 @@ def test_writable_without_token() -> None:
 
 
 def test_history_of_nothing() -> None:
-    """A history belongs to a partition."""
+    """A history of an unknown partition is refused."""
     with pytest.raises(RequestError) as caught:
         served(history={"other": None})
 
@@ -131,7 +146,7 @@ def _file(tmp_path: Path) -> Path:
 
 
 def test_reload(file: Path) -> None:
-    """A reload reads the file; an upload before it is forgotten."""
+    """A reload returns to the content of the file, and replaces an earlier upload."""
     partition = busy()
     asked = client(partition, config_path=file)
     asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
@@ -141,12 +156,12 @@ def test_reload(file: Path) -> None:
 
 
 def test_reload_without_file() -> None:
-    """Without a file there is nothing to reload."""
+    """A reload without a file is refused."""
     assert client().post("/ws/v1/config/reload", headers=TOKEN).json()["code"] == "config-without-file"
 
 
 def test_reload_of_a_broken_file(file: Path) -> None:
-    """A broken file is told with its place, changes nothing, and shows in the health of the server."""
+    """An invalid file is refused with the place of its problem, changes nothing, and appears in the health."""
     partition = busy()
     asked = client(partition, config_path=file)
     file.write_text("partitions: [")
@@ -158,7 +173,7 @@ def test_reload_of_a_broken_file(file: Path) -> None:
 
 
 def test_refused_file_degrades_health(file: Path) -> None:
-    """While the file cannot be used the server is degraded, and says why; an upload does not mend the file."""
+    """While the file is invalid, the server is degraded with a reason; an upload does not change that."""
     asked = client(busy(), config_path=file)
     file.write_text("partitions: [")
     asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
@@ -178,7 +193,7 @@ def test_refused_file_degrades_health(file: Path) -> None:
 
 
 def test_refused_upload_does_not_degrade_health(file: Path) -> None:
-    """Only the client that sent it has to know of a bad upload."""
+    """An invalid upload does not change the health of the server."""
     asked = client(busy(), config_path=file)
     assert asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
 
@@ -186,7 +201,7 @@ def test_refused_upload_does_not_degrade_health(file: Path) -> None:
 
 
 def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that no partition can use is refused like one with problems."""
+    """A file that a partition cannot use is refused like one with problems."""
 
     def refuse(*_: object) -> None:
         raise RequestError("placementrules[0]", "usr", "there is no such rule")
@@ -199,7 +214,7 @@ def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.
 
 
 def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A refused reload is a warning with every problem, a successful one is reported too."""
+    """A refused reload is logged as a warning with every problem, a successful one as information."""
     caplog.set_level("INFO", "ugm.server")
     configurations = served(busy(), config_path=file).state.configurations
     file.write_text("partitions: [")
@@ -215,13 +230,13 @@ def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> Non
 
 
 def until(condition: object) -> None:
-    """Wait until something is so; a test that waits for ever has failed."""
+    """Wait until a condition holds; fail after some seconds."""
     while not condition():  # type: ignore[operator] # what tests pass
         time.sleep(0.005)
 
 
 def test_watching(file: Path) -> None:
-    """A file that has changed is reloaded; a broken one is not, and the next good one is."""
+    """A changed file is reloaded if it is valid, also after an invalid one."""
     partition = busy()
     app = served(partition, config_path=file, watch=0.005)
     with TestClient(app):
@@ -233,7 +248,7 @@ def test_watching(file: Path) -> None:
 
 
 def test_only_a_change_is_reloaded(file: Path) -> None:
-    """A file that is as it was is not read again, nor one that is not there."""
+    """An unchanged or missing file is not read again."""
     configurations = served(config_path=file).state.configurations
     assert configurations.reload_if_changed() is False
     file.write_text(TIGHTER + "\n")
@@ -243,7 +258,7 @@ def test_only_a_change_is_reloaded(file: Path) -> None:
 
 
 def test_signal(file: Path) -> None:
-    """On SIGHUP the file is reloaded; a broken one is logged; the server ends as it is told to."""
+    """On SIGHUP the file is reloaded, and an invalid one is logged; on SIGTERM the server stops."""
     partition = busy()
     app = served(partition, config_path=file)
     file.write_text(TIGHTER)
@@ -265,7 +280,7 @@ def test_signal(file: Path) -> None:
 
 
 def test_watching_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """What fails while watching is logged, and does not end the watch."""
+    """An exception during the watch of the file is logged, and does not end the watch."""
     partition = busy()
     app = served(partition, config_path=file, watch=0.005)
     with monkeypatch.context() as broken, TestClient(app):

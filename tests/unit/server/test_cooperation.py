@@ -1,4 +1,4 @@
-"""Long work gives way to the thread that schedules."""
+"""Cooperative iteration: long work pauses for the thread of the scheduler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ugm.server import cooperative
 
 
 def test_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every item comes, with a pause before the next once a millisecond of work has passed, and only then."""
+    """All items are yielded, with a pause after each millisecond of work, and no other pauses."""
     now = [0.0]
     pauses: list[float] = []
     monkeypatch.setattr(cooperative, "perf_counter", lambda: now[0])

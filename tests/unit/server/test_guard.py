@@ -1,4 +1,4 @@
-"""What a page of another site, or under another name, gets: nothing."""
+"""Requests of pages of other sites, and requests for other hosts, are refused."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, busy, client,
 from ugm import RequestError
 from ugm.server import create_app
 
+#: Every test runs with partitions in memory and with clients of a service.
+pytestmark = pytest.mark.usefixtures("service")
+
 #: One of everything: the page, its parts, metrics, the description, and REST.
 PATHS = ("/", "/js/main.js", "/metrics", "/openapi.json", f"{PREFIX}/usage/users", "/ws/v1/health", "/ws/v1/nothing")
 
 
 def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, str]:  # noqa: ANN401 - handed on
-    """Return the status and the code of an answer."""
+    """Return the status and the code of a response."""
     answer = client(**options).get(path, headers=dict(headers))
     is_json = answer.headers["content-type"] == "application/json"
     told = answer.json() if is_json else {}
@@ -29,7 +32,7 @@ def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, st
     "host", ["evil.example", "localhost.evil.example", "1.2.3.4", "[2001:db8::1]", "testserver.x:80"]
 )
 def test_another_host(path: str, host: str) -> None:
-    """Whoever names another host gets nothing, whatever the path."""
+    """A request for another host is refused on every path."""
     assert code(path, {"host": host}) == (421, "host-unknown")
 
 
@@ -42,7 +45,7 @@ def test_a_host_that_is_none(host: str) -> None:
 
 
 def test_two_hosts() -> None:
-    """Two hosts are refused: a proxy and the server might each look at another one."""
+    """Two Host headers are refused, because a proxy and the server could use different ones."""
     answer = client().get("/ws/v1/health", headers=[("host", "localhost"), ("host", "evil.example")])
 
     assert answer.status_code == 400
@@ -67,7 +70,7 @@ def test_own_names(host: str) -> None:
 
 
 def test_allowed_names() -> None:
-    """Further names are allowed explicitly: with any port, or with one."""
+    """Further names can be allowed, with any port or with one."""
     allowed = {"allowed_hosts": ["quota.example.org", "other.example:8443", "[2001:db8::1]"]}
 
     for host in ("quota.example.org", "Quota.Example.org:99", "other.example:8443", "[2001:DB8:0::1]:1"):
@@ -78,7 +81,7 @@ def test_allowed_names() -> None:
 
 @pytest.mark.parametrize("wrong", ["localhost", [""], ["http://a"], ["a:b"], [7]])
 def test_names_that_cannot_be_allowed(wrong: object) -> None:
-    """What is no name of a host is refused when the server is made."""
+    """An invalid host name is refused when the server is created."""
     with pytest.raises(RequestError):
         create_app({"default": busy()}, allowed_hosts=wrong)  # type: ignore[arg-type]  # that is the point
 
@@ -101,7 +104,7 @@ def test_names_that_cannot_be_allowed(wrong: object) -> None:
 )
 @pytest.mark.parametrize("path", PATHS)
 def test_another_origin_reads_nothing(path: str, headers: dict[str, str]) -> None:
-    """A request that a page of another origin has caused is refused, whatever the path."""
+    """A request that a page of another origin has caused is refused on every path."""
     assert code(path, headers) == (403, "cross-origin")
 
 
@@ -113,6 +116,7 @@ def test_another_origin_reads_nothing(path: str, headers: dict[str, str]) -> Non
         ("POST", "/ws/v1/config/reload", None),
         ("POST", "/ws/v1/validate-conf", CONFIG),
         ("POST", f"{PREFIX}/check", "{}"),
+        ("POST", f"{PREFIX}/allocate", "{}"),
     ],
 )
 def test_another_origin_writes_nothing(method: str, path: str, body: str | None, headers: dict[str, str]) -> None:
@@ -135,12 +139,12 @@ def test_another_origin_writes_nothing(method: str, path: str, body: str | None,
     ],
 )
 def test_own_requests(headers: dict[str, str]) -> None:
-    """The page itself, an address that the reader types, and a link from elsewhere all work."""
+    """Requests of the page itself, typed addresses, and links from other sites are accepted."""
     assert code("/", headers)[0] == 200
 
 
 def test_behind_a_proxy() -> None:
-    """Where a proxy passes on another Host than the browser used, that name has to be allowed."""
+    """If a proxy replaces the Host of the browser, the name that the browser uses must be allowed."""
     headers = {"origin": "https://quota.example.org", "sec-fetch-site": "same-origin"}
 
     assert code("/ws/v1/health", headers) == (403, "cross-origin")
@@ -160,7 +164,7 @@ def test_bodies_of_forms(kind: str, path: str) -> None:
 
 
 def test_headers_of_refusals() -> None:
-    """A refusal has the headers that browsers obey, too."""
+    """A refusal has the security headers, too."""
     answer = client().get("/", headers={"host": "evil.example"})
 
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
@@ -169,6 +173,6 @@ def test_headers_of_refusals() -> None:
 
 
 def test_programs_are_not_affected() -> None:
-    """A program, which sends no Origin, uploads with the token."""
+    """A program that sends no Origin can upload with the token."""
     assert client().put("/ws/v1/config", content=CONFIG, headers=UPLOAD).status_code == 200
     assert TestClient(served()).post("/ws/v1/config/reload", headers=TOKEN).status_code == 409

@@ -1,4 +1,4 @@
-"""The newest events, bounded, with equal denials counted."""
+"""The history: a bounded number of the newest events, with equal denials counted."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SUE = UserGroup("sue", ("dev",))
 
 
 def ticking() -> History:
-    """Return a history of three lines of each kind, whose clock goes on by one with each call."""
+    """Return a history of three records of each kind, whose clock advances by one with each call."""
     ticks = iter(range(10_000))
     return History(3, clock=lambda: next(ticks))
 
 
 def followed(history: History) -> Partition:
-    """Return a partition with one application, which the history knows."""
+    """Return a partition with one application, followed by the history."""
     partition = Partition(CONFIG, subscribers=[history])
     partition.submit("app", SUE, "root.a")
     return partition
 
 
 def test_bounded_by_kind() -> None:
-    """The newest lines of each kind are kept; many of one kind do not push out the few of another."""
+    """The newest records of each kind are kept; many of one kind do not displace those of another."""
     history = ticking()
     partition = followed(history)
     for number in range(10):
@@ -48,7 +48,7 @@ def test_bounded_by_kind() -> None:
 
 
 def test_equal_denials_are_counted() -> None:
-    """The same application asking again for the same in vain is one line, with the times of the first and the last."""
+    """Equal denials of an application are one record, with the times of the first and the last."""
     history = ticking()
     partition = followed(history)
     for number in range(5):
@@ -63,7 +63,7 @@ def test_equal_denials_are_counted() -> None:
 
 @pytest.mark.parametrize(("application_id", "amount"), [("other", 3), ("app", 4)])
 def test_other_denials_are_lines_of_their_own(application_id: str, amount: int) -> None:
-    """A denial of another application, or of another request, is not the same."""
+    """Denials of different applications or requests are different records."""
     history = ticking()
     partition = followed(history)
     partition.submit("other", SUE, "root.a")
@@ -74,7 +74,7 @@ def test_other_denials_are_lines_of_their_own(application_id: str, amount: int) 
 
 
 def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
-    """Equal denials are counted within the newest lines only."""
+    """Equal denials are counted only within the newest records."""
     history = ticking()
     partition = followed(history)
     for amount in (3, 4, 5, 6, 3):
@@ -87,7 +87,7 @@ def test_a_denial_that_was_pushed_out_is_listed_again() -> None:
 
 
 def test_after() -> None:
-    """Whoever looks again is told what is new, and which lines have grown."""
+    """A later query returns new records, and those with further repetitions."""
     history = ticking()
     partition = followed(history)
     partition.allocate("a", "app", Resource(memory=3))
@@ -99,7 +99,7 @@ def test_after() -> None:
 
 
 def test_most() -> None:
-    """Of many lines the newest are told, oldest first."""
+    """Of many records the newest are returned, oldest first."""
     history = ticking()
     followed(history).submit("b", SUE, "root.a")
 
@@ -110,7 +110,7 @@ def test_most() -> None:
 
 
 def test_denials_by_limit() -> None:
-    """Denials are counted by the kind of the limit and its resource, each limit in the way for itself."""
+    """Denials are counted by kind and resource of the limit, once for each violated limit."""
     history = ticking()
     partition = followed(history)
     partition.allocate("a", "app", Resource(memory=1))
@@ -122,7 +122,7 @@ def test_denials_by_limit() -> None:
 
 
 def test_names_of_events() -> None:
-    """An event has one name: in a request for history, in its answer, in the description, and in metrics."""
+    """An event has the same name in queries, responses, the description, and metrics."""
     history = ticking()
     followed(history).add_node("node-1", Resource(memory=9))
 
@@ -136,7 +136,7 @@ def test_names_of_events() -> None:
 
 
 def test_a_configuration_is_kept_as_its_changes() -> None:
-    """A line on a configuration holds what it changed, and not the configurations."""
+    """The record of a configuration contains its changes, and not the configurations."""
     history = ticking()
     followed(history).configure(None)
 
@@ -148,7 +148,7 @@ def test_a_configuration_is_kept_as_its_changes() -> None:
 
 
 def test_everything_is_json() -> None:
-    """Every line can be written as JSON, with its number, its times and what happened."""
+    """Every record can be converted to JSON, with its number, its times and its event."""
     history = ticking()
     partition = followed(history)
     partition.allocate("a", "app", Resource(memory=3))
@@ -159,7 +159,7 @@ def test_everything_is_json() -> None:
 
 
 def test_most_is_a_number() -> None:
-    """A history without lines is a mistake."""
+    """A history of no records is refused."""
     with pytest.raises(RequestError) as caught:
         History(0)
 
@@ -167,7 +167,7 @@ def test_most_is_a_number() -> None:
 
 
 def test_names_of_resources_are_bounded() -> None:
-    """Whoever requests chooses the names of resources; beyond a number of them they are counted together."""
+    """Beyond a number of resource names, which clients choose, denials are counted together."""
     history = ticking()
     partition = followed(history)
     partition.add_node("n", Resource(memory=9))

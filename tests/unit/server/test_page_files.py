@@ -1,4 +1,4 @@
-"""The files of the page: served with their types, nothing inline, and nothing from elsewhere."""
+"""The files of the page: their media types, and no inline code or external resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*") if pa
 
 @pytest.mark.parametrize("name", FILES)
 def test_files_have_their_types(name: str) -> None:
-    """Each file is served as what it is; a browser refuses a module of another type."""
+    """Each file is served with its media type; a browser refuses a module of another type."""
     answer = client().get(f"/{name}")
     assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (200, TYPES[Path(name).suffix])
     assert "script-src 'self'" in answer.headers["content-security-policy"]
@@ -25,15 +25,15 @@ def test_files_have_their_types(name: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_nothing_is_inline_or_from_elsewhere(name: str) -> None:
-    """No file has a script or a style inline, and none names another server."""
+    """No file contains inline scripts or styles, or the address of another server."""
     text = (FOLDER / name).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
     assert "http" not in re.sub(r"https?\b(?!:)", "", text)
     assert not re.search(r"<style|<script>|\sstyle=|\son[a-z]+=\"|innerHTML|eval\(", text)
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name.endswith(".js")])
-def test_modules_import_what_is_there(name: str) -> None:
-    """Each module says what it is for, and imports modules that exist, by whole names."""
+def test_modules_import_existing_files(name: str) -> None:
+    """Each module begins with a description, and imports existing files."""
     path = FOLDER / name
     text = path.read_text(encoding="utf-8")
     assert text.startswith("/**\n * ")

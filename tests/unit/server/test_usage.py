@@ -1,4 +1,4 @@
-"""The four endpoints that the documents name, with the documents' own examples over HTTP."""
+"""The four endpoints of the design documents, with their own examples over HTTP."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 
 from support.server_fixtures import NASTY, PREFIX, client, create_partition
-from ugm import Partition, Resource, UserGroup, parse_config
+from ugm import Resource, UserGroup, parse_config
+from ugm.partition import AbstractPartition
 
-#: Every test runs with partitions in memory and with journaled ones.
+#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 SIX: Final = Resource(memory=6 * 10**9, vcore=6000)
@@ -43,8 +44,8 @@ TRACKED: Final = """
 """
 
 
-def state(limits: str, *applications: tuple[str, UserGroup, str]) -> Partition:
-    """Return a partition in which applications each use what they use in the documents."""
+def state(limits: str, *applications: tuple[str, UserGroup, str]) -> AbstractPartition:
+    """Return a partition whose applications have the usage of the documents."""
     partition = create_partition(parse_config(limits).partition())
     for application_id, user, queue in applications:
         assert partition.submit(application_id, user, queue)
@@ -52,7 +53,7 @@ def state(limits: str, *applications: tuple[str, UserGroup, str]) -> Partition:
     return partition
 
 
-def enforced_user() -> Partition:
+def enforced_user() -> AbstractPartition:
     """Return the state of the enforcement document's user."""
     limits = """
     partitions:
@@ -70,7 +71,7 @@ def enforced_user() -> Partition:
     return state(limits, ("app1", USER1, "root.default"), ("app2", ALONE, "root.test"))
 
 
-def enforced_group() -> Partition:
+def enforced_group() -> AbstractPartition:
     """Return the state of the enforcement document's group, which is that of the tracking document, too."""
     limits = """
     partitions:
@@ -88,7 +89,7 @@ def sorted_bytes(told: Any) -> bytes:  # noqa: ANN401 - JSON
 
 
 def without_limits(told: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return JSON without what the tracking document did not know of."""
+    """Return JSON without the fields that the tracking document does not have."""
     if isinstance(told, dict):
         kept = {name: value for name, value in told.items() if name not in ("maxApplications", "maxResources")}
         return {name: without_limits(value) for name, value in kept.items()}
@@ -126,7 +127,7 @@ def test_users_of_the_tracking_document() -> None:
 
 
 def test_one_of_each() -> None:
-    """One user and one group are told as in the lists."""
+    """One user and one group are returned as in the lists."""
     asked = client(enforced_group())
 
     assert asked.get(f"{PREFIX}/usage/user/user1").json() == asked.get(f"{PREFIX}/usage/users").json()[0]
@@ -135,7 +136,7 @@ def test_one_of_each() -> None:
 
 @pytest.mark.parametrize("kind", ["user", "group"])
 def test_unknown(kind: str) -> None:
-    """Who uses nothing is not there, and is told so in JSON."""
+    """A user or group without usage is unknown, and the error is JSON."""
     answer = client(enforced_group()).get(f"{PREFIX}/usage/{kind}/nobody")
 
     assert (answer.status_code, answer.json()) == (
@@ -145,7 +146,7 @@ def test_unknown(kind: str) -> None:
 
 
 def test_a_name_with_everything_in_it() -> None:
-    """A name with slashes and markup is found by its path, and stays a text of JSON."""
+    """A name with slashes and markup is found by its path, and is returned as JSON text."""
     partition = state("partitions: [{queues: [{name: a}]}]", ("app", UserGroup(NASTY), "root.a"))
     path = "".join(f"%{byte:02X}" for byte in NASTY.encode())
 

@@ -1,6 +1,8 @@
-"""What a client sees of queues, applications, allocations and events."""
+"""Views of queues, applications, allocations and events."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 from starlette.applications import Starlette
@@ -8,15 +10,15 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import started
-from support.server_fixtures import PREFIX, SUE, busy, client, create_partition, served
-from ugm import Resource, UserGroup, parse_config
+from support.server_fixtures import PREFIX, STATUS, SUE, busy, client, create_partition, served
+from ugm import RequestError, Resource, UserGroup, parse_config
 
-#: Every test runs with partitions in memory and with journaled ones.
+#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 
 def test_queues_add_up() -> None:
-    """The tree shows what is used and pending in and below each queue."""
+    """The tree has the usage and the pending amounts in and below each queue."""
     root = client().get(f"{PREFIX}/queues").json()
     a, b = root["children"]
 
@@ -32,7 +34,7 @@ def test_queues_add_up() -> None:
 
 
 def test_queues_say_what_the_partition_says() -> None:
-    """Put together from pieces, the tree is that of the partition."""
+    """The tree of a snapshot is that of the partition."""
     partition = busy()
     partition.submit("made", SUE, "root.c")
     told = {queue.queue_path: queue for queue in (partition.queue() or partition.queue("root.a")).walk()}  # type: ignore[union-attr] # the root is there
@@ -49,7 +51,7 @@ def test_queues_say_what_the_partition_says() -> None:
 
 
 def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
-    """A queue whose name begins like another's is no child of it, in whatever order their paths sort."""
+    """A queue whose name begins with the name of another queue is not its child."""
     config = parse_config("partitions: [{queues: [{name: a, queues: [{name: x}]}, {name: a-b, queues: [{name: y}]}]}]")
     root = client(create_partition(config.partition())).get(f"{PREFIX}/queues").json()
 
@@ -60,7 +62,7 @@ def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
 
 
 def test_one_queue() -> None:
-    """A queue is told with its headroom and the limits that the configuration sets on it."""
+    """A queue is returned with its headroom and the limits that the configuration sets on it."""
     told = client().get(f"{PREFIX}/queue/root").json()
 
     assert (told["headroom"], [child["queue_path"] for child in told["children"]]) == (None, ["root.a", "root.b"])
@@ -75,13 +77,13 @@ def test_one_queue() -> None:
 
 
 def test_unknown_queue() -> None:
-    """A queue that is not there is told so; what is no path is malformed."""
+    """An unknown queue and an invalid path are different errors."""
     assert client().get(f"{PREFIX}/queue/root.z").json()["code"] == "queue-unknown"
     assert client().get(f"{PREFIX}/queue/z").json()["code"] == "path-invalid"
 
 
 def test_standings() -> None:
-    """Users and groups come in the order of how close they are to a limit, and no more than were asked for."""
+    """Users and groups are sorted by their distance to a limit, and a page has the requested size."""
     partition = busy()
     for number in range(5):
         started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
@@ -114,7 +116,7 @@ def test_applications(query: str, found: list[str]) -> None:
 
 
 def test_pages() -> None:
-    """Page after page, every application is told once."""
+    """All pages together contain every application once."""
     partition = busy()
     for number in range(7):
         partition.submit(f"new-{number}", SUE, "root.b")
@@ -130,7 +132,7 @@ def test_pages() -> None:
 
 
 def test_allocations_have_holders() -> None:
-    """An allocation is told with its user, its group and its queue."""
+    """An allocation is returned with its user, its group and its queue."""
     (held, pending) = client().get(f"{PREFIX}/allocations").json()["allocations"]
 
     assert (held["user"], held["group"], held["queue_path"], held["state"]) == ("sue", "dev", "root.a", "held")
@@ -139,7 +141,7 @@ def test_allocations_have_holders() -> None:
 
 
 def test_allocations_of_one_application() -> None:
-    """Allocations are found by their application, which must be there."""
+    """Allocations are found by their application, which must exist."""
     asked = client()
     told = asked.get(f"{PREFIX}/allocations?application=app&after=held").json()
 
@@ -149,7 +151,7 @@ def test_allocations_of_one_application() -> None:
 
 
 def test_application_says_why_it_waits() -> None:
-    """An application is told with its limits, and what stands in the way of what is pending."""
+    """An application is returned with its limits, and the reasons for its pending allocations."""
     told = client().get(f"{PREFIX}/application/app").json()
     (waiting,) = told["waiting"]
 
@@ -160,7 +162,7 @@ def test_application_says_why_it_waits() -> None:
 
 
 def test_nodes() -> None:
-    """Nodes are told with what they offer, and the partition with their sum."""
+    """Nodes are returned with their resources, and the partition with their sum."""
     partition = busy()
     partition.add_node("n1", Resource(memory=70))
 
@@ -169,7 +171,7 @@ def test_nodes() -> None:
 
 
 def test_history() -> None:
-    """The newest events are told, by kind and from a number on."""
+    """The newest events can be filtered by kind and by number."""
     asked = client()
     told = asked.get(f"{PREFIX}/history?kind=denied").json()
 
@@ -179,13 +181,33 @@ def test_history() -> None:
 
 
 def test_partition_without_history() -> None:
-    """A partition that nobody follows has no history, and says so."""
+    """A query for the history of a partition without one gets an error."""
     assert client(busy()).get(f"{PREFIX}/history").json()["code"] == "history-missing"
     assert client(busy()).get(PREFIX).json()["has_history"] is False
 
 
+def test_partition_of_a_service() -> None:
+    """The status of the service is returned, also by a process that stands by, and changes from request to request."""
+    found = [STATUS, replace(STATUS, name="b:2", is_leading=False, age=0.5)]
+    asked = client(busy(), services={"default": lambda: found.pop(0)})
+
+    assert asked.get(PREFIX).json()["has_service"] is True
+    answer = asked.get(f"{PREFIX}/service").json()
+    assert answer["standbys"] == [{"name": "b:2", "address": "unix:/b", "change": 68, "lag": 2, "seconds": 0.25}]
+    assert answer["commits"] == {"count": 9, "seconds": 0.5, "median": 0.004, "p99": 0.125}
+    assert {**answer, "name": "b:2", "is_leading": False, "age": 0.5} == asked.get(f"{PREFIX}/service").json()
+
+
+def test_partition_without_a_service() -> None:
+    """A partition that is not that of a service says so, and an unknown partition cannot have one."""
+    assert client(busy()).get(f"{PREFIX}/service").json()["code"] == "service-missing"
+    assert client(busy()).get(PREFIX).json()["has_service"] is False
+    with pytest.raises(RequestError, match="there is no such partition"):
+        client(busy(), services={"other": lambda: STATUS})
+
+
 def test_partitions() -> None:
-    """All partitions are told in a few figures."""
+    """All partitions are returned with a summary."""
     assert client().get("/ws/v1/partitions").json() == [
         {
             "name": "default",
@@ -198,12 +220,13 @@ def test_partitions() -> None:
             "allocations": 2,
             "nodes": 0,
             "has_history": True,
+            "has_service": False,
         }
     ]
 
 
 def test_states() -> None:
-    """What is plugged in can be looked at by its name."""
+    """An extra state is returned by its name."""
     asked = client()
 
     assert asked.get("/ws/v1/states").json() == ["forest"]
@@ -212,7 +235,7 @@ def test_states() -> None:
 
 
 def test_health() -> None:
-    """Health says what is served, since when, and how the last configuration went."""
+    """The health contains the partitions, the start, and the result of the last configuration."""
     told = client().get("/ws/v1/health").json()
 
     assert (told["status"], told["started"], told["read_only"], told["partitions"]) == ("ok", 7, False, ["default"])
@@ -228,7 +251,7 @@ def test_health() -> None:
 
 
 def test_page() -> None:
-    """The page comes with a policy that lets nothing in but what the server itself serves."""
+    """The page has a policy that allows only resources of the server."""
     answer = client().get("/")
 
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -236,7 +259,7 @@ def test_page() -> None:
 
 
 def test_mounted() -> None:
-    """In another application everything is below the path that it is mounted at."""
+    """A mounted application serves everything below its path."""
     asked = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
 
     assert asked.get(f"/quota{PREFIX}/usage/user/sue").json()["userName"] == "sue"

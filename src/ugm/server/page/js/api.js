@@ -1,15 +1,15 @@
 /**
- * What the server is asked. Every address is relative: the application may be mounted below any path.
+ * Requests to the server. Every address is relative, because the application may be mounted below any path.
  */
 
-/** Milliseconds after which an answer is given up. */
-const PATIENCE = 30_000;
+/** Milliseconds after which a request fails. */
+const TIMEOUT = 30_000;
 
-/** Digits that a number may not hold exactly. */
-const LONG = /[0-9]{16}/;
+/** Integers that a number may not hold exactly. */
+const LONG_INTEGER = /[0-9]{16}/;
 
-/** An answer that is no: the code says why, the message says it to people. */
-export class Refused extends Error {
+/** A request that the server refuses, with a code for programs and a message for people. */
+export class ApiError extends Error {
   /**
    * @param {number} status
    * @param {string} code
@@ -23,43 +23,43 @@ export class Refused extends Error {
 }
 
 /**
- * Ask for something.
+ * Send a GET request.
  *
  * @param {string} path below the prefix, with its parts escaped
  * @param {Record<string, string | number | string[] | undefined>} [query]
  * @returns {Promise<any>}
  */
 export async function get(path, query = {}) {
-  const asked = new URLSearchParams();
+  const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === "") continue;
-    for (const one of Array.isArray(value) ? value : [value]) asked.append(name, String(one));
+    for (const one of Array.isArray(value) ? value : [value]) params.append(name, String(one));
   }
-  const text = asked.toString();
-  return answer(await fetch(`ws/v1/${path}${text ? `?${text}` : ""}`, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE) }));
+  const text = params.toString();
+  return answer(await fetch(`ws/v1/${path}${text ? `?${text}` : ""}`, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(TIMEOUT) }));
 }
 
 /**
- * Ask a question that has a body. Nothing is changed by it.
+ * Send a POST request with a body. The page only sends those that change nothing.
  *
  * @param {string} path
  * @param {unknown} body
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(`ws/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(PATIENCE) }));
+  return answer(await fetch(`ws/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT) }));
 }
 
 /**
- * Ask for something that may not be there.
+ * Return null if the object of a request does not exist.
  *
- * @param {Promise<any>} asked
+ * @param {Promise<any>} response
  */
-export async function orNull(asked) {
+export async function orNull(response) {
   try {
-    return await asked;
+    return await response;
   } catch (error) {
-    if (error instanceof Refused && error.status === 404) return null;
+    if (error instanceof ApiError && error.status === 404) return null;
     throw error;
   }
 }
@@ -74,22 +74,22 @@ export function path(partition, ...parts) {
 
 /** @param {Response} response */
 async function answer(response) {
-  const told = read(await response.text());
-  if (response.ok) return told;
-  throw new Refused(response.status, told?.code ?? "failed", told?.message ?? `the server responded with status ${response.status}`);
+  const data = parseJson(await response.text());
+  if (response.ok) return data;
+  throw new ApiError(response.status, data?.code ?? "failed", data?.message ?? `the server responded with status ${response.status}`);
 }
 
 /** @param {string} text */
-function read(text) {
+function parseJson(text) {
   try {
-    return LONG.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
+    return LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
   } catch {
     return null;
   }
 }
 
 /**
- * Read an integer that no number holds as a bigint, where the browser tells the digits.
+ * Return an integer that a number cannot hold exactly as a bigint, if the browser passes its digits.
  *
  * @param {string} _name
  * @param {any} value

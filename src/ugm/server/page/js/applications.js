@@ -1,5 +1,5 @@
 /**
- * The view of applications, a page at a time, and the detail of one: its limits, and why what is pending waits.
+ * The view of applications, one page at a time, and the detail of one: its limits, and why its allocations are pending.
  */
 
 import { get, orNull, path } from "./api.js";
@@ -8,9 +8,9 @@ import { amountsText, counted } from "./format.js";
 import { chain, queueLink, reasons, requested } from "./limits.js";
 import { link } from "./route.js";
 
-/** Lines of a page. */
+/** Rows of a page. */
 const PAGE = 50;
-/** Columns that are left out where there is little room. */
+/** Columns that are hidden on small screens. */
 const MINOR = new Set(["State", "Pending"]);
 const FILTERS = ["user", "group", "queue", "state"];
 
@@ -18,27 +18,27 @@ export const title = "Applications";
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
-  const asked = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
-  return get(path(route.partition, "applications"), { ...asked, after: route.query.after, most: PAGE });
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
+  return get(path(route.partition, "applications"), { ...filters, after: route.query.after, most: PAGE });
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @param {{applications: import("./types.js").Application[], next: string | null}} told
+ * @param {{applications: import("./types.js").Application[], next: string | null}} data
  */
-export function show(route, told) {
+export function show(route, data) {
   const { after, ...query } = route.query;
   const first = link(route.partition, "applications", "", query);
   const chosen = FILTERS.filter((name) => query[name]).map((name) => `${name} ${query[name]}`);
   return [
     chosen.length > 0 && h("p", { class: "tools" }, h("span", null, `Only of ${chosen.join(", ")}. `), h("a", { href: link(route.partition, "applications") }, "Show all")),
-    told.applications.length ? applicationTable(route.partition, told.applications, route.name) : h("p", { class: "quiet empty" }, "There is no application."),
-    (after || told.next) &&
+    data.applications.length ? applicationTable(route.partition, data.applications, route.name) : h("p", { class: "quiet empty" }, "There is no application."),
+    (after || data.next) &&
       h(
         "nav",
         { class: "pages", "aria-label": "Pages" },
         after ? h("a", { href: first }, "First page") : h("span", { class: "quiet" }, "First page"),
-        told.next ? h("a", { href: link(route.partition, "applications", "", { ...query, after: told.next }) }, "Next") : h("span", { class: "quiet" }, "Next"),
+        data.next ? h("a", { href: link(route.partition, "applications", "", { ...query, after: data.next }) }, "Next") : h("span", { class: "quiet" }, "Next"),
       ),
   ];
 }
@@ -84,28 +84,28 @@ export async function loadDetail(route) {
 
 /**
  * @param {import("./types.js").Route} route
- * @param {any} told
+ * @param {any} data
  */
-export function showDetail(route, told) {
-  if (!told) return h("p", { class: "quiet" }, `There is no application ${route.name} now.`);
+export function showDetail(route, data) {
+  if (!data) return h("p", { class: "quiet" }, `There is no application ${route.name} now.`);
   const { partition } = route;
   return [
     h(
       "p",
       null,
-      `${told.state[0].toUpperCase()}${told.state.slice(1).toLowerCase()}, of `,
-      h("a", { href: link(partition, "users", told.user.name) }, told.user.name),
-      told.group && [", charged to ", h("a", { href: link(partition, "groups", told.group) }, told.group)],
+      `${data.state[0].toUpperCase()}${data.state.slice(1).toLowerCase()}, of `,
+      h("a", { href: link(partition, "users", data.user.name) }, data.user.name),
+      data.group && [", charged to ", h("a", { href: link(partition, "groups", data.group) }, data.group)],
       ", in ",
-      queueLink(partition, told.queue_path),
-      told.allocations ? `. It uses ${amountsText(told.usage)} in ${counted(told.allocations, "allocation")}.` : ". It uses nothing.",
+      queueLink(partition, data.queue_path),
+      data.allocations ? `. It uses ${amountsText(data.usage)} in ${counted(data.allocations, "allocation")}.` : ". It uses nothing.",
     ),
-    told.waiting.length > 0 && [
-      h("h3", null, told.waiting.length < told.pending ? `Why the first ${told.waiting.length} of ${told.pending} wait` : "Why it waits"),
-      told.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
+    data.waiting.length > 0 && [
+      h("h3", null, data.waiting.length < data.pending ? `Why the first ${data.waiting.length} of ${data.pending} wait` : "Why it waits"),
+      data.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
     ],
-    chain(partition, "Every limit that applies", told.limits, requested(told.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
-    told.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(told.headroom)), "."),
+    chain(partition, "Every limit that applies", data.limits, requested(data.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
+    data.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(data.headroom)), "."),
   ];
 }
 
@@ -115,12 +115,12 @@ export function showDetail(route, told) {
  */
 function waiting(partition, one) {
   const { allocation, explanation } = one;
-  const asked = `${allocation.allocation_id} asks for ${amountsText(allocation.usage)}`;
-  if (explanation.allowed) return h("p", { key: allocation.allocation_id }, `${asked}: it would be granted now.`);
+  const request = `${allocation.allocation_id} asks for ${amountsText(allocation.usage)}`;
+  if (explanation.allowed) return h("p", { key: allocation.allocation_id }, `${request}: it would be granted now.`);
   return h(
     "div",
     { key: allocation.allocation_id },
-    h("p", null, `${asked}. `, explanation.can_wait ? "Waiting can help." : "Waiting can never help."),
+    h("p", null, `${request}. `, explanation.can_wait ? "Waiting can help." : "Waiting cannot help."),
     reasons(partition, explanation.violations),
   );
 }

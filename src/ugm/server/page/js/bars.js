@@ -1,13 +1,13 @@
 /**
  * Bars: how much of a limit is used, where the guarantee ends, and what is pending.
  *
- * A bar only repeats what the text beside it says; a screen reader is told the text.
+ * A bar only repeats the text next to it, which a screen reader reads.
  */
 
 import { h } from "./dom.js";
 import { amountText, exactText, percent, shareOf, withUnit } from "./format.js";
 
-/** From here on a limit is called near. */
+/** The share from which a limit counts as nearly used up. */
 const NEAR = 0.8;
 
 /** @param {number} share */
@@ -17,7 +17,7 @@ export function level(share) {
 }
 
 /**
- * A bar alone.
+ * Return a bar without text.
  *
  * @param {number} share of the whole that is used
  * @param {{guaranteed?: number, pending?: number}} [marks] as shares of the same whole
@@ -36,18 +36,18 @@ export function bar(share, marks = {}) {
 }
 
 /**
- * What is used of a limit, as text and as a bar.
+ * Return the used part of a limit as text and as a bar.
  *
  * @param {string | null} resource null for the number of applications
  * @param {import("./types.js").Amount} used
  * @param {import("./types.js").Amount | undefined} limit undefined for none
- * @param {{guaranteed?: import("./types.js").Amount, pending?: import("./types.js").Amount, whose?: string}} [more]
- *   `whose` names the queue that the limit is inherited from
+ * @param {{guaranteed?: import("./types.js").Amount, pending?: import("./types.js").Amount, inheritedFrom?: string}} [more]
+ *   `inheritedFrom` is the queue that sets an inherited limit
  */
 export function gauge(resource, used, limit, more = {}) {
   const name = resource ?? "applications";
   const title = [`${exactText(name, used)} used`];
-  if (limit !== undefined) title.push(`limit ${exactText(name, limit)}${more.whose ? `, set on ${more.whose}` : ""}`);
+  if (limit !== undefined) title.push(`limit ${exactText(name, limit)}${more.inheritedFrom ? `, set on ${more.inheritedFrom}` : ""}`);
   if (more.guaranteed !== undefined) title.push(`guaranteed ${exactText(name, more.guaranteed)}`);
   if (more.pending) title.push(`pending ${exactText(name, more.pending)}`);
   const scale = limit ?? more.guaranteed;
@@ -58,12 +58,12 @@ export function gauge(resource, used, limit, more = {}) {
       "div",
       { class: "figures" },
       h("span", { class: "amount" }, amountText(name, used)),
-      limit !== undefined && h("span", { class: more.whose ? "of inherited" : "of" }, ` of ${amountText(name, limit)}`),
+      limit !== undefined && h("span", { class: more.inheritedFrom ? "of inherited" : "of" }, ` of ${amountText(name, limit)}`),
       limit !== undefined && h("span", { class: `share ${level(shareOf(used, limit))}` }, percent(shareOf(used, limit))),
     ),
     scale !== undefined && bar(shareOf(used, scale), marks(scale, more)),
     more.guaranteed !== undefined && h("span", { class: "unseen" }, `, guaranteed ${withUnit(name, more.guaranteed)}`),
-    more.whose && limit !== undefined && h("span", { class: "unseen" }, `, limit set on ${more.whose}`),
+    more.inheritedFrom && limit !== undefined && h("span", { class: "unseen" }, `, limit set on ${more.inheritedFrom}`),
   );
 }
 

@@ -1,18 +1,16 @@
 /**
- * Which resources have a column where not all have room: cores and memory if they are used or limited at all, then those
- * of which the largest share is used, so that the resource that is short is never hidden.
+ * The choice of resources that have a column: cores and memory if they are used or limited, then those with the largest
+ * used share, so that a short resource is never hidden.
  */
 
 import { byName, shareOf, sortedNames } from "./format.js";
 
-/** By how much another resource must be closer to its limit to take the place of one that is shown. */
+/** The difference of shares at which a resource replaces one that is shown. */
 const MARGIN = 0.2;
 
-/**
- * How near a limit the nearest use of each resource is; a resource without a limit has a share of 0.
- */
+/** The resources with a column, which change only if others are clearly closer to their limits. */
 export class Columns {
-  /** @param {number} most how many resources have room */
+  /** @param {number} most the largest number of columns */
   constructor(most) {
     this.most = most;
     /** @type {Set<string>} */
@@ -20,9 +18,9 @@ export class Columns {
   }
 
   /**
-   * Choose from resources, and keep to earlier choices as long as they are nearly as good.
+   * Choose resources by their shares, with a preference for those that are shown already.
    *
-   * @param {Map<string, number>} shares of every resource that is used, pending or limited
+   * @param {Map<string, number>} shares of all resources that are used, pending or limited; see `recordShare`
    * @returns {{names: string[], hidden: string[]}} both sorted
    */
   choose(shares) {
@@ -37,16 +35,16 @@ export class Columns {
 }
 
 /**
- * Note how much of a limit is used.
+ * Record the used share of a limit, if it is the largest of the resource; without a limit, the share is 0.
  *
  * @param {Map<string, number>} shares
  * @param {string} name
  * @param {import("./types.js").Amount} used
  * @param {import("./types.js").Amount | undefined} limit undefined for none
  */
-export function note(shares, name, used, limit) {
-  // A limit of nothing is only near to somebody who uses some.
+export function recordShare(shares, name, used, limit) {
+  // A limit of 0 only counts if something is used.
   const share = limit === undefined || (!Number(limit) && !Number(used)) ? 0 : shareOf(used, limit);
-  // What is used without a limit comes before what nobody uses.
+  // Resources that are used without a limit come before unused ones.
   shares.set(name, Math.max(shares.get(name) ?? 0, share, Number(used) > 0 ? 0.001 : 0));
 }

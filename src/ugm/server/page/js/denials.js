@@ -1,5 +1,5 @@
 /**
- * The view of recent denials: who was refused what, how often, and every limit in the way.
+ * The view of recent denials, with the request, the number of repetitions, and every violated limit.
  */
 
 import { get, path } from "./api.js";
@@ -8,12 +8,12 @@ import { ago, amountsText, clock, count, counted } from "./format.js";
 import { reasons } from "./limits.js";
 import { link } from "./route.js";
 
-/** So many are kept. */
+/** The number of records that are kept. */
 const KEPT = 100;
 
 export const title = "Denials";
 
-/** What was told so far, of one partition. */
+/** The records that were loaded so far, of one partition. */
 const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
 const choice = { find: "" };
 
@@ -24,17 +24,17 @@ export async function load(route) {
     known.hasHistory = (await get(path(route.partition))).has_history;
   }
   if (!known.hasHistory) return null;
-  const told = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, most: KEPT });
-  if (told.newest < known.newest) {
-    // The server began anew.
+  const data = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, most: KEPT });
+  if (data.newest < known.newest) {
+    // The server was restarted.
     forget(route.partition);
     return load(route);
   }
-  known.newest = told.newest;
-  for (const record of told.records) known.records.set(record.number, record);
+  known.newest = data.newest;
+  for (const record of data.records) known.records.set(record.number, record);
   const newest = [...known.records.values()].sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, KEPT);
   known.records = new Map(newest.map((record) => [record.number, record]));
-  return { records: newest, total: told.told.denied ?? 0 };
+  return { records: newest, total: data.told.denied ?? 0 };
 }
 
 /** @param {string} partition */
@@ -44,19 +44,19 @@ function forget(partition) {
 
 /**
  * @param {import("./types.js").Route} route
- * @param {{records: import("./types.js").Denial[], total: number} | null} told
+ * @param {{records: import("./types.js").Denial[], total: number} | null} data
  */
-export function show(route, told) {
-  if (!told) return h("p", { class: "quiet empty" }, "The server keeps no history of this partition.");
-  const found = told.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.find));
+export function show(route, data) {
+  if (!data) return h("p", { class: "quiet empty" }, "The server keeps no history of this partition.");
+  const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.find));
   return [
     h(
       "div",
       { class: "tools" },
       h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", value: choice.find, on: { input: find } })),
-      h("span", { class: "quiet" }, `${counted(told.total, "denial")} since the start, the newest ${count(told.records.length)} kinds here`),
+      h("span", { class: "quiet" }, `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`),
     ),
-    found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : h("p", { class: "quiet empty" }, told.records.length ? "None of these." : "Nothing was denied yet."),
+    found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : h("p", { class: "quiet empty" }, data.records.length ? "None of these." : "Nothing was denied yet."),
   ];
 }
 

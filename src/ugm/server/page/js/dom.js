@@ -1,8 +1,8 @@
 /**
- * Descriptions of elements, and the document made to match them.
+ * Descriptions of elements, and the update of the document to match them.
  *
- * A view is drawn anew from the newest figures every few seconds. What has not changed stays the same element, so that
- * focus, selected text and the place of a scroll bar stay, too. Text is always text: nothing here reads markup.
+ * A view is described again from the newest data every few seconds. Unchanged parts keep their elements, so focus, selected
+ * text and scroll positions stay. Text is always inserted as text; nothing here parses markup.
  *
  * @typedef {{tag: string, props: Record<string, any>, children: Child[]}} Node
  * @typedef {Node | string | number | null | undefined | false | Child[]} Child
@@ -14,8 +14,8 @@ const KEY = Symbol("key");
  * Describe an element.
  *
  * @param {string} tag
- * @param {Record<string, any> | null} [props] attributes; and `key`, which tells siblings apart, `on`, what listens by
- *   name of the event, `vars`, custom properties of the style, `value`, of a field
+ * @param {Record<string, any> | null} [props] attributes, and `key`, which distinguishes siblings; `on`, the listeners by
+ *   event; `vars`, custom properties of the style; `value`, the value of a field
  * @param {...Child} children
  * @returns {Node}
  */
@@ -24,7 +24,7 @@ export function h(tag, props, ...children) {
 }
 
 /**
- * Make the content of an element match a description, and keep the focus where it is.
+ * Update the content of an element to match a description, and keep the focus.
  *
  * @param {Element} place
  * @param {...Child} children
@@ -75,7 +75,7 @@ function flat(children) {
 }
 
 /**
- * Return the element that can become what is described, if there is one.
+ * Return an existing element that can be updated to match a description, or null.
  *
  * @param {Node | string} child
  * @param {any} place

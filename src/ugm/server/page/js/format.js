@@ -1,8 +1,8 @@
 /**
- * Figures as people write them: 2.5 cores, 4Gi, 1,024.
+ * The format of numbers: 2.5 cores, 4Gi, 1,024.
  *
- * Amounts are exact integers of any size, in thousandths of a core and in bytes. What is shown is cut off, never rounded
- * up: 99.99 of 100 is not shown as 100.
+ * Amounts are exact integers of any size, in thousandths of a core and in bytes. Digits are truncated, never rounded up:
+ * 99.99 of 100 is not shown as 100.
  */
 
 const UNITS = /** @type {[string, bigint][]} */ ([
@@ -26,7 +26,7 @@ const GROUPED = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /**
- * Write an amount of a resource, without its unit where the unit has a word of its own.
+ * Format an amount of a resource without the name of its unit.
  *
  * @param {string} resource
  * @param {import("./types.js").Amount} amount
@@ -40,7 +40,7 @@ export function amountText(resource, amount) {
 }
 
 /**
- * Whether a resource is counted in bytes: memory, and what is named like storage.
+ * Return whether a resource is counted in bytes: memory, and resources with names like storage.
  *
  * @param {string} resource
  */
@@ -49,7 +49,7 @@ export function isBytes(resource) {
 }
 
 /**
- * Compare names as people sort them: team2 before team10.
+ * Compare names in natural order: team2 before team10.
  *
  * @param {string} one
  * @param {string} other
@@ -59,7 +59,7 @@ export function byName(one, other) {
 }
 
 /**
- * Write an amount with its unit, as in a sentence.
+ * Format an amount with its unit.
  *
  * @param {string} resource
  * @param {import("./types.js").Amount} amount
@@ -71,7 +71,7 @@ export function withUnit(resource, amount) {
 }
 
 /**
- * Write an amount in its base unit, to the last digit.
+ * Format an amount in its base unit, with all digits.
  *
  * @param {string} resource
  * @param {import("./types.js").Amount} amount
@@ -83,20 +83,20 @@ export function exactText(resource, amount) {
 }
 
 /**
- * Write several amounts in one line.
+ * Format several amounts in one line.
  *
  * @param {import("./types.js").Amounts | null} amounts
  */
 export function amountsText(amounts) {
   const names = sortedNames(Object.keys(amounts ?? {}));
-  return names.map((name) => some(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
+  return names.map((name) => amountOrNone(name, (amounts ?? {})[name] ?? 0)).join(", ") || "nothing";
 }
 
 /**
  * @param {string} resource
  * @param {import("./types.js").Amount} amount
  */
-function some(resource, amount) {
+function amountOrNone(resource, amount) {
   return Number(amount) === 0 ? `no ${resourceName(resource).toLowerCase()}` : withUnit(resource, amount);
 }
 
@@ -114,7 +114,7 @@ function decimal(amount, unit, places) {
 }
 
 /**
- * The heading of a resource.
+ * Return the display name of a resource; null is the number of applications.
  *
  * @param {string | null} resource
  */
@@ -124,7 +124,7 @@ export function resourceName(resource) {
 }
 
 /**
- * Sort names of resources: cores, memory, the others by name.
+ * Sort names of resources: cores, memory, then the others by name.
  *
  * @param {string[]} names
  */
@@ -134,7 +134,7 @@ export function sortedNames(names) {
 }
 
 /**
- * How much of a limit is used; a limit of 0 counts as used up.
+ * Return the used share of a limit; a limit of 0 counts as used up.
  *
  * @param {import("./types.js").Amount} used
  * @param {import("./types.js").Amount} limit
@@ -160,6 +160,18 @@ export function count(number) {
  */
 export function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/**
+ * Format a duration: <1 ms, 40 ms, 2.5 s, 3 min.
+ *
+ * @param {number} seconds
+ */
+export function duration(seconds) {
+  if (seconds < 0.001) return "<1 ms";
+  if (seconds < 1) return `${Math.floor(seconds * 1000)} ms`;
+  if (seconds < 60) return `${Math.floor(seconds * 10) / 10} s`;
+  return seconds < 3600 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
 }
 
 /** @param {number} seconds since 1970 */

@@ -1,5 +1,5 @@
 /**
- * Limits and what stands against them: the chain from the queue to the root, which limit binds, and denials in words.
+ * Limits: the chain from a queue to the root, the limits that bind, and violations as sentences.
  */
 
 import { gauge } from "./bars.js";
@@ -15,7 +15,7 @@ import { link } from "./route.js";
  */
 
 /**
- * Take limits apart by resource. A limit binds if it leaves nothing, or less than is asked for.
+ * Split limits by resource. A limit binds if it leaves nothing, or less than the request.
  *
  * @param {import("./types.js").EffectiveLimit[]} limits
  * @param {import("./types.js").Amounts} [wanted]
@@ -32,7 +32,7 @@ export function linesOf(limits, wanted = {}) {
 }
 
 /**
- * Return what was requested of the limits in the way.
+ * Return the requested amounts of the violated limits.
  *
  * @param {import("./types.js").Violation[]} violations
  * @returns {import("./types.js").Amounts}
@@ -53,12 +53,12 @@ function line(limit, resource, used, most) {
 }
 
 /**
- * The whole chain as a table.
+ * Return all limits of a chain as a table.
  *
  * @param {string} partition
  * @param {string} caption
  * @param {import("./types.js").EffectiveLimit[]} limits
- * @param {import("./types.js").Amounts} [wanted] what was asked for and denied
+ * @param {import("./types.js").Amounts} [wanted] the requested amounts, if they were denied
  */
 export function chain(partition, caption, limits, wanted = {}) {
   const lines = linesOf(limits, wanted);
@@ -86,20 +86,20 @@ function row(partition, found) {
   return h(
     "tr",
     { class: found.binds ? "binds" : null },
-    h("td", { class: "whose" }, whose(partition, limit), place(partition, limit)),
-    h("td", { class: "what-limited", title: resourceName(resource) }, resourceName(resource)),
+    h("td", { class: "owner" }, owner(partition, limit), place(partition, limit)),
+    h("td", { class: "resource", title: resourceName(resource) }, resourceName(resource)),
     h("td", { class: "bars" }, gauge(resource, used, most)),
     h("td", { class: "number", "data-label": "Free", title: exactText(name, free) }, amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")),
   );
 }
 
 /**
- * Whose a limit is, with a link to them.
+ * Return the owner of a limit, with a link.
  *
  * @param {string} partition
  * @param {{kind: string, name: string, limit_name: string, queue_path: string}} limit
  */
-export function whose(partition, limit) {
+export function owner(partition, limit) {
   const wildcard = limit.limit_name === "*" && h("span", { class: "quiet" }, limit.name === "*" ? "" : " (by *)");
   if (limit.kind === "queue") return ["queue ", queueLink(partition, limit.queue_path || limit.name)];
   const view = { user: "users", group: "groups" }[limit.kind];
@@ -116,7 +116,7 @@ export function queueLink(partition, path) {
 }
 
 /**
- * Limits in the way, one sentence each, with who holds what is missing.
+ * Return the violated limits as sentences, with the holders of the missing resources.
  *
  * @param {string} partition
  * @param {import("./types.js").Violation[]} violations
@@ -126,7 +126,7 @@ export function reasons(partition, violations) {
     "ul",
     { class: "reasons" },
     violations.map((found) =>
-      h("li", null, whose(partition, found), place(partition, found), ": ", sentence(found), holders(partition, found)),
+      h("li", null, owner(partition, found), place(partition, found), ": ", sentence(found), holders(partition, found)),
     ),
   );
 }

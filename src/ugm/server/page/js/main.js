@@ -1,29 +1,30 @@
 /**
- * The page: what is looked at, asked for again and again, and drawn.
+ * The page: it polls the data of the current route, and draws them.
  */
 
 import * as applications from "./applications.js";
-import { get, path, Refused } from "./api.js";
-import * as ask from "./ask.js";
+import { get, path, ApiError } from "./api.js";
+import * as check from "./check.js";
 import * as denials from "./denials.js";
 import { draw, h } from "./dom.js";
 import { clock } from "./format.js";
-import * as holders from "./holders.js";
-import { Pace } from "./pace.js";
+import * as owner from "./owner.js";
+import { Poller } from "./polling.js";
 import * as queue from "./queue.js";
 import * as queues from "./queues.js";
 import { link, parse } from "./route.js";
-import { standings } from "./standings.js";
+import * as service from "./service.js";
+import { utilizationView } from "./utilization.js";
 import { summary } from "./summary.js";
-import { announce } from "./told.js";
+import { announce } from "./announcements.js";
 
-/** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, told: any) => any, shown?: () => void}>} */
-const VIEWS = { queues, users: standings("users"), groups: standings("groups"), applications, denials, ask };
-/** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, told: any, view: any) => any, noun: string}>} */
+/** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
+const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), applications, denials, check, service };
+/** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
 const DETAILS = {
   queues: { load: queue.load, show: queue.show, noun: "Queue" },
-  users: { load: holders.loadUser, show: holders.showUser, noun: "User" },
-  groups: { load: holders.loadGroup, show: holders.showGroup, noun: "Group" },
+  users: { load: owner.loadUser, show: owner.showUser, noun: "User" },
+  groups: { load: owner.loadGroup, show: owner.showGroup, noun: "Group" },
   applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
 };
 
@@ -31,71 +32,83 @@ const state = {
   /** @type {string[]} */
   partitions: [],
   route: parse(location.hash),
-  /** What was answered last, and for which address. */
-  /** @type {{address: string, view: any, detail: any, partition: import("./types.js").Partition} | null} */
-  told: null,
+  /** The data of the last poll, and their address. */
+  /** @type {{address: string, view: any, detail: any, partition: import("./types.js").Partition | null} | null} */
+  data: null,
+  /** When the data were loaded, in seconds since 1970. */
   at: 0,
-  /** How many turns were begun. */
-  turns: 0,
-  /** What went wrong, if the last turn did. */
+  /** The number of polls so far. */
+  polls: 0,
+  /** The error of the last poll, or empty. */
   error: "",
-  /** Whether the reader has just gone somewhere, and the focus follows. */
-  isArriving: false,
+  /** Whether the reader has just opened another view or detail, so that the focus moves. */
+  hasNavigated: false,
   /** The address of the link that opened the detail. */
   opener: "",
 };
 
-/** Figures that are renewed at least every so many seconds are called live. */
+/** The longest interval, in seconds, at which the figures count as live. */
 const LIVE = 5;
-/** Seconds that an answer may take until it is called late. */
+/** The seconds after which an answer counts as late. */
 const GRACE = 5;
 
-const pace = new Pace(turn);
+const poller = new Poller(load);
 
-/** Ask, and draw what was answered. */
-async function turn() {
+/** Load the data of the current route, and draw them. */
+async function load() {
   const address = location.hash;
-  const number = ++state.turns;
+  const number = ++state.polls;
   try {
     if (!state.partitions.length) state.partitions = (await get("health")).partitions;
-    if (!settle()) return;
+    if (!correctRoute()) return;
     const { route } = state;
     const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
-    const [partition, told, detail] = await Promise.all([
-      get(path(route.partition)),
+    const [partition, data, detail] = await Promise.all([
+      loadPartition(route),
       view.load(route),
       route.name ? DETAILS[route.view]?.load(route) : undefined,
     ]);
-    // Somebody went elsewhere, or asked again, meanwhile.
-    if (number !== state.turns) return;
+    // The reader has navigated, or a newer poll has begun.
+    if (number !== state.polls) return;
     if (state.error) announce("The server responds again.");
-    Object.assign(state, { told: { address, view: told, detail, partition }, at: Date.now() / 1000, error: "" });
+    Object.assign(state, { data: { address, view: data, detail, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
-    if (number !== state.turns) return;
-    const message = error instanceof Refused ? error.message : "the server does not respond";
+    if (number !== state.polls) return;
+    const message = error instanceof ApiError ? error.message : "the server does not respond";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;
   }
   render();
 }
 
-/** Make sure that the address names something; return whether it did. */
-function settle() {
+/**
+ * Load the summary of the partition. While no process leads a service, only its status is available.
+ *
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<import("./types.js").Partition | null>}
+ */
+async function loadPartition(route) {
+  const found = get(path(route.partition));
+  return route.view === "service" ? found.catch(() => null) : found;
+}
+
+/** Replace an address that does not exist; return whether it exists. */
+function correctRoute() {
   const { route } = state;
   const partition = state.partitions.includes(route.partition) ? route.partition : state.partitions[0] ?? "";
   if (partition === route.partition && VIEWS[route.view]) return true;
   history.replaceState(null, "", link(partition, VIEWS[route.view] ? route.view : "queues"));
-  arrive(false);
+  navigate(false);
   return false;
 }
 
 /** @param {boolean} [byReader] */
-function arrive(byReader = true) {
+function navigate(byReader = true) {
   const before = state.route;
   state.route = parse(location.hash);
-  state.isArriving = byReader && (before.view !== state.route.view || before.name !== state.route.name);
+  state.hasNavigated = byReader && (before.view !== state.route.view || before.name !== state.route.name);
   if (state.route.name && !before.name) state.opener = location.hash;
-  pace.now();
+  poller.poll();
 }
 
 // Drawing
@@ -104,18 +117,18 @@ function render() {
   const top = /** @type {HTMLElement} */ (document.getElementById("top"));
   const place = /** @type {HTMLElement} */ (document.getElementById("view"));
   draw(top, header());
-  const isThere = state.told?.address === location.hash;
+  const isThere = state.data?.address === location.hash;
   draw(place, state.error && alarm(), isThere && content());
   if (!isThere) return;
   const view = VIEWS[state.route.view];
   view?.shown?.();
   document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" - ");
-  if (state.isArriving) follow();
-  state.isArriving = false;
+  if (state.hasNavigated) moveFocus();
+  state.hasNavigated = false;
 }
 
-/** Let the focus follow the reader: into a detail that was opened, back to where one was closed. */
-function follow() {
+/** Move the focus into a detail that was opened, or back to the link of one that was closed. */
+function moveFocus() {
   const opener = state.opener && document.querySelector(`#view a[href="${CSS.escape(state.opener)}"]`);
   const back = state.route.view === "queues" ? document.querySelector('.rows > [tabindex="0"]') : opener;
   const heading = document.querySelector(state.route.name ? "#detail-heading" : "#heading");
@@ -125,17 +138,18 @@ function follow() {
 }
 
 function header() {
-  const { route, partitions, told } = state;
+  const { route, partitions, data } = state;
+  const views = Object.entries(VIEWS).filter(([name]) => name !== "service" || name === route.view || data?.partition?.has_service);
   return [
     h(
       "div",
       { class: "bar-top" },
       h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
       partitions.length > 1 ? chooser() : h("span", { class: "partition" }, route.partition),
-      h("nav", { "aria-label": "Views" }, h("ul", null, Object.entries(VIEWS).map(([name, view]) => tab(name, view.title)))),
+      h("nav", { "aria-label": "Views" }, h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
       live(),
     ),
-    told && summary(told.partition),
+    data?.partition && summary(data.partition),
   ];
 }
 
@@ -159,29 +173,29 @@ function tab(name, title) {
 
 function live() {
   const pause = () => {
-    pace.pause(!pace.paused);
+    poller.setPaused(!poller.paused);
     render();
   };
   return h(
     "div",
     { class: "live" },
     h("span", { class: state.error || isLate() ? "late" : "quiet" }, freshness()),
-    h("button", { type: "button", "aria-pressed": String(pace.paused), on: { click: pause } }, "Pause"),
+    h("button", { type: "button", "aria-pressed": String(poller.paused), on: { click: pause } }, "Pause"),
   );
 }
 
-/** Whether an answer is overdue. */
+/** Return whether an answer is overdue. */
 function isLate() {
-  return !pace.paused && Date.now() / 1000 - state.at > pace.interval / 1000 + GRACE;
+  return !poller.paused && Date.now() / 1000 - state.at > poller.interval / 1000 + GRACE;
 }
 
-/** Say of when the figures are, and call them live only if they are. */
+/** Return the age of the figures as text; they are called live only if they are. */
 function freshness() {
   const at = state.at ? `as of ${clock(state.at)}` : "no figures yet";
-  if (pace.paused) return `paused, ${at}`;
+  if (poller.paused) return `paused, ${at}`;
   if (state.error) return `not connected, ${at}`;
   if (isLate()) return `waiting for the server, ${at}`;
-  const seconds = Math.round(pace.interval / 1000);
+  const seconds = Math.round(poller.interval / 1000);
   return seconds > LIVE ? `${at}, every ${seconds} s` : `live, ${clock(state.at)}`;
 }
 
@@ -190,11 +204,11 @@ function alarm() {
 }
 
 function content() {
-  const { route, told } = state;
+  const { route, data } = state;
   const view = VIEWS[route.view];
   const detail = route.name ? DETAILS[route.view] : undefined;
   return [
-    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(route, told?.view)),
+    h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(route, data?.view)),
     detail &&
       h(
         "section",
@@ -205,7 +219,7 @@ function content() {
           h("h2", { id: "detail-heading", class: "long-name", title: route.name, tabindex: "-1" }, h("span", { class: "quiet" }, `${detail.noun} `), route.name),
           h("a", { class: "close", href: link(route.partition, route.view, "", route.query) }, "Close"),
         ),
-        detail.show(route, told?.detail, told?.view),
+        detail.show(route, data?.detail, data?.view),
       ),
   ];
 }
@@ -214,23 +228,23 @@ document.getElementById("skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("content")?.focus();
 });
-/** Close the detail on Escape, unless it does something else where the focus is. */
+/** Close the detail on Escape, unless the focused element uses the key. */
 function escape(/** @type {KeyboardEvent} */ event) {
   const { partition, view, name, query } = state.route;
   const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
   if (event.key === "Escape" && name && !isTyping && !event.defaultPrevented) location.hash = link(partition, view, "", query);
 }
 
-/** Keep what is said about the age of the figures true while nothing is answered. */
-function age() {
+/** Update the age of the figures while there is no answer. */
+function updateAge() {
   const top = document.getElementById("top");
-  if (top && !document.hidden && state.told) draw(top, header());
+  if (top && !document.hidden && state.data) draw(top, header());
 }
 
 window.addEventListener("keydown", escape);
-setInterval(age, 1000);
-window.addEventListener("hashchange", () => arrive());
-window.addEventListener("again", () => pace.now());
+setInterval(updateAge, 1000);
+window.addEventListener("hashchange", () => navigate());
+window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);
 window.addEventListener("resize", () => VIEWS[state.route.view]?.shown?.());
-pace.now();
+poller.poll();

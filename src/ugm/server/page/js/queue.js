@@ -1,6 +1,5 @@
 /**
- * The detail of a queue: every resource with the limit that binds, the chain to the root, and what the configuration
- * sets there.
+ * The detail of a queue: its resources, the quotas up to the root, and the limits that the configuration sets on it.
  */
 
 import { get, orNull, path } from "./api.js";
@@ -12,37 +11,37 @@ import { chain } from "./limits.js";
 import { link } from "./route.js";
 import { downTo } from "./tree.js";
 
-/** Applications that are listed. */
+/** The number of applications in the list. */
 const LISTED = 10;
 
-/** @typedef {{queue: import("./types.js").QueueDetail, applications: import("./types.js").Application[], more: boolean}} Told */
+/** @typedef {{queue: import("./types.js").QueueDetail, applications: import("./types.js").Application[], more: boolean}} QueueData */
 
 /**
  * @param {import("./types.js").Route} route
- * @returns {Promise<Told | null>}
+ * @returns {Promise<QueueData | null>}
  */
 export async function load(route) {
   const queue = await orNull(get(path(route.partition, "queue", route.name)));
   if (!queue) return null;
-  const told = await get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED });
-  return { queue, applications: told.applications, more: told.next !== null };
+  const page = await get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED });
+  return { queue, applications: page.applications, more: page.next !== null };
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @param {Told | null} told
+ * @param {QueueData | null} data
  * @param {import("./types.js").Queue} root
  */
-export function show(route, told, root) {
-  if (!told) return h("p", { class: "quiet" }, `There is no queue ${route.name}.`);
-  const { queue } = told;
+export function show(route, data, root) {
+  if (!data) return h("p", { class: "quiet" }, `There is no queue ${route.name}.`);
+  const { queue } = data;
   return [
     h("p", { class: "quiet" }, facts(queue)),
     resources(queue),
     chain(route.partition, "Quotas from here to the root", above(root, queue)),
     configured(queue),
-    told.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, told.applications)],
-    told.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
+    data.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, data.applications)],
+    data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
   ];
 }
 

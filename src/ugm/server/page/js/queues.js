@@ -1,32 +1,32 @@
 /**
- * The view of all queues: a tree grid of which only what can be seen is in the document.
+ * The view of all queues: a tree grid with only the visible rows in the document.
  *
- * Every row is equally high and has its place from its number; rows that scroll out of sight are taken away, except the
- * one with the keyboard on it. Arrow keys move, open and close, as in any tree.
+ * All rows have the same height, and their number determines their position. Rows outside of the visible part are removed,
+ * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree.
  */
 
 import { get, path } from "./api.js";
 import { gauge } from "./bars.js";
-import { Columns, note } from "./columns.js";
+import { Columns, recordShare } from "./columns.js";
 import { draw, h } from "./dom.js";
 import { amountsText, count, counted, resourceName } from "./format.js";
 import { link } from "./route.js";
-import { announce } from "./told.js";
+import { announce } from "./announcements.js";
 import { every, visible } from "./tree.js";
 
-/** Up to so many queues are all open at first. */
-const FEW = 60;
-/** Rows that are drawn beyond what can be seen. */
-const BEYOND = 8;
-/** Resources that have a column; the detail has all of them. */
-const choosing = new Columns(4);
+/** The largest number of queues that are all open at first. */
+const MOST_OPEN = 60;
+/** The number of rows that are drawn above and below the visible part. */
+const MARGIN = 8;
+/** The resources with a column; the detail has all of them. */
+const columnChoice = new Columns(4);
 
 export const title = "Queues";
 
 /** @type {Map<string, boolean>} */
 const opened = new Map();
 const choice = { find: "", fullest: false };
-/** The row with the keyboard on it. */
+/** The path of the row with the keyboard focus. */
 let current = "root";
 /** @type {import("./tree.js").Row[]} */
 let rows = [];
@@ -48,7 +48,7 @@ export async function load(route) {
 export function show(route, root) {
   last = { partition: route.partition, root, shown: route.name };
   queues = [...every(root)].length;
-  columns = choosing.choose(shares(root, {}, new Map()));
+  columns = columnChoice.choose(shares(root, {}, new Map()));
   rows = visible(root, { ...choice, isOpen });
   return [
     h(
@@ -59,13 +59,13 @@ export function show(route, root) {
       h("span", { class: "quiet" }, counted(queues, "queue")),
       columns.hidden.length > 0 && h("span", { class: "quiet" }, `also counted: ${columns.hidden.join(", ")}`),
     ),
-    h("div", { id: "tree", class: "tree", on: { scroll: redrawSight } }, grid()),
+    h("div", { id: "tree", class: "tree", on: { scroll: redrawVisible } }, grid()),
   ];
 }
 
-/** Draw what can be seen, once the place of everything is known. */
+/** Draw the visible rows again when the layout is known. */
 export function shown() {
-  redrawSight();
+  redrawVisible();
 }
 
 /**
@@ -73,7 +73,7 @@ export function shown() {
  * @param {number} level
  */
 function isOpen(queue, level) {
-  return opened.get(queue.queue_path) ?? (level === 1 || queues <= FEW);
+  return opened.get(queue.queue_path) ?? (level === 1 || queues <= MOST_OPEN);
 }
 
 function grid() {
@@ -93,7 +93,7 @@ function grid() {
     h(
       "div",
       { role: "rowgroup", class: "rows", vars: { count: rows.length } },
-      inSight(place).map((number) => line(number, names)),
+      visibleNumbers(place).map((number) => line(number, names)),
     ),
   );
 }
@@ -108,16 +108,16 @@ function cellClass(index, resources) {
 }
 
 /**
- * Return for every resource how near its nearest limit is, in any queue.
+ * Record the largest used share of every resource in any queue.
  *
  * @param {import("./types.js").Queue} queue
- * @param {import("./types.js").Amounts} above the least that the queues above allow
+ * @param {import("./types.js").Amounts} above the lowest limits of the queues above
  * @param {Map<string, number>} found
  */
 function shares(queue, above, found) {
   const limits = { ...above };
   for (const [name, most] of Object.entries(queue.max_resources ?? {})) limits[name] = limits[name] === undefined || most < limits[name] ? most : limits[name];
-  for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) note(found, name, queue.usage[name] ?? 0, limits[name]);
+  for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) recordShare(found, name, queue.usage[name] ?? 0, limits[name]);
   for (const child of queue.children) shares(child, limits, found);
   return found;
 }
@@ -127,10 +127,10 @@ function shares(queue, above, found) {
  *
  * @param {HTMLElement | null} place
  */
-function inSight(place) {
+function visibleNumbers(place) {
   const height = rowHeight(place);
-  const first = Math.max(0, Math.floor((place?.scrollTop ?? 0) / height) - BEYOND);
-  const end = Math.min(rows.length, first + Math.ceil((place?.clientHeight ?? 800) / height) + 2 * BEYOND);
+  const first = Math.max(0, Math.floor((place?.scrollTop ?? 0) / height) - MARGIN);
+  const end = Math.min(rows.length, first + Math.ceil((place?.clientHeight ?? 800) / height) + 2 * MARGIN);
   const numbers = Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
   const kept = rows.findIndex((row) => row.queue.queue_path === current);
   if (kept >= 0 && kept < first) numbers.unshift(kept);
@@ -187,11 +187,11 @@ function line(number, names) {
  * @param {import("./tree.js").Ceiling | undefined} ceiling
  */
 function measure(name, queue, ceiling) {
-  const inherited = ceiling && ceiling.whose !== queue.queue_path ? ceiling.whose : undefined;
+  const inherited = ceiling && ceiling.setBy !== queue.queue_path ? ceiling.setBy : undefined;
   return gauge(name, queue.usage[name] ?? 0, ceiling?.amount, {
     guaranteed: queue.guaranteed?.[name],
     pending: queue.pending[name],
-    whose: inherited,
+    inheritedFrom: inherited,
   });
 }
 
@@ -201,15 +201,15 @@ function applications(queue) {
   return queue.max_applications ? [running, h("span", { class: "of" }, ` of ${count(queue.max_applications)}`)] : running;
 }
 
-// What the reader does
+// Input
 
 function redraw() {
   if (last) rows = visible(last.root, { ...choice, isOpen });
-  redrawSight();
+  redrawVisible();
 }
 
-/** Draw again what can be seen of the same rows. */
-function redrawSight() {
+/** Draw the visible rows again. */
+function redrawVisible() {
   const place = document.getElementById("tree");
   if (place && last) draw(place, grid());
 }
@@ -241,7 +241,7 @@ function focus(event) {
   const found = pathOf(/** @type {Element} */ (event.currentTarget));
   if (found === current) return;
   current = found;
-  redrawSight();
+  redrawVisible();
 }
 
 /** @param {Element} row */
@@ -304,6 +304,6 @@ function move(to) {
   const top = rows.indexOf(row) * height;
   if (top < place.scrollTop) place.scrollTop = top;
   else if (top + height > place.scrollTop + place.clientHeight - head) place.scrollTop = top + height - place.clientHeight + head;
-  redrawSight();
+  redrawVisible();
   /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
 }

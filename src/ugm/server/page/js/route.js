@@ -1,8 +1,7 @@
 /**
- * Where the page is, as the part of its address after `#`: `#/default/users/sue?page=2`.
+ * Routes: the part of the address after `#`, such as `#/default/users/sue?page=2`.
  *
- * Every view and every detail has an address of its own, so that it can be sent to somebody and the browser's buttons
- * work.
+ * Every view and every detail has its own address, so it can be shared, and the buttons of the browser work.
  */
 
 /**
@@ -22,10 +21,10 @@ export function parse(hash) {
  * @param {Record<string, string | number | undefined>} [query]
  */
 export function link(partition, view, name = "", query = {}) {
-  const asked = new URLSearchParams();
-  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") asked.set(key, String(value));
+  const params = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(key, String(value));
   const parts = [partition, view, ...(name ? [name] : [])].map(encodeURIComponent);
-  const text = asked.toString();
+  const text = params.toString();
   return `#/${parts.join("/")}${text ? `?${text}` : ""}`;
 }
 

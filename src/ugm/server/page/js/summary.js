@@ -1,21 +1,21 @@
 /**
- * A partition in one line: what is used of the cluster, and how much there is of everything.
+ * A partition in one line: the used part of the cluster, and the number of its objects.
  */
 
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
-import { Columns, note } from "./columns.js";
+import { Columns, recordShare } from "./columns.js";
 import { counted, resourceName } from "./format.js";
 
-/** Resources that are shown; the detail of the root has all of them. */
-const choosing = new Columns(6);
+/** The resources that are shown; the detail of the root has all of them. */
+const columnChoice = new Columns(6);
 
 /** @param {import("./types.js").Partition} partition */
 export function summary(partition) {
   /** @type {Map<string, number>} */
   const shares = new Map();
-  for (const name of new Set([partition.usage, partition.cluster ?? {}].flatMap(Object.keys))) note(shares, name, partition.usage[name] ?? 0, partition.cluster?.[name]);
-  const { names } = choosing.choose(shares);
+  for (const name of new Set([partition.usage, partition.cluster ?? {}].flatMap(Object.keys))) recordShare(shares, name, partition.usage[name] ?? 0, partition.cluster?.[name]);
+  const { names } = columnChoice.choose(shares);
   const counts = [
     counted(partition.applications, "application"),
     counted(partition.users, "user"),

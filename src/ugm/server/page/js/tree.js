@@ -1,11 +1,11 @@
 /**
- * The queue tree as rows: which are visible, in which order, and what limits each.
+ * The queue tree as rows: the visible ones in their order, with the limits of each.
  */
 
 import { byName, shareOf } from "./format.js";
 
 /**
- * @typedef {{amount: import("./types.js").Amount, whose: string}} Ceiling
+ * @typedef {{amount: import("./types.js").Amount, setBy: string}} Ceiling
  * @typedef {{queue: import("./types.js").Queue, name: string, level: number, position: number, siblings: number,
  *   isOpen: boolean, ceilings: Record<string, Ceiling>}} Row
  * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, find: string,
@@ -13,7 +13,7 @@ import { byName, shareOf } from "./format.js";
  */
 
 /**
- * Return the visible rows, from the top.
+ * Return the visible rows from the top.
  *
  * @param {import("./types.js").Queue} root
  * @param {Choice} choice
@@ -37,7 +37,7 @@ export function visible(root, choice) {
 function add(rows, queues, level, above, choice) {
   const shown = choice.kept ? queues.filter((queue) => choice.kept?.has(queue.queue_path)) : queues;
   const found = shown.map((queue) => ({ queue, ceilings: lowered(above, queue) })).sort((one, other) => byName(one.queue.queue_path, other.queue.queue_path));
-  // Sorting keeps the order of equal ones.
+  // Sorting is stable.
   const sorted = choice.fullest ? found.sort((one, other) => fullness(other) - fullness(one)) : found;
   sorted.forEach(({ queue, ceilings }, index) => {
     const isOpen = queue.children.length > 0 && (choice.kept !== null || choice.isOpen(queue, level));
@@ -63,12 +63,12 @@ function fullness({ queue, ceilings }) {
  * @param {import("./types.js").Amount} limit
  */
 function shareOfLimit(used, limit) {
-  // Of a limit of nothing, nothing used is no use.
+  // A limit of 0 only counts if something is used.
   return Number(limit) || Number(used) ? shareOf(used, limit) : 0;
 }
 
 /**
- * Return the least that a queue and those above it allow, and who says so.
+ * Return the lowest limits of a queue and the queues above it, with the queue that sets each.
  *
  * @param {Record<string, Ceiling>} above
  * @param {import("./types.js").Queue} queue
@@ -78,11 +78,11 @@ function lowered(above, queue) {
     ([name, amount]) => !above[name] || amount <= above[name].amount,
   );
   if (!own.length) return above;
-  return { ...above, ...Object.fromEntries(own.map(([name, amount]) => [name, { amount, whose: queue.queue_path }])) };
+  return { ...above, ...Object.fromEntries(own.map(([name, amount]) => [name, { amount, setBy: queue.queue_path }])) };
 }
 
 /**
- * Return the paths that have a text in them, and those above them.
+ * Return the paths that contain a text, and the paths of the queues above them.
  *
  * @param {import("./types.js").Queue} root
  * @param {string} text
@@ -100,7 +100,7 @@ function matching(root, text) {
 }
 
 /**
- * Yield a queue and all below it.
+ * Yield a queue and all queues below it.
  *
  * @param {import("./types.js").Queue} queue
  * @returns {Generator<import("./types.js").Queue>}

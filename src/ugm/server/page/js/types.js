@@ -1,7 +1,7 @@
 /**
- * The shapes of what the server tells, as its description (`openapi.json`) names them; types alone.
+ * The types of the responses, with the names of `openapi.json` where they have one.
  *
- * An amount is exact: a number where a number can hold it, else a bigint.
+ * An amount is exact: a number if a number can hold it, otherwise a bigint.
  *
  * @typedef {number | bigint} Amount
  * @typedef {Record<string, Amount>} Amounts
@@ -18,7 +18,7 @@
  * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, max_resources: Amounts | null,
  *   max_applications: number, usage: Amounts, running_applications: number}} EffectiveLimit
  * @typedef {{name: string, usage: Amounts, running_applications: number, limit: EffectiveLimit | null,
- *   resource: string | null, share: number, pending: Amounts, pending_allocations: number}} Standing
+ *   resource: string | null, share: number, pending: Amounts, pending_allocations: number}} LimitUtilization
  *
  * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, resource: string | null,
  *   limit: Amount, used: Amount, requested: Amount, shortfall: Amount, can_wait: boolean,
@@ -38,7 +38,13 @@
  *   decision: {violations: Violation[], can_wait: boolean}}} Denial
  *
  * @typedef {{name: string, usage: Amounts, cluster: Amounts | null, users: number, groups: number, queues: number,
- *   applications: number, allocations: number, nodes: number, has_history: boolean}} Partition
+ *   applications: number, allocations: number, nodes: number, has_history: boolean,
+ *   has_service: boolean}} Partition
+ *
+ * @typedef {{name: string, address: string, change: number, lag: number, seconds: number}} StandbyStatus
+ * @typedef {{name: string, is_leading: boolean, leader: string, address: string, term: number, change: number,
+ *   standbys: StandbyStatus[], sessions: number, connected: number, waiting: number, outage: string, age: number,
+ *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
  * @typedef {{partition: string, view: string, name: string, query: Record<string, string>}} Route
  */

@@ -1,59 +1,60 @@
 /**
- * The views of users and of groups: those closest to a limit first, a page at a time. The server sorts and searches.
+ * The views of users and of groups: those closest to a limit first, one page at a time. The server sorts and searches.
  */
 
 import { get, path } from "./api.js";
 import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
-import { Columns, note } from "./columns.js";
+import { Columns, recordShare } from "./columns.js";
 import { amountsText, amountText, count, counted, percent, resourceName, withUnit } from "./format.js";
 import { queueLink } from "./limits.js";
 import { link, parse } from "./route.js";
-import { announce } from "./told.js";
+import { announce } from "./announcements.js";
 
-/** Lines of a page. */
+/** Rows of a page. */
 const PAGE = 50;
 
 /**
- * Make the view of users or of groups.
+ * Create the view of users or of groups.
  *
  * @param {"users" | "groups"} view
  */
-export function standings(view) {
+export function utilizationView(view) {
   const noun = view.slice(0, -1);
-  const choosing = new Columns(4);
-  let heard = "";
+  const columnChoice = new Columns(4);
+  /** The last search whose result was announced. */
+  let announced = "";
 
   /** @param {import("./types.js").Route} route */
   async function load(route) {
     const { find = "" } = route.query;
-    const told = await get(path(route.partition, "standing", view), { find, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
-    if (find !== heard && find) announce(`${counted(told.total, noun)} found`);
-    heard = find;
-    return told;
+    const data = await get(path(route.partition, "standing", view), { find, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+    if (find !== announced && find) announce(`${counted(data.total, noun)} found`);
+    announced = find;
+    return data;
   }
 
   /**
    * @param {import("./types.js").Route} route
-   * @param {{total: number, standings: import("./types.js").Standing[]}} told
+   * @param {{total: number, standings: import("./types.js").LimitUtilization[]}} data
    */
-  function show(route, told) {
-    const { names: resources } = choosing.choose(shares(told.standings));
+  function show(route, data) {
+    const { names: resources } = columnChoice.choose(shares(data.standings));
     return [
       h(
         "div",
         { class: "tools" },
         h("label", { class: "field" }, `Find a ${noun}`, h("input", { type: "search", id: "find", value: route.query.find ?? "", on: { input: find } })),
-        h("span", { class: "quiet" }, `${counted(told.total, noun)}${route.query.find ? " found" : ""}, the closest to a limit first`),
+        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}, the closest to a limit first`),
       ),
-      told.standings.length ? table(route, told.standings, resources) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
-      pages(route, told.total),
+      data.standings.length ? table(route, data.standings, resources) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      pages(route, data.total),
     ];
   }
 
   /**
    * @param {import("./types.js").Route} route
-   * @param {import("./types.js").Standing[]} found
+   * @param {import("./types.js").LimitUtilization[]} found
    * @param {string[]} resources
    */
   function table(route, found, resources) {
@@ -62,7 +63,7 @@ export function standings(view) {
       { class: "scroll", tabindex: "0", role: "group", "aria-label": `${view}, the closest to a limit first` },
       h(
         "table",
-        { class: "list standing" },
+        { class: "list utilization" },
         h("caption", { class: "unseen" }, `${view}, the closest to a limit first`),
         h(
           "thead",
@@ -84,7 +85,7 @@ export function standings(view) {
 
   /**
    * @param {import("./types.js").Route} route
-   * @param {import("./types.js").Standing} one
+   * @param {import("./types.js").LimitUtilization} one
    * @param {string[]} resources
    */
   function line(route, one, resources) {
@@ -104,23 +105,23 @@ export function standings(view) {
 }
 
 /**
- * Return for every resource how near anybody is to a limit on it.
+ * Return the largest used share of every resource.
  *
- * @param {import("./types.js").Standing[]} standings
+ * @param {import("./types.js").LimitUtilization[]} utilizations
  */
-function shares(standings) {
+function shares(utilizations) {
   /** @type {Map<string, number>} */
   const found = new Map();
-  for (const one of standings) {
-    for (const [name, used] of Object.entries(one.usage)) note(found, name, used, one.limit?.max_resources?.[name]);
-    for (const name of Object.keys(one.pending)) note(found, name, 0, undefined);
+  for (const one of utilizations) {
+    for (const [name, used] of Object.entries(one.usage)) recordShare(found, name, used, one.limit?.max_resources?.[name]);
+    for (const name of Object.keys(one.pending)) recordShare(found, name, 0, undefined);
   }
   return found;
 }
 
 /**
  * @param {string} partition
- * @param {import("./types.js").Standing} one
+ * @param {import("./types.js").LimitUtilization} one
  */
 function nearest(partition, one) {
   const { limit, resource, share } = one;

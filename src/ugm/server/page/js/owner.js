@@ -1,5 +1,5 @@
 /**
- * The detail of a user or a group: where they use what, and every limit on the way to the root.
+ * The detail of a user or group: the usage by queue, and every limit up to the root.
  */
 
 import { get, orNull, path } from "./api.js";
@@ -10,53 +10,53 @@ import { applicationTable } from "./applications.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
 
-/** Applications and members that are listed. */
+/** The number of applications in the list; twice as many members are listed. */
 const LISTED = 10;
 
 /**
  * @typedef {{usage: any, applications: import("./types.js").Application[], more: boolean,
  *   limits: import("./types.js").EffectiveLimit[], headroom: import("./types.js").Amounts | null, queue: string,
- *   leaves: string[]}} Told
+ *   leaves: string[]}} OwnerData
  */
 
-/** Of a user, the queue whose chain is looked at; by partition and user. */
-const chosen = new Map();
+/** The queue that the reader has chosen, by partition and user. */
+const chosenQueues = new Map();
 
 /**
  * @param {import("./types.js").Route} route
- * @returns {Promise<Told | null>}
+ * @returns {Promise<OwnerData | null>}
  */
 export async function loadUser(route) {
   const usage = await orNull(get(path(route.partition, "usage", "user", route.name)));
   if (!usage) return null;
-  const told = await get(path(route.partition, "applications"), { user: route.name, most: LISTED });
-  const leaves = busy(usage.queues);
-  const wanted = chosen.get(`${route.partition}/${route.name}`);
+  const page = await get(path(route.partition, "applications"), { user: route.name, most: LISTED });
+  const leaves = busyLeaves(usage.queues);
+  const wanted = chosenQueues.get(`${route.partition}/${route.name}`);
   const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
-  // Who is in which groups is known of the applications; a user may have sent some as a member of one, some of another.
-  const sent = told.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? told.applications[0];
-  const held = await get(path(route.partition, "limits"), { user: route.name, group: sent?.user.groups.slice(0, 20), queue });
-  return { usage, leaves, queue, applications: told.applications, more: told.next !== null, limits: held.limits, headroom: held.headroom };
+  // The groups are a property of an application, because a user may submit applications as a member of different groups.
+  const application = page.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? page.applications[0];
+  const found = await get(path(route.partition, "limits"), { user: route.name, group: application?.user.groups.slice(0, 20), queue });
+  return { usage, leaves, queue, applications: page.applications, more: page.next !== null, limits: found.limits, headroom: found.headroom };
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @returns {Promise<Told | null>}
+ * @returns {Promise<OwnerData | null>}
  */
 export async function loadGroup(route) {
   const usage = await orNull(get(path(route.partition, "usage", "group", route.name)));
   if (!usage) return null;
-  const told = await get(path(route.partition, "applications"), { group: route.name, most: LISTED });
+  const page = await get(path(route.partition, "applications"), { group: route.name, most: LISTED });
   const limits = limitsOf(usage.queues, route.name);
-  return { usage, leaves: [], queue: "", applications: told.applications, more: told.next !== null, limits, headroom: null };
+  return { usage, leaves: [], queue: "", applications: page.applications, more: page.next !== null, limits, headroom: null };
 }
 
 /**
- * Return the queues in which something runs and below which nothing does, the busiest first.
+ * Return the lowest queues with running applications, the busiest first.
  *
  * @param {import("./types.js").UsageNode} top
  */
-function busy(top) {
+function busyLeaves(top) {
   /** @type {[number, string][]} */
   const found = [];
   for (const [node, queuePath] of nodes(top, "")) {
@@ -71,7 +71,7 @@ function busy(top) {
  * @returns {Generator<[import("./types.js").UsageNode, string, number]>}
  */
 function* nodes(node, above, level = 0) {
-  // What the documents show has whole paths in some places and names in others.
+  // The format of the design documents has paths in some places and names in others.
   const name = node.queuename;
   const queuePath = !above || name.startsWith(`${above}.`) ? name : `${above}.${name}`;
   yield [node, queuePath, level];
@@ -98,29 +98,29 @@ function limitsOf(top, name) {
 
 /**
  * @param {import("./types.js").Route} route
- * @param {Told | null} told
+ * @param {OwnerData | null} data
  */
-export function showUser(route, told) {
-  if (!told) return nobody("user", route.name);
+export function showUser(route, data) {
+  if (!data) return unused("user", route.name);
   return [
-    told.leaves.length > 1 && chooser(route, told),
-    chain(route.partition, `Every limit in ${told.queue}`, told.limits),
-    told.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(told.headroom)), "."),
-    where(route.partition, told),
-    applications(route, told, "user"),
+    data.leaves.length > 1 && chooser(route, data),
+    chain(route.partition, `Every limit in ${data.queue}`, data.limits),
+    data.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(data.headroom)), "."),
+    usageTable(route.partition, data),
+    applications(route, data, "user"),
   ];
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @param {Told | null} told
+ * @param {OwnerData | null} data
  */
-export function showGroup(route, told) {
-  if (!told) return nobody("group", route.name);
-  const users = /** @type {string[]} */ (told.usage.users);
+export function showGroup(route, data) {
+  if (!data) return unused("group", route.name);
+  const users = /** @type {string[]} */ (data.usage.users);
   return [
-    chain(route.partition, "Every limit of the group", told.limits),
-    where(route.partition, told),
+    chain(route.partition, "Every limit of the group", data.limits),
+    usageTable(route.partition, data),
     h("h3", null, counted(users.length, "user")),
     h(
       "p",
@@ -128,7 +128,7 @@ export function showGroup(route, told) {
       users.slice(0, 2 * LISTED).map((name) => [h("a", { href: link(route.partition, "users", name), class: "name-link", title: name }, name), " "]),
       users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
     ),
-    applications(route, told, "group"),
+    applications(route, data, "group"),
   ];
 }
 
@@ -136,30 +136,30 @@ export function showGroup(route, told) {
  * @param {string} kind
  * @param {string} name
  */
-function nobody(kind, name) {
+function unused(kind, name) {
   return h("p", { class: "quiet" }, kind === "user" ? `Nothing runs or waits for ${name} now.` : `Nothing is charged to ${name} now.`);
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @param {Told} told
+ * @param {OwnerData} data
  */
-function chooser(route, told) {
+function chooser(route, data) {
   /** @param {Event} event */
   function change(event) {
-    chosen.set(`${route.partition}/${route.name}`, /** @type {HTMLSelectElement} */ (event.target).value);
-    window.dispatchEvent(new CustomEvent("again"));
+    chosenQueues.set(`${route.partition}/${route.name}`, /** @type {HTMLSelectElement} */ (event.target).value);
+    window.dispatchEvent(new CustomEvent("refresh"));
   }
-  const options = told.leaves.map((queue) => h("option", { value: queue, selected: queue === told.queue }, queue));
-  return h("label", { class: "field" }, "Limits in the queue", h("select", { on: { change }, value: told.queue }, options));
+  const options = data.leaves.map((queue) => h("option", { value: queue, selected: queue === data.queue }, queue));
+  return h("label", { class: "field" }, "Limits in the queue", h("select", { on: { change }, value: data.queue }, options));
 }
 
 /**
  * @param {string} partition
- * @param {Told} told
+ * @param {OwnerData} data
  */
-function where(partition, told) {
-  const found = [...nodes(told.usage.queues, "")];
+function usageTable(partition, data) {
+  const found = [...nodes(data.usage.queues, "")];
   const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
   return [
     h("h3", null, "Usage by queue"),
@@ -170,7 +170,7 @@ function where(partition, told) {
         "table",
         null,
         h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), ["Applications", ...names.map(resourceName)].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, found.map(([node, queuePath, level]) => place(partition, node, queuePath, level, names))),
+        h("tbody", null, found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names))),
       ),
     ),
   ];
@@ -183,7 +183,7 @@ function where(partition, told) {
  * @param {number} level
  * @param {string[]} names
  */
-function place(partition, node, queuePath, level, names) {
+function usageRow(partition, node, queuePath, level, names) {
   const running = node.runningApplications.length;
   const name = queuePath.slice(queuePath.lastIndexOf(".") + 1);
   return h(
@@ -197,14 +197,14 @@ function place(partition, node, queuePath, level, names) {
 
 /**
  * @param {import("./types.js").Route} route
- * @param {Told} told
+ * @param {OwnerData} data
  * @param {"user" | "group"} kind
  */
-function applications(route, told, kind) {
-  if (!told.applications.length) return null;
+function applications(route, data, kind) {
+  if (!data.applications.length) return null;
   return [
     h("h3", null, "Applications"),
-    applicationTable(route.partition, told.applications),
-    told.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { [kind]: route.name }) }, "All applications")),
+    applicationTable(route.partition, data.applications),
+    data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { [kind]: route.name }) }, "All applications")),
   ];
 }

@@ -1,18 +1,18 @@
 /**
- * The form "May I?": what would be answered to a request, by which limits, and who holds what is missing. Asking changes
- * nothing.
+ * The form "May I?": the decision on a hypothetical request, with the violated limits and the holders of the missing
+ * resources. It changes nothing.
  */
 
-import { path, post, Refused } from "./api.js";
+import { path, post, ApiError } from "./api.js";
 import { h } from "./dom.js";
 import { amountsText } from "./format.js";
 import { chain, queueLink, reasons, requested } from "./limits.js";
-import { announce } from "./told.js";
+import { announce } from "./announcements.js";
 
 export const title = "May I?";
 
-/** @type {{told: import("./types.js").Explanation & {placement: any} | null, error: string, asked: string}} */
-const answer = { told: null, error: "", asked: "" };
+/** @type {{explanation: import("./types.js").Explanation & {placement: any} | null, error: string, user: string}} */
+const answer = { explanation: null, error: "", user: "" };
 
 export async function load() {
   return null;
@@ -24,7 +24,7 @@ export function show(route) {
     h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
     h(
       "form",
-      { class: "ask", id: "ask", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
+      { class: "check-form", id: "check", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
       field("user", "User", "sue", { required: true }),
       field("groups", "Groups, if any", "physics, chemistry"),
       field("queue", "Queue, if the rules do not choose it", "root.research"),
@@ -33,7 +33,7 @@ export function show(route) {
       field("others", "Other resources", "nvidia.com/gpu=1"),
       h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
     ),
-    h("section", { id: "answer", "aria-label": "Answer" }, given(route.partition)),
+    h("section", { id: "answer", "aria-label": "Answer" }, result(route.partition)),
   ];
 }
 
@@ -64,20 +64,20 @@ async function submit(event, partition) {
   try {
     const usage = amounts(text("vcore"), text("memory"), text("others"));
     const groups = text("groups").split(/[\s,]+/).filter(Boolean);
-    const told = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage });
-    Object.assign(answer, { told, error: "", asked: text("user") });
-    announce(headline(told));
+    const explanation = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage });
+    Object.assign(answer, { explanation, error: "", user: text("user") });
+    announce(headline(explanation));
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const where = error instanceof Refused ? "The server refused the request: " : "";
-    Object.assign(answer, { told: null, error: `${where}${error.message}` });
+    const where = error instanceof ApiError ? "The server refused the request: " : "";
+    Object.assign(answer, { explanation: null, error: `${where}${error.message}` });
     announce(answer.error);
   }
   window.dispatchEvent(new CustomEvent("redraw"));
 }
 
 /**
- * Return what is asked for; the server reads the quantities.
+ * Return the requested amounts; the server parses the quantities.
  *
  * @param {string} vcore
  * @param {string} memory
@@ -97,7 +97,7 @@ export function amounts(vcore, memory, others) {
 }
 
 /**
- * Write 2.5 as the quantity 2500m.
+ * Convert 2.5 to the quantity 2500m.
  *
  * @param {string} cores
  */
@@ -106,24 +106,24 @@ function thousandths(cores) {
   return found ? `${BigInt(`${found[1]}${(found[2] ?? "").padEnd(3, "0")}`)}m` : cores;
 }
 
-/** @param {import("./types.js").Explanation} told */
-function headline(told) {
-  if (told.allowed) return "Yes.";
-  if (!told.queue_path) return "No: no placement rule finds a queue.";
-  return told.can_wait ? "No, not now: waiting can help." : "No: waiting can never help.";
+/** @param {import("./types.js").Explanation} explanation */
+function headline(explanation) {
+  if (explanation.allowed) return "Yes.";
+  if (!explanation.queue_path) return "No: no placement rule finds a queue.";
+  return explanation.can_wait ? "No, not now: waiting can help." : "No: waiting cannot help.";
 }
 
 /** @param {string} partition */
-function given(partition) {
+function result(partition) {
   if (answer.error) return h("p", { class: "error" }, answer.error);
-  const { told } = answer;
-  if (!told) return null;
+  const { explanation } = answer;
+  if (!explanation) return null;
   return [
-    h("h3", { class: told.allowed ? "yes" : "no" }, headline(told)),
-    told.queue_path ? h("p", null, answer.asked, " in ", queueLink(partition, told.queue_path)) : h("pre", null, told.text),
-    reasons(partition, told.violations),
-    told.evictions.length > 0 && h("p", null, `It would evict ${told.evictions.join(", ")}.`),
-    told.queue_path && chain(partition, "Every limit that applies there", told.limits, requested(told.violations)),
-    told.headroom && h("p", null, "At most ", h("strong", null, amountsText(told.headroom)), " would be granted now."),
+    h("h3", { class: explanation.allowed ? "yes" : "no" }, headline(explanation)),
+    explanation.queue_path ? h("p", null, answer.user, " in ", queueLink(partition, explanation.queue_path)) : h("pre", null, explanation.text),
+    reasons(partition, explanation.violations),
+    explanation.evictions.length > 0 && h("p", null, `It would evict ${explanation.evictions.join(", ")}.`),
+    explanation.queue_path && chain(partition, "Every limit that applies there", explanation.limits, requested(explanation.violations)),
+    explanation.headroom && h("p", null, "At most ", h("strong", null, amountsText(explanation.headroom)), " would be granted now."),
   ];
 }

@@ -1,0 +1,263 @@
+"""Operations on partitions for programs in other languages: one table, from which the endpoints are derived.
+
+Each operation is a method of `AbstractPartition`. The fields of the body have the names of its parameters, so the table
+only has their schemas. Routes, validation, the description and the batch follow from it.
+
+A denial is an answer like any other. An operation that the state of the partition forbids gets an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import getdoc
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+
+from ugm import Decision, UserGroup
+from ugm.errors import OutageError, RequestError
+from ugm.partition import AbstractPartition, AllocationRequest, ApplicationInfo, GangStyle
+from ugm.queues import Placement
+from ugm.server.audit import AuditLog
+from ugm.server.decision_endpoints import parse_amounts
+from ugm.server.payloads import ApiError, require_found
+from ugm.server.schemas import NAME, QUANTITIES, SUBMISSION, USER, Schema, listing, record, reference
+from ugm.server.state import RequestContext, ServerState
+
+__all__ = ["BATCH", "OPERATIONS", "PartitionOperation", "create_endpoint", "execute_batch"]
+
+#: The fields of a body, validated.
+_Fields: TypeAlias = Mapping[str, Any]
+
+#: The allocations of a gang, and the operations of a batch.
+_MOST: Final = 1000
+_FLAG: Final[Schema] = {"type": "boolean"}
+_TRAITS: Final = {
+    "placeholder": _FLAG,
+    "priority": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "preemptible": _FLAG,
+}
+_ALLOCATION: Final = {"allocation_id": NAME, "application_id": NAME, "usage": QUANTITIES}
+_GANG_STYLE: Final[Schema] = {"type": "string", "enum": [style.value for style in GangStyle]}
+
+
+# Results for JSON
+
+
+def _decision(decision: Decision) -> object:
+    return {**decision.to_dict(), "text": str(decision)}
+
+
+def _placement(placement: Placement) -> object:
+    return {**placement.to_dict(), "text": str(placement)}
+
+
+def _application(info: ApplicationInfo) -> object:
+    return info.to_dict()
+
+
+def _existence(existed: bool) -> object:  # noqa: FBT001 - the result of an operation
+    return {"existed": existed}
+
+
+def _allocation_ids(names: tuple[str, ...]) -> object:
+    return {"allocation_ids": list(names)}
+
+
+def _nothing(_result: None) -> object:
+    return {}
+
+
+class PartitionOperation(NamedTuple):
+    """An operation: a method of a partition, with the fields of its body and the form of its result."""
+
+    #: The name of the method, which is also the end of the path.
+    name: str
+    #: The required fields. The first one names the object of the operation in the audit log.
+    fields: Mapping[str, Schema]
+    #: Converts the result of the method to JSON.
+    answer: Callable[[Any], object]
+    result: Schema
+    optional: Mapping[str, Schema] = {}
+    #: The fields that must name existing objects, with the kind of the object: ``application`` or ``allocation``.
+    existing: Mapping[str, str] = {}
+
+    @property
+    def body(self) -> Schema:
+        """The schema of the body."""
+        return record(self.optional, **self.fields)
+
+    @property
+    def summary(self) -> str:
+        """The first line of the docstring of the method."""
+        return (getdoc(getattr(AbstractPartition, self.name)) or self.name).partition("\n")[0]
+
+    def call(self, partition: AbstractPartition, fields: _Fields) -> object:
+        """Call the method, and return its result.
+
+        Raises:
+            ApiError: the partition rejected the operation: an object does not exist, or its state forbids it.
+        """
+        try:
+            return getattr(partition, self.name)(**_arguments(fields))
+        except RequestError as error:
+            for item in _items(fields):
+                for field, kind in self.existing.items():
+                    require_found(kind, item[field], getattr(partition, kind))
+            # The fields match their schemas, so it is the state of the partition that forbids the operation.
+            raise ApiError(409, "request-invalid", str(error)) from None
+
+
+_OWNER: Final = {"application_id": "application"}
+_APPLICATION_ID: Final = {"application_id": NAME}
+_GRANT: Final = reference("Grant")
+_IDS: Final = reference("AllocationIds")
+
+OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
+    operation.name: operation
+    for operation in (
+        PartitionOperation(
+            "submit",
+            {"application_id": NAME, "user": USER},
+            _placement,
+            reference("Submission"),
+            {**SUBMISSION, "gang_style": _GANG_STYLE},
+        ),
+        PartitionOperation("request", _ALLOCATION, _nothing, reference("Nothing"), _TRAITS, _OWNER),
+        PartitionOperation("allocate", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
+        PartitionOperation("allocate_evicting", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
+        PartitionOperation(
+            "allocate_all",
+            {"requests": listing(record(_TRAITS, **_ALLOCATION), maxItems=_MOST)},
+            _decision,
+            _GRANT,
+            existing=_OWNER,
+        ),
+        PartitionOperation("preempt", {"allocation_id": NAME}, _existence, reference("Existence")),
+        PartitionOperation("release", {"allocation_id": NAME}, _existence, reference("Existence")),
+        PartitionOperation(
+            "replace",
+            {"allocation_id": NAME, "placeholder_id": NAME, "usage": QUANTITIES},
+            _decision,
+            _GRANT,
+            existing={"placeholder_id": "allocation"},
+        ),
+        PartitionOperation(
+            "resize",
+            {"allocation_id": NAME, "usage": QUANTITIES},
+            _decision,
+            _GRANT,
+            existing={"allocation_id": "allocation"},
+        ),
+        PartitionOperation("time_out_gang", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
+        PartitionOperation("complete", _APPLICATION_ID, _application, reference("Application"), existing=_OWNER),
+        PartitionOperation("fail", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
+        PartitionOperation("remove", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
+    )
+}
+
+#: The body of a batch: each operation with its name and its fields.
+BATCH: Final[Schema] = record(
+    operations=listing(
+        {
+            "anyOf": [
+                record(operation.optional, **operation.fields, operation={"type": "string", "enum": [name]})
+                for name, operation in OPERATIONS.items()
+            ]
+        },
+        maxItems=_MOST,
+    )
+)
+
+
+def _arguments(fields: _Fields) -> dict[str, Any]:
+    """Return the arguments of a method: amounts as resources, and the user with the groups."""
+    arguments = dict(fields)
+    for name in ("usage", "quota"):
+        if name in arguments:
+            arguments[name] = parse_amounts(arguments[name])
+    if "user" in arguments:
+        arguments["user"] = UserGroup(arguments["user"], arguments.pop("groups", ()))
+    if "requests" in arguments:
+        arguments["requests"] = [AllocationRequest(**_arguments(item)) for item in arguments["requests"]]
+    return arguments
+
+
+def _items(fields: _Fields) -> Sequence[_Fields]:
+    """Return the fields of each allocation of a gang; for other operations, the fields themselves."""
+    requests: Sequence[_Fields] = fields.get("requests", (fields,))
+    return requests
+
+
+# Endpoints
+
+
+def create_endpoint(operation: PartitionOperation) -> Callable[[ServerState, RequestContext], object]:
+    """Return the endpoint of an operation."""
+
+    def endpoint(server: ServerState, request: RequestContext) -> object:
+        return _Execution.of(server, request).execute(operation, cast("_Fields", request.body))
+
+    endpoint.__name__, endpoint.__doc__ = operation.name, operation.summary
+    return endpoint
+
+
+def execute_batch(server: ServerState, request: RequestContext) -> object:
+    """Execute several operations in order, and return the result or error of each."""
+    execution = _Execution.of(server, request)
+    operations: Sequence[_Fields] = cast("_Fields", request.body)["operations"]
+    return {"results": list(map(execution.execute_item, operations))}
+
+
+class _Execution(NamedTuple):
+    """The execution of the operations of one request."""
+
+    partition: AbstractPartition
+    audit: AuditLog
+    #: The name of the partition.
+    name: str
+    #: The address of the client.
+    client: str
+
+    @classmethod
+    def of(cls, server: ServerState, request: RequestContext) -> _Execution:
+        served = require_found("partition", request.path["partition"], server.partitions.get)
+        return cls(served.partition, server.audit, served.name, request.client)
+
+    def execute(self, operation: PartitionOperation, fields: _Fields) -> object:
+        """Execute an operation, write it to the audit log, and return its result for JSON."""
+        outcome = "failed"
+        try:
+            result = operation.call(self.partition, fields)
+            # Decisions and placements are false if they are denials.
+            outcome = "denied" if isinstance(result, Decision | Placement) and not result else "ok"
+        except ApiError as error:
+            outcome = error.code
+            raise
+        except OutageError as error:
+            unavailable = ApiError.of(error)
+            outcome = unavailable.code
+            raise unavailable from None
+        finally:
+            names = ", ".join(_names(operation, fields))
+            self.audit.write(
+                client=self.client,
+                role="scheduler",
+                action=operation.name,
+                target=f"{self.name}: {names}",
+                outcome=outcome,
+            )
+        return operation.answer(result)
+
+    def execute_item(self, fields: _Fields) -> object:
+        """Execute an operation of a batch, and return its status with its result or error."""
+        operation = OPERATIONS[fields["operation"]]
+        try:
+            arguments = {name: value for name, value in fields.items() if name != "operation"}
+            return {"status": 200, "answer": self.execute(operation, arguments)}
+        except ApiError as error:
+            return {"status": error.status, "answer": error.to_dict()}
+
+
+def _names(operation: PartitionOperation, fields: _Fields) -> Iterator[str]:
+    """Yield the ids of the objects of an operation."""
+    field = "allocation_id" if "requests" in fields else next(iter(operation.fields))
+    return (item[field] for item in _items(fields))
