@@ -54,7 +54,7 @@ class Scheduler:
             print(f"{names}: started")
         elif decision.can_wait:
             self.pending[first] = requests, decision.violations[0]
-            print(f"{names}: {self.partition.explain(requests[0].application_id, sum_of(requests), most=2)}")
+            print(f"{names}: {self.partition.explain(requests[0].application_id, sum_of(requests), max_holders=2)}")
         else:
             self.pending.pop(first, None)
             print(f"{names}: rejected permanently; {decision}")

@@ -1,8 +1,11 @@
-"""The command ``ugm`` with its subcommands ``simulate``, ``diff`` and ``validate``; the other modules have the rest.
+"""The command ``ugm``, and its subcommands ``simulate``, ``diff`` and ``validate``.
 
-Exit statuses: 0 for success, 1 if a file has problems or a self-check fails, 2 for wrong usage. ``diff`` has the exit
-statuses of the Unix tool: 0 without differences, 1 with differences, 2 for any error. ``explain`` also has 3 for a
-request that would be denied. Reports go to the standard output, progress and errors to the standard error.
+Each other subcommand has a module of its own in `ugm.cli`. All subcommands write reports to the standard output, and
+progress and errors to the standard error. Their exit statuses are:
+
+- 0 for success, 1 if a file has problems or a self-check fails, and 2 for wrong usage;
+- ``diff``, like the Unix tool: 0 without differences, 1 with differences, and 2 for an error;
+- ``explain``: also 3 if the request would be denied.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import click
 from rich.console import Console
@@ -22,7 +25,7 @@ from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
 from ugm.cli.explain import explain_command
 from ugm.cli.export import export_command
-from ugm.cli.html import page
+from ugm.cli.html.page import page
 from ugm.cli.journal import journal, usage_command
 from ugm.cli.options import (
     STDIN,
@@ -32,19 +35,18 @@ from ugm.cli.options import (
     read_fields,
     read_memory,
     read_new_file,
+    read_partition,
     read_prefixes,
     read_review,
-    select_partition,
 )
-from ugm.cli.output import PROBLEMS, exit_with_error, print_json
+from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_json
 from ugm.cli.progress import watching
 from ugm.cli.report import render
 from ugm.cli.serve import serve_command
-from ugm.cli.tables import counted
 from ugm.cli.top import top_command
-from ugm.config import PartitionConfig, Review
+from ugm.config import Review
+from ugm.server.payloads import ApiError
 from ugm.simulation import JobMapping, Recorder, Report, parse_swf, simulate
-from ugm.simulation.mapping import NameField
 
 __all__ = ["ugm"]
 
@@ -61,7 +63,17 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
         ctx.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Group(click.Group):
+    """Prints an error of a command, and exits with status 1."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except (UgmError, ApiError) as error:
+            exit_with_error(error)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
 )
@@ -95,7 +107,6 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     callback=read_fields,
     metavar="FIELDS",
     default="partition,queue",
-    show_default=True,
     help="Fields of the log that form the path of the requested queue below the root, from the top; fields with an "
     "unknown value are left out.",
 )
@@ -103,7 +114,6 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
     "--default-queue",
     metavar="NAME",
     default="default",
-    show_default=True,
     help="The requested queue of jobs for which all these fields are unknown; empty for none.",
 )
 @click.option(
@@ -117,36 +127,28 @@ for _command in (demo_command, explain_command, export_command, journal, serve_c
 )
 @click.option(
     "--vcore",
+    "vcore_per_processor",
     callback=read_cores,
     metavar="QUANTITY",
     default="1",
-    show_default=True,
     help="Cores of each processor.",
 )
 @click.option(
     "--memory",
+    "memory_per_processor",
     callback=read_memory,
     metavar="QUANTITY",
     default="2Gi",
-    show_default=True,
     help="Memory of each processor, for jobs with unknown memory in the log; 0 for none.",
 )
 @click.option(
     "--group-limits",
     type=click.Choice(["always", "unless-user-limited"]),
     default="always",
-    show_default=True,
     help="Whether group limits also apply to users with a limit of their own.",
 )
 @click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    metavar="LINES",
-    default=8,
-    show_default=True,
-    help="The most rows of each table.",
-)
+@click.option("--top", type=click.IntRange(min=1), metavar="LINES", default=8, help="The most rows of each table.")
 @click.option(
     "--html",
     "html_file",
@@ -162,16 +164,12 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     config_file: Path,
     partition_name: str | None,
     cluster: Resource | None,
-    queue_levels: tuple[NameField, ...],
-    default_queue: str,
-    prefixes: dict[NameField, str],
-    vcore: int,
-    memory: int,
     group_limits: Literal["always", "unless-user-limited"],
     until: int | None,
     top: int,
     html_file: Path | None,
     as_json: bool,
+    **mapping: Any,  # noqa: ANN401 - the field of `JobMapping` for each further option
 ) -> None:
     """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
 
@@ -179,22 +177,12 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     the queue of each job. A job waits only for limits, for queue quotas and, with --cluster, for the size of the
     cluster. A waiting job starts as soon as it fits, the oldest first.
     """
-    mapping = JobMapping(
-        queue_levels=queue_levels,
-        default_queue=default_queue,
-        prefixes=prefixes,
-        vcore_per_processor=vcore,
-        memory_per_processor=memory,
+    partition = read_partition(str(config_file), partition_name)
+    recorder = Recorder() if html_file else None
+    replay = partial(
+        simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until, recorder=recorder
     )
-    try:
-        partition = _partition(config_file, partition_name)
-        recorder = Recorder() if html_file else None
-        replay = partial(
-            simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until, recorder=recorder
-        )
-        report, seconds = _replay(workload, mapping, replay)
-    except UgmError as error:
-        exit_with_error(error)
+    report, seconds = _replay(workload, JobMapping(**mapping), replay)
     title = f"{workload.name} under {config_file.name}"
     if html_file and recorder:
         _write(html_file, page(report, recorder, title=title))
@@ -203,10 +191,6 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     else:
         render(report, Console(), title=title, seconds=seconds, top=top)
     sys.exit(0 if report.is_clean else PROBLEMS)
-
-
-def _partition(file: Path, name: str | None) -> PartitionConfig:
-    return select_partition(read_config(str(file)), name)
 
 
 def _replay(workload: Path, mapping: JobMapping, replay: Callable[..., Report]) -> tuple[Report, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,8 +15,7 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
-from ugm.cli.output import exit_with_error
-from ugm.cli.serve import missing_extra, names_of, url_of
+from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player
@@ -34,33 +32,25 @@ _DAY: Final = 86_400
 
 
 @click.command("demo", short_help="Serve a partition with a bundled workload.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any free port."
-)
+@HOST
+@PORT
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, min_open=True, max=100_000),
     metavar="FACTOR",
     default=600.0,
-    show_default=True,
     help="Seconds of the workload per second.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
+@JSON
 def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
     """Serve a partition in which a bundled workload of 20,000 jobs runs in an endless loop.
 
     Open the printed URL in a browser. Press Ctrl-C to stop.
     """
-    try:
+    with extras_required():
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
-        from ugm.server.serving import listen, run  # noqa: PLC0415 - as above
-    except ModuleNotFoundError as error:
-        missing_extra(error)
-    try:
-        listener = listen(host, port)
-    except OSError as error:
-        exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
+
+        listener = listening(host, port)
     player, history = create_player()
     player.advance(START)
     over = threading.Event()
@@ -70,8 +60,7 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
     try:
         # Ctrl-C is the usual way to stop the demo.
         with listener, suppress(KeyboardInterrupt):
-            url = url_of(host, listener)
-            run(app, listener, ready=lambda: click.echo(json.dumps({"url": url}) if as_json else f"serving at {url}"))
+            run_server(app, host, listener, {}, as_json=as_json)
     finally:
         over.set()
         thread.join()

@@ -6,14 +6,15 @@ and placement rules. It ignores comments, formatting, and settings that only a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from ugm.cli.tables import section, shown, table
+from ugm.cli.output import section, shown, table
 from ugm.config import PartitionConfig, PlacementRule, SchedulerConfig
 from ugm.errors import RequestError
 from ugm.partition import Changes, Detail, changes
@@ -63,11 +64,10 @@ def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = N
     if not before.keys() | after.keys() >= set(names):
         existing = ", ".join(repr(each) for each in {**before, **after})
         raise RequestError("partition", name, f"no such partition in either file (existing: {existing or 'none'})")
-    return [_difference(each, before.get(each), after.get(each)) for each in names]
-
-
-def _difference(name: str, before: PartitionConfig | None, after: PartitionConfig | None) -> PartitionDifference:
-    return PartitionDifference(name, before, after, changes(before, after))
+    return [
+        PartitionDifference(each, before.get(each), after.get(each), changes(before.get(each), after.get(each)))
+        for each in names
+    ]
 
 
 def render_differences(found: list[PartitionDifference], console: Console, *, title: str) -> None:
@@ -89,52 +89,47 @@ def _render(difference: PartitionDifference, console: Console) -> None:
     if limits:
         section(console, "Limits", _limit_table(difference.changes))
     if orders:
-        rows = table("", "queue", folded=("queue",))
-        for path in orders:
-            rows.add_row(_signed("~"), shown(path))
+        rows = table("", "queue", rows=((_sign("~"), path) for path in orders), folded=("queue",))
         section(console, "Order of groups, which determines the group of a user", rows)
     if difference.changes.placement_rules:
         section(console, "Placement rules", _rule_table(difference))
 
 
 def _queue_table(found: Changes) -> Table:
-    rows = table("", "queue", "what", "before", "after", folded=("queue", "before", "after"))
-    for change in found.queues:
-        _add(rows, [_signed(change.sign), shown(change.queue_path)], change.details() or [_NO_DETAIL])
-    return rows
+    rows = [row for each in found.queues for row in _rows([each.sign, each.queue_path], each.details() or [_NO_DETAIL])]
+    return table("", "queue", "what", "before", "after", rows=rows, folded=("queue", "before", "after"))
 
 
 def _limit_table(found: Changes) -> Table:
-    rows = table("", "queue", "limit for", "what", "before", "after", folded=("queue", "limit for", "before", "after"))
-    for change in found.limits:
-        whose = [shown(change.queue_path), shown(f"{change.kind} {change.name}")]
-        _add(rows, [_signed(change.sign), *whose], change.details())
-    return rows
+    changed = [([each.sign, each.queue_path, f"{each.kind} {each.name}"], each.details()) for each in found.limits]
+    rows = [row for first, details in changed for row in _rows(first, details)]
+    columns = ("", "queue", "limit for", "what", "before", "after")
+    return table(*columns, rows=rows, folded=("queue", "limit for", "before", "after"))
 
 
-def _add(rows: Table, first: list[str], details: Iterable[Detail]) -> None:
-    """Add a row for each detail, with the *first* cells before the first of them."""
+def _rows(first: Sequence[str], details: Iterable[Detail]) -> Iterator[list[str | Text]]:
+    """Yield a row for each detail, with the *first* cells, the sign and the subject, only in the first row."""
+    sign, *subject = first
+    cells: list[str | Text] = [_sign(sign), *subject]
     for detail in details:
-        rows.add_row(*first, *map(shown, detail))
-        first = [""] * len(first)
+        yield [*cells, *detail]
+        cells = [""] * len(first)
 
 
 def _rule_table(difference: PartitionDifference) -> Table:
     """Return a table of all rules, because their order matters; added and removed rules have a sign."""
     before, after = (
-        [_rule(rule) for rule in side.placement_rules] if side else [] for side in (difference.before, difference.after)
+        [", ".join(_parts(rule)) for rule in side.placement_rules] if side else []
+        for side in (difference.before, difference.after)
     )
-    rows = table("", "rule", folded=("rule",))
+    rows: list[tuple[str | Text, str]] = []
     for operation, start, end, new_start, new_end in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        for rule in before[start:end]:
-            rows.add_row("" if operation == "equal" else _signed("-"), shown(rule))
-        for rule in after[new_start:new_end] if operation != "equal" else ():
-            rows.add_row(_signed("+"), shown(rule))
-    return rows
-
-
-def _rule(rule: PlacementRule) -> str:
-    return ", ".join(_parts(rule))
+        if operation == "equal":
+            rows += [("", rule) for rule in before[start:end]]
+        else:
+            rows += [(_sign("-"), rule) for rule in before[start:end]]
+            rows += [(_sign("+"), rule) for rule in after[new_start:new_end]]
+    return table("", "rule", rows=rows, folded=("rule",))
 
 
 def _parts(rule: PlacementRule) -> Iterator[str]:
@@ -149,8 +144,8 @@ def _parts(rule: PlacementRule) -> Iterator[str]:
         ]
         yield f"{rule.filter.type or 'allow'} {' and '.join(named)}"
     if rule.parent is not None:
-        yield f"below ({_rule(rule.parent)})"
+        yield f"below ({', '.join(_parts(rule.parent))})"
 
 
-def _signed(sign: str) -> str:
-    return f"[{_COLOURS[sign]}]{sign}[/]"
+def _sign(sign: str) -> Text:
+    return Text(sign, style=_COLOURS[sign])

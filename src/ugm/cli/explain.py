@@ -8,17 +8,15 @@ from typing import Any, Final, cast
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from ugm import Partition, Resource, UgmError
+from ugm import Partition, Resource
 from ugm.cli.client import Server, server_url
-from ugm.cli.options import read_amounts, read_config, select_partition
-from ugm.cli.output import exit_with_error, print_json
+from ugm.cli.options import read_amounts, read_partition
+from ugm.cli.output import print_json, table
 from ugm.errors import printable
 from ugm.resources import format_amount
 from ugm.server.decision_endpoints import explain_request
-from ugm.server.errors import ApiError
 from ugm.server.state import RequestBody
 
 __all__ = ["explain_command", "render_explanation"]
@@ -31,7 +29,7 @@ _DENIED: Final = 3
 @click.argument("source")
 @click.option("--user", help="The user of an application that does not exist yet.")
 @click.option("--group", "groups", multiple=True, help="A group of the user; may be repeated.")
-@click.option("--queue", default="", help="The requested queue; the placement rules choose the final one.")
+@click.option("--queue", help="The requested queue; the placement rules choose the final one.")
 @click.option("--application", metavar="ID", help="An application of a running server, instead of a user.")
 @click.option(
     "--usage",
@@ -48,20 +46,14 @@ _DENIED: Final = 3
     help="The quota of the namespace, for a dynamic queue; may be repeated.",
 )
 @click.option("--partition", "partition_name", help="The partition.  [default: the only one, or default]")
-@click.option(
-    "--most",
-    type=click.IntRange(0, 100),
-    default=3,
-    show_default=True,
-    help="The most holders per limit.",
-)
+@click.option("--most", type=click.IntRange(0, 100), default=3, help="The most holders per limit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def explain_command(  # noqa: PLR0913 - one for each option
     *,
     source: str,
     user: str | None,
     groups: tuple[str, ...],
-    queue: str,
+    queue: str | None,
     application: str | None,
     usage: Resource | None,
     quota: Resource | None,
@@ -82,13 +74,12 @@ def explain_command(  # noqa: PLR0913 - one for each option
     if application is not None and quota is not None:
         raise click.UsageError("--quota requires --user")
     subject = (
-        {"application_id": application} if user is None else {"user": user, "groups": list(groups), "queue": queue}
+        {"application_id": application}
+        if user is None
+        else {"user": user, "groups": list(groups), "queue": queue or ""}
     )
     terms = {} if quota is None else {"quota": dict(quota)}
-    try:
-        explanation = _explain(source, partition_name, {**subject, **terms, "usage": dict(usage or {}), "most": most})
-    except (UgmError, ApiError) as error:
-        exit_with_error(error)
+    explanation = _explain(source, partition_name, {**subject, **terms, "usage": dict(usage or {}), "most": most})
     if as_json:
         print_json(explanation)
     else:
@@ -101,8 +92,7 @@ def _explain(source: str, name: str | None, body: Mapping[str, Any]) -> dict[str
     if url is not None:
         explanation: dict[str, Any] = Server(url, name or "default").post("/explain", body)
         return explanation
-    partition = Partition(select_partition(read_config(source), name))
-    return explain_request(partition, cast("RequestBody", body))
+    return explain_request(Partition(read_partition(source, name)), cast("RequestBody", body))
 
 
 def render_explanation(explanation: Mapping[str, Any], console: Console) -> None:
@@ -113,16 +103,10 @@ def render_explanation(explanation: Mapping[str, Any], console: Console) -> None
         console.print(Text(printable(line)), soft_wrap=True)
     if not explanation["limits"]:
         return
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("limit for", "queue", "resource"):
-        table.add_column(heading)
-    for heading in ("used", "of"):
-        table.add_column(heading, justify="right")
-    for limit in explanation["limits"]:
-        for cells in _rows(limit):
-            table.add_row(*(Text(printable(cell)) for cell in cells))
+    rows = [row for limit in explanation["limits"] for row in _rows(limit)]
+    columns = ("limit for", "queue", "resource", "used", "of")
     console.print()
-    console.print(table)
+    console.print(table(*columns, rows=rows, right=("used", "of"), folded=("limit for", "queue")))
 
 
 def _rows(limit: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -132,7 +116,7 @@ def _rows(limit: Mapping[str, Any]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         (
             subject,
-            limit["queue_path"],
+            path,
             name,
             format_amount(name, limit["usage"].get(name, 0)),
             format_amount(name, most),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ugm import ConfigError, load_config
-from ugm.cli.output import exit_with_error, print_json
+from ugm import load_config
+from ugm.cli.output import print_json
 from ugm.config import Exported, dump_config, export_config
 from ugm.errors import printable
 
@@ -21,10 +21,7 @@ def export_command(*, file: str, as_json: bool) -> None:
     The key "ugm" is omitted, with all settings that depend on it. The omitted settings are listed on the standard error
     and in comments above the configuration. The exit status is 0, or 1 if FILE has problems.
     """
-    try:
-        exported = export_config(load_config(file))
-    except ConfigError as error:
-        exit_with_error(error)
+    exported = export_config(load_config(file))
     if as_json:
         listed = [part._asdict() for part in exported.left_out]
         print_json({"file": file, "yaml": dump_config(exported.config), "left_out": listed})

@@ -1,4 +1,4 @@
-"""The commands for journals: ``ugm journal verify|show|compact|export`` and ``ugm usage``.
+"""The commands for journals: ``ugm journal verify|show|compact|backup|export`` and ``ugm usage``.
 
 The exit status is 1 if the journal is damaged, in use or cannot be written.
 """
@@ -9,57 +9,51 @@ import csv
 import json
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
-from functools import wraps
 from pathlib import Path
-from typing import Any, Final, ParamSpec, get_args
+from typing import Any, Final, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from ugm import UgmError
-from ugm.cli.output import exit_with_error, print_json
-from ugm.cli.times import instant, local, with_instants
-from ugm.journal import UsageRow, compact, export, inspect, usage
+from ugm.cli.output import instant, local, print_json, with_instants
+from ugm.journal import UsageRow, backup, compact, export, inspect, usage
+from ugm.journal.locations import URL_SCHEMES, log_at
+from ugm.journal.log import Log
 from ugm.journal.usage import By, Period, format_seconds
 
 __all__ = ["journal", "usage_command"]
 
-_P = ParamSpec("_P")
-
 #: The units of tables: the name, and the resource-milliseconds in an hour of it.
 _HOURS: Final = {"vcore": ("core", 3_600_000 * 1000), "memory": ("GiB", 3_600_000 * 2**30)}
 
-_FILE: Final = click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+
+class _LocationType(click.Path):
+    """The path of a journal file, or a URL of PostgreSQL."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as in the base class
+        """Return a path, or the log of a URL."""
+        if isinstance(value, str) and value.startswith(URL_SCHEMES):
+            return log_at(value)
+        return super().convert(value, param, ctx)
+
+
+_FILE: Final = click.argument("file", type=_LocationType(exists=True, dir_okay=False, path_type=Path))
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def _with_errors(command: Callable[_P, None]) -> Callable[_P, None]:
-    """Print the errors of a command, and exit with status 1."""
-
-    @wraps(command)
-    def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except UgmError as error:
-            exit_with_error(error)
-
-    return run
 
 
 @click.group("journal")
 def journal() -> None:
-    """Verify, show, compact or export the journal of a partition."""
+    """Verify, show, compact, copy or export the journal of a partition."""
 
 
 @journal.command("verify")
 @_FILE
 @_JSON
-@_with_errors
-def verify_command(*, file: Path, as_json: bool) -> None:
+def verify_command(*, file: Path | Log, as_json: bool) -> None:
     """Read FILE to the end, rebuild its state, and verify all sums.
 
     The command does not change FILE. A partition may be using the journal.
@@ -73,16 +67,9 @@ def verify_command(*, file: Path, as_json: bool) -> None:
 
 @journal.command("show")
 @_FILE
-@click.option(
-    "--last",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Also print the last N changes.",
-)
+@click.option("--last", type=click.IntRange(min=0), default=0, metavar="N", help="Also print the last N changes.")
 @_JSON
-@_with_errors
-def show_command(*, file: Path, last: int, as_json: bool) -> None:
+def show_command(*, file: Path | Log, last: int, as_json: bool) -> None:
     """Print a summary of the state in FILE, and its last changes."""
     found = inspect(file)
     changes = list(deque((entry for entry in export(file) if "events" in entry), maxlen=last))
@@ -106,9 +93,8 @@ def _brief(event: dict[str, Any]) -> str:
 @_FILE
 @click.option("--forget-usage-before", "before", metavar="DATE", help="Delete the usage records before this date.")
 @_JSON
-@_with_errors
-def compact_command(*, file: Path, before: str | None, as_json: bool) -> None:
-    """Replace the changes in FILE by the state that they lead to.
+def compact_command(*, file: Path | Log, before: str | None, as_json: bool) -> None:
+    """Replace the changes in FILE with the resulting state.
 
     No partition may be using the journal; a running partition compacts its journal itself.
     """
@@ -116,13 +102,24 @@ def compact_command(*, file: Path, before: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"file": str(file), **done._asdict()})
     else:
-        click.echo(f"{file}: {done.changes} changes in {done.snapshot_rows + done.history_rows} rows")
+        click.echo(f"{file}: compacted {done.changes} changes into {done.snapshot_rows + done.history_rows} rows")
+
+
+@journal.command("backup")
+@_FILE
+@click.argument("target", type=click.Path(path_type=Path))
+def backup_command(*, file: Path | Log, target: Path) -> None:
+    """Copy FILE to the new journal file TARGET.
+
+    A partition or a service may be using the journal. TARGET has all changes that were acknowledged before.
+    """
+    backup(file, target)
+    click.echo(f"{file}: copied to {target}")
 
 
 @journal.command("export")
 @_FILE
-@_with_errors
-def export_command(*, file: Path) -> None:
+def export_command(*, file: Path | Log) -> None:
     """Print the content of FILE as one JSON object per line: first the initial state, then every change.
 
     If FILE is damaged, the readable part is printed.
@@ -137,20 +134,18 @@ def export_command(*, file: Path) -> None:
 @click.option("--since", metavar="DATE", help="The start of the period, such as 2026-10-01 or 2026-10-01T08:00.")
 @click.option("--until", metavar="DATE", help="The end of the period, exclusive.  [default: now]")
 @click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
-@click.option("--zone", default="UTC", show_default=True, help="The time zone of dates and of the calendar.")
+@click.option("--zone", default="UTC", help="The time zone of dates and of the calendar.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "csv", "json"]),
     default="table",
-    show_default=True,
     help="The output format.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@_with_errors
 def usage_command(
     *,
-    file: Path,
+    file: Path | Log,
     by: By,
     since: str | None,
     until: str | None,

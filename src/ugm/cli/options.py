@@ -29,9 +29,9 @@ __all__ = [
     "read_fields",
     "read_memory",
     "read_new_file",
+    "read_partition",
     "read_prefixes",
     "read_review",
-    "select_partition",
 ]
 
 #: The name that stands for the standard input.
@@ -127,8 +127,9 @@ def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | Non
     return file
 
 
-def select_partition(config: SchedulerConfig, name: str | None) -> PartitionConfig:
-    """Return a partition of a configuration, by default the only one."""
+def read_partition(file: str, name: str | None) -> PartitionConfig:
+    """Return a partition of a configuration file, by default the only one; see `read_config`."""
+    config = read_config(file)
     try:
         return config.partition(name)
     except RequestError as error:

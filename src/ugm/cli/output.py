@@ -1,17 +1,47 @@
-"""Output of the commands: JSON on the standard output, and errors on the standard error with an exit status."""
+"""Output of the commands: tables and JSON on the standard output, and errors on the standard error.
+
+Times are ISO 8601 in UTC for programs, and local time for people. Text from files is a cell of a `table` or passes
+through `shown`, so that neither rich nor the terminal interprets it.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Final, NoReturn
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NoReturn
+from zoneinfo import ZoneInfo
 
 import click
+from rich.console import Console
+from rich.markup import escape as escape_markup
+from rich.table import Table
+from rich.text import Text
 
-__all__ = ["PROBLEMS", "exit_with_error", "print_json"]
+from ugm.errors import printable
+
+__all__ = [
+    "PROBLEMS",
+    "bar",
+    "counted",
+    "exit_with_error",
+    "instant",
+    "local",
+    "print_json",
+    "section",
+    "shown",
+    "table",
+    "with_instants",
+]
 
 #: The exit status if a file has problems, or a server does not answer.
 PROBLEMS: Final = 1
+
+#: The share of a limit at which a bar has the warning colour.
+_NEAR: Final = 0.8
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def exit_with_error(error: object, *, status: int = PROBLEMS) -> NoReturn:
@@ -23,3 +53,88 @@ def exit_with_error(error: object, *, status: int = PROBLEMS) -> NoReturn:
 def print_json(value: object) -> None:
     """Print a value as indented JSON."""
     click.echo(json.dumps(value, indent=2))
+
+
+def instant(milliseconds: int) -> str:
+    """Format a time for JSON and CSV.
+
+    >>> instant(1_793_484_000_250)
+    '2026-10-31T22:00:00.250Z'
+    """
+    moment = _EPOCH + timedelta(milliseconds=milliseconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local(milliseconds: int, zone: ZoneInfo) -> str:
+    """Format a time in a time zone.
+
+    >>> local(1_793_484_000_250, ZoneInfo("Europe/Berlin"))
+    '2026-10-31 23:00:00.250+01:00'
+    """
+    moment = (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone)
+    return moment.isoformat(sep=" ", timespec="milliseconds")
+
+
+def with_instants(fields: Mapping[str, Any], *names: str, unit: int = 1) -> dict[str, Any]:
+    """Format the times of an object for JSON; a time of 0 stands for none and becomes null.
+
+    Args:
+        fields: the object.
+        names: the fields that are times; they may be missing.
+        unit: the number of milliseconds in a unit of these fields.
+    """
+    texts = {name: instant(round(fields[name] * unit)) if fields[name] else None for name in names if name in fields}
+    return {**fields, **texts}
+
+
+def shown(text: str) -> str:
+    """Escape a text, so that it is printed literally."""
+    return escape_markup(printable(text))
+
+
+def bar(share: float, width: int, *, ascii_only: bool = False) -> Text:
+    """Return a bar that shows a share of a limit; its colour warns from `_NEAR` on."""
+    filled = min(int(share * width), width)
+    colour = "red" if share >= 1 else "yellow" if share >= _NEAR else "green"
+    full, empty = (
+        ("#", "-") if ascii_only else ("\N{BOX DRAWINGS HEAVY HORIZONTAL}", "\N{BOX DRAWINGS LIGHT HORIZONTAL}")
+    )
+    # Without colours, as in a file, the empty part must use another character.
+    return Text.assemble((full * filled, colour), (empty * (width - filled), "bright_black"))
+
+
+def counted(number: int, noun: str) -> str:
+    """Format a number with a noun.
+
+    >>> counted(1, "job"), counted(1200, "job")
+    ('1 job', '1,200 jobs')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def table(
+    *columns: str,
+    rows: Iterable[Iterable[str | Text]],
+    right: Collection[str] = (),
+    folded: Collection[str] = (),
+    title: str | None = None,
+) -> Table:
+    """Return a table of literal texts; if the terminal is too narrow, only the *folded* columns are wrapped."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False)
+    made.padding = (0, 2, 0, 0)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column in right else "left"
+        folds = column in folded
+        made.add_column(column, justify=justify, no_wrap=not folds, min_width=8 if folds else None, overflow="fold")
+    for row in rows:
+        made.add_row(*(each if isinstance(each, Text) else Text(printable(each)) for each in row))
+    return made
+
+
+def section(console: Console, heading: str, rows: Table, note: str = "") -> None:
+    """Print a heading and a table with a note; without rows, print only the note, or ``none``."""
+    console.print(f"\n[bold]{heading}[/bold]")
+    if rows.row_count:
+        console.print(rows)
+    if note or not rows.row_count:
+        console.print(f"  [dim]{note or 'none'}[/dim]", highlight=False)

@@ -8,33 +8,49 @@ import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ugm import Partition, UgmError, load_config
+from ugm import Partition, load_config
 from ugm.cli.output import exit_with_error
+from ugm.cli.service import require_no_service_options, running_service, service_options
+from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.server import History
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from starlette.applications import Starlette
 
-__all__ = ["missing_extra", "names_of", "serve_command", "url_of"]
+    from ugm.service import ServiceStatus
+
+    #: The functions that return the status of a service, by name of its partition.
+    _Services = dict[str, Callable[[], ServiceStatus]]
+
+__all__ = ["HOST", "JSON", "PORT", "extras_required", "listening", "names_of", "run_server", "serve_command"]
 
 #: The extra that installs each optional package.
-_EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client": "metrics"}
+_EXTRAS: Final = {
+    "starlette": "server",
+    "uvicorn": "server",
+    "prometheus_client": "metrics",
+    "msgspec": "service",
+    "psycopg": "postgres",
+}
+
+
+#: Options that ``serve`` and ``demo`` share.
+HOST: Final = click.option("--host", default="127.0.0.1", help="The address to listen on.")
+PORT: Final = click.option("--port", type=click.IntRange(0, 65535), default=8080, help="The port; 0 for any free port.")
+JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
 
 
 @click.command("serve", short_help="Serve partitions: REST interface, web page, metrics.")
 @click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option(
-    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="The port; 0 for any free port."
-)
+@HOST
+@PORT
 @click.option(
     "--writable", is_flag=True, help="Let clients with the token change the configuration; needs --token-file."
 )
@@ -42,6 +58,11 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file that contains only the token, of at least 16 characters.",
+)
+@click.option(
+    "--decide-token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file that contains only another token, with which clients may use the partitions over REST.",
 )
 @click.option(
     "--host-name",
@@ -56,7 +77,6 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
     type=click.FloatRange(min=0),
     metavar="SECONDS",
     default=2.0,
-    show_default=True,
     help="The interval at which CONFIG is checked for changes, and reloaded; 0 to disable.",
 )
 @click.option(
@@ -65,10 +85,10 @@ _EXTRAS: Final = {"starlette": "server", "uvicorn": "server", "prometheus_client
     type=click.IntRange(min=1),
     metavar="EVENTS",
     default=1000,
-    show_default=True,
     help="The number of events of each kind that are kept.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
+@service_options
+@JSON
 def serve_command(  # noqa: PLR0913 - one for each option
     *,
     config_file: Path,
@@ -76,36 +96,58 @@ def serve_command(  # noqa: PLR0913 - one for each option
     port: int,
     writable: bool,
     token_file: Path | None,
+    decide_token_file: Path | None,
     host_names: tuple[str, ...],
     metrics: bool,
     watch: float,
     lines: int,
     as_json: bool,
+    **service: Any,  # noqa: ANN401 - the options of `service_options`
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
-    The partitions are empty: no scheduler uses them. A scheduler mounts the same application with its own partitions.
+    With --listen, schedulers in other processes use one partition of CONFIG: `ugm.connect` returns it to them. With
+    --journal, its changes are durable, and the partition keeps the configuration that it has. Without --listen the
+    partitions are empty, because no scheduler uses them.
     CONFIG is reloaded on SIGHUP and when it changes. A configuration with problems is refused; as long as CONFIG has
     problems, /ws/v1/health reports the status "degraded". The result of each reload is printed on the standard error.
     Every change, and every request with a wrong token, is printed there as a line of JSON.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
-    try:
-        names = (*host_names, *names_of(host))
-        serving, app = _application(
-            config_file, _token(token_file), names, lines, watch or None, writable=writable, metrics=metrics
+    config = load_config(config_file)
+    history = {partition.name: History(lines) for partition in config.partitions}
+    with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as (partitions, services):
+        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+
+        app = create_app(
+            partitions,
+            history={name: history[name] for name in partitions},
+            services=services,
+            token=_token(token_file, "--token-file"),
+            decide_token=_token(decide_token_file, "--decide-token-file"),
+            read_only=not writable,
+            config_path=config_file,
+            watch=watch or None,
+            metrics=_metrics(partitions, history, services) if metrics else None,
+            allowed_hosts=(*host_names, *names_of(host)),
         )
-        listener = serving.listen(host, port)
-    except UgmError as error:
-        exit_with_error(error)
-    except OSError as error:
-        exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
-    with listener, _logs_shown():
-        details = {"url": url_of(host, listener), "writable": writable, "config": str(config_file)}
-        serving.run(
-            app, listener, ready=lambda: click.echo(json.dumps(details) if as_json else f"serving at {details['url']}")
-        )
+        with listening(host, port) as listener:
+            details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
+            run_server(app, host, listener, details, as_json=as_json)
+
+
+@contextmanager
+def _partitions(
+    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: dict[str, Any]
+) -> Iterator[tuple[dict[str, AbstractPartition], _Services]]:
+    """Yield the partitions to serve, that of a service or those of the configuration in memory, and the services."""
+    if service["listen"] is not None:
+        with running_service(configs, history.__getitem__, service) as (name, running):
+            yield {name: running.partition}, {name: running.status}
+        return
+    require_no_service_options(service)
+    yield {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}, {}
 
 
 def names_of(host: str) -> tuple[str, ...]:
@@ -134,72 +176,51 @@ def _logs_shown() -> Iterator[None]:
         root.removeHandler(plain)
 
 
-def _token(file: Path | None) -> str | None:
+def _token(file: Path | None, option: str) -> str | None:
     if file is None:
         return None
     token = file.read_text(encoding="utf-8").strip()
     if not token:
-        raise click.BadParameter(f"{file} is empty", param_hint="--token-file")
+        raise click.BadParameter(f"{file} is empty", param_hint=option)
     return token
 
 
-def _application(
-    file: Path,
-    token: str | None,
-    host_names: Sequence[str],
-    lines: int,
-    watch: float | None,
-    *,
-    writable: bool,
-    metrics: bool,
-) -> tuple[ModuleType, Starlette]:
-    """Return the module that runs the application, and the application.
-
-    Raises:
-        UgmError: the configuration has problems.
-    """
-    config = load_config(file)
-    history = {partition.name: History(lines) for partition in config.partitions}
-    partitions = {
-        partition.name: Partition(partition, subscribers=[history[partition.name]]) for partition in config.partitions
-    }
-    try:
-        import ugm.server.serving as runner  # noqa: PLC0415 - as above
-        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
-
-        exposed = _metrics(partitions, history) if metrics else None
-    except ModuleNotFoundError as error:
-        missing_extra(error)
-    app = create_app(
-        partitions,
-        history=history,
-        token=token,
-        read_only=not writable,
-        config_path=file,
-        watch=watch,
-        metrics=exposed,
-        allowed_hosts=host_names,
-    )
-    return runner, app
-
-
 def _metrics(
-    partitions: Mapping[str, AbstractPartition], history: Mapping[str, History]
+    partitions: Mapping[str, AbstractPartition], history: Mapping[str, History], services: _Services
 ) -> Callable[[], tuple[bytes, str]]:
     from ugm.server.metrics import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
 
-    return exposition(PartitionCollector(partitions, history=history))
+    return exposition(PartitionCollector(partitions, history=history, services=services))
 
 
-def missing_extra(error: ModuleNotFoundError) -> NoReturn:
-    """End the command with a message that names the missing extra."""
-    name = (error.name or "").partition(".")[0]
-    if name not in _EXTRAS:
-        raise error
-    exit_with_error(f"ugm: serving needs {name}; install it with: pip install 'ugm[{_EXTRAS[name]}]'", status=2)
+@contextmanager
+def extras_required() -> Iterator[None]:
+    """End the command with a message that names the missing extra, if a package is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in _EXTRAS:
+            raise
+        exit_with_error(f"ugm: serving needs {name}; install it with: pip install 'ugm[{_EXTRAS[name]}]'", status=2)
 
 
-def url_of(host: str, listener: socket.socket) -> str:
-    """Return the URL of a server."""
-    shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{listener.getsockname()[1]}"
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket for clients, or end the command with a message."""
+    from ugm.server.serving import listen  # noqa: PLC0415 - needs an extra
+
+    try:
+        return listen(host, port)
+    except OSError as error:
+        exit_with_error(f"cannot listen on {host} port {port}: {error.strerror or error}")
+
+
+def run_server(
+    app: Starlette, host: str, listener: socket.socket, details: Mapping[str, object], *, as_json: bool
+) -> None:
+    """Serve an application, and print its URL when clients can connect; in JSON, with *details*."""
+    from ugm.server.serving import run  # noqa: PLC0415 - needs an extra
+
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
+    run(app, listener, ready=lambda: click.echo(text))

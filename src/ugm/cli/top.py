@@ -13,9 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ugm.cli.client import Server, ServerError, server_url
-from ugm.cli.output import exit_with_error, print_json
-from ugm.cli.times import with_instants
+from ugm.cli.client import Server, server_url
+from ugm.cli.output import bar, print_json, table, with_instants
 from ugm.errors import printable
 from ugm.resources import format_amount
 
@@ -23,22 +22,21 @@ __all__ = ["render_top", "top_command"]
 
 #: The width of a bar in characters.
 _WIDTH: Final = 20
+#: The columns with numbers.
+_NUMBERS: Final = ("share", "used", "of", "times", "waiting")
 
 
 @click.command("top", short_help="Watch the users closest to a limit.")
 @click.argument("server")
-@click.option("--partition", "partition_name", default="default", show_default=True, help="The partition.")
+@click.option("--partition", "partition_name", default="default", help="The partition.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.2),
     metavar="SECONDS",
     default=2.0,
-    show_default=True,
     help="The interval between updates.",
 )
-@click.option(
-    "--lines", type=click.IntRange(min=1, max=1000), default=8, show_default=True, help="The most rows of each table."
-)
+@click.option("--lines", type=click.IntRange(min=1, max=1000), default=8, help="The most rows of each table.")
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print once as JSON and exit.")
 def top_command(*, server: str, partition_name: str, interval: float, lines: int, once: bool, as_json: bool) -> None:
@@ -61,8 +59,6 @@ def top_command(*, server: str, partition_name: str, interval: float, lines: int
             Console().print(render_top(_fetch(client, lines), lines))
         else:
             _follow(client, interval, lines)
-    except ServerError as error:
-        exit_with_error(error)
     except KeyboardInterrupt:
         sys.exit(0)
 
@@ -108,56 +104,61 @@ def render_top(view: Mapping[str, Any], lines: int) -> RenderableType:
     return Group(*parts)
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        right = column in ("share", "used", "of", "times", "waiting")
-        table.add_column(column, justify="right" if right else "left", no_wrap=True)
-    return table
-
-
 def _queue_table(root: Mapping[str, Any], lines: int) -> Table:
-    table = _table("Queues closest to their maximum", "queue", "resource", "", "share", "used", "of", "waiting")
-    rows = sorted(_queue_rows(root), key=lambda row: (-row[1], row[0]["queue_path"], row[2]))
-    for queue, share, name in rows[:lines]:
-        amounts = _amount(name, queue["usage"].get(name, 0)), _amount(name, queue["max_resources"][name])
-        waiting = str(queue["pending_allocations"] or "")
-        table.add_row(_cell(queue["queue_path"]), _cell(name), _bar(share), f"{share:.0%}", *amounts, waiting)
-    return table
+    found = sorted(_queue_shares(root), key=lambda row: (-row[1], row[0]["queue_path"], row[2]))
+    rows = [
+        (
+            queue["queue_path"],
+            name,
+            *_share(share),
+            format_amount(name, queue["usage"].get(name, 0)),
+            format_amount(name, queue["max_resources"][name]),
+            str(queue["pending_allocations"] or ""),
+        )
+        for queue, share, name in found[:lines]
+    ]
+    columns = ("queue", "resource", "", "share", "used", "of", "waiting")
+    return table(*columns, rows=rows, right=_NUMBERS, title="Queues closest to their maximum")
 
 
-def _queue_rows(queue: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, str]]:
+def _share(share: float) -> tuple[Text, str]:
+    return bar(share, _WIDTH), f"{share:.0%}"
+
+
+def _queue_shares(queue: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, str]]:
     for name, most in (queue["max_resources"] or {}).items():
         used = queue["usage"].get(name, 0)
         yield queue, used / most if most else float(used > 0), name
     for child in queue["children"]:
-        yield from _queue_rows(child)
+        yield from _queue_shares(child)
 
 
 def _utilization_table(kind: str, page: Mapping[str, Any], lines: int) -> Table:
     title = f"{kind.capitalize()} closest to a limit, of {page['total']:,}"
-    table = _table(title, kind[:-1], "queue", "resource", "", "share", "used", "of")
-    for entry in page["standings"][:lines]:
-        limit, name, share = entry["limit"], entry["resource"], entry["share"]
-        if limit is None:
-            table.add_row(_cell(entry["name"]), Text("no limit", style="dim"), *[""] * 5)
-            continue
-        if name is None:
-            amounts = str(limit["running_applications"]), str(limit["max_applications"])
-        else:
-            amounts = _amount(name, limit["usage"][name]), _amount(name, limit["max_resources"][name])
-        where = _cell(entry["name"]), _cell(limit["queue_path"]), _cell(name or "applications")
-        table.add_row(*where, _bar(share), f"{share:.0%}", *amounts)
-    return table
+    columns = (kind[:-1], "queue", "resource", "", "share", "used", "of")
+    return table(*columns, rows=map(_utilization, page["standings"][:lines]), right=_NUMBERS, title=title)
+
+
+def _utilization(entry: Mapping[str, Any]) -> tuple[str | Text, ...]:
+    limit, name = entry["limit"], entry["resource"]
+    if limit is None:
+        return entry["name"], Text("no limit", style="dim")
+    if name is None:
+        amounts = str(limit["running_applications"]), str(limit["max_applications"])
+    else:
+        amounts = format_amount(name, limit["usage"][name]), format_amount(name, limit["max_resources"][name])
+    return entry["name"], limit["queue_path"], name or "applications", *_share(entry["share"]), *amounts
 
 
 def _denial_table(records: Sequence[Mapping[str, Any]], lines: int) -> Table:
-    table = _table("Denied", "application", "times", "limit")
-    for record in list(reversed(records))[:lines]:
-        asks, violations = record["asks"], record["decision"]["violations"]
-        more = f" +{len(violations) - 1}" if len(violations) > 1 else ""
-        table.add_row(_cell(asks[0]["application_id"]), str(record["times"]), _cell(_limit(violations[0]) + more))
-    return table
+    rows = map(_denial, list(reversed(records))[:lines])
+    return table("application", "times", "limit", rows=rows, right=_NUMBERS, title="Denied")
+
+
+def _denial(record: Mapping[str, Any]) -> tuple[str, ...]:
+    violations = record["decision"]["violations"]
+    more = f" +{len(violations) - 1}" if len(violations) > 1 else ""
+    return record["asks"][0]["application_id"], str(record["times"]), _limit(violations[0]) + more
 
 
 def _limit(violation: Mapping[str, Any]) -> str:
@@ -166,21 +167,6 @@ def _limit(violation: Mapping[str, Any]) -> str:
     if name is None:
         amounts = f"{violation['used']} of {violation['limit']} applications"
     else:
-        used, most, requested = (_amount(name, violation[what]) for what in ("used", "limit", "requested"))
+        used, most, requested = (format_amount(name, violation[what]) for what in ("used", "limit", "requested"))
         amounts = f"{used} of {most} {name} used, {requested} requested"
     return f"{violation['kind']} {violation['name']}{where}: {amounts}"
-
-
-def _amount(name: str, amount: int) -> str:
-    return format_amount(name, amount)
-
-
-def _cell(text: str) -> Text:
-    # As text, so that rich does not interpret markup in a name.
-    return Text(printable(text))
-
-
-def _bar(share: float) -> Text:
-    filled = round(min(max(share, 0.0), 1.0) * _WIDTH)
-    style = "red" if share >= 1 else "yellow" if share >= 0.8 else "green"  # noqa: PLR2004 - the threshold of a warning
-    return Text("━" * filled, style=style) + Text("━" * (_WIDTH - filled), style="bright_black")

@@ -1,14 +1,35 @@
-"""Short texts for figures in reports, on the terminal and in HTML; they are rounded."""
+"""The texts of reports, on the terminal and in HTML: figures, which are rounded, and the rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from ugm.identity import ROOT, TrackingType
-from ugm.simulation.report import JobRejection, LimitSummary
+from ugm.identity import ROOT, WILDCARD, TrackingType
+from ugm.simulation.report import LimitSummary, Report, WaitingTime
 
-__all__ = ["amount_of", "brief_amount", "brief_time", "most", "percent", "reasons_of", "share_of", "whose"]
+__all__ = [
+    "HOLDING",
+    "WAITING",
+    "amount_of",
+    "brief_amount",
+    "brief_time",
+    "holder",
+    "holding_rows",
+    "limits_by_peak",
+    "most",
+    "peak_share",
+    "percent",
+    "reasons_of",
+    "share_of",
+    "summary",
+    "waiting_rows",
+    "whose",
+]
+
+#: The columns of `holding_rows` and `waiting_rows`.
+HOLDING: Final = ("queue", "limit for", "most", "jobs", "share", "held for")
+WAITING: Final = ("jobs", "delayed", "mean", "p95", "longest", "in total")
 
 #: The number of seconds from which hours are omitted.
 _LONG: Final = 100 * 86400
@@ -85,11 +106,60 @@ def percent(share: float) -> str:
     return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"  # noqa: PLR2004 - small shares need a digit more
 
 
-def reasons_of(rejections: Sequence[JobRejection]) -> list[tuple[int, int, str]]:
-    """Group rejections by reason, and return the number of jobs, the first of them and the reason, sorted."""
+def peak_share(limit: LimitSummary) -> float:
+    """Return the peak usage of a limit as a share of the limit."""
+    return share_of(limit.peak, limit.limit)
+
+
+def holder(limit: LimitSummary) -> str:
+    """Return the name with the peak usage of a limit that applies to several names; empty for other limits."""
+    return f" ({limit.peak_name})" if limit.limit_name == WILDCARD != limit.peak_name else ""
+
+
+def summary(report: Report) -> list[tuple[str, str]]:
+    """Return the counts and the waiting times of the jobs, with headings."""
+    waiting = report.waiting
+    states = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting"
+    share = percent(share_of(waiting.delayed, waiting.jobs))
+    times = f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
+    return [
+        ("jobs", f"{report.read:,} read: {states}"),
+        ("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
+        ("waiting", times),
+    ]
+
+
+def holding_rows(report: Report) -> list[tuple[LimitSummary, tuple[str, ...]]]:
+    """Return the limits that held jobs, each with its row of a table; the limits are sorted by their effect."""
+    total = sum(limit.held_seconds for limit in report.limits)
+    return [(limit, _holding(limit, total)) for limit in report.limits if limit.held_seconds or limit.held_jobs]
+
+
+def _holding(limit: LimitSummary, total: int) -> tuple[str, ...]:
+    share, time = percent(share_of(limit.held_seconds, total)), brief_time(limit.held_seconds)
+    return limit.queue_path, whose(limit), most(limit), f"{limit.held_jobs:,}", share, time
+
+
+def limits_by_peak(report: Report) -> list[LimitSummary]:
+    """Return all limits, the one with the highest share of use first."""
+    return sorted(report.limits, key=lambda limit: -peak_share(limit))
+
+
+def waiting_rows(figures: Sequence[tuple[str, WaitingTime]]) -> list[tuple[WaitingTime, tuple[str, ...]]]:
+    """Return the users or groups whose jobs waited, each with its name and its row of a table."""
+    return [(waits, (name, *_waiting(waits))) for name, waits in figures if waits.delayed]
+
+
+def _waiting(waits: WaitingTime) -> tuple[str, ...]:
+    times = map(brief_time, (waits.mean, waits.p95, waits.max, waits.total))
+    return f"{waits.jobs:,}", f"{waits.delayed:,}", *times
+
+
+def reasons_of(report: Report) -> list[tuple[str, str, str]]:
+    """Return the number of rejected jobs, the first of them and the reason for each reason, the most jobs first."""
     found: dict[str, tuple[int, int]] = {}
-    for rejection in rejections:
+    for rejection in report.rejections:
         jobs, first = found.get(rejection.reason, (0, rejection.first_job))
         found[rejection.reason] = jobs + rejection.jobs, min(first, rejection.first_job)
-    rows = [(jobs, first, reason) for reason, (jobs, first) in found.items()]
-    return sorted(rows, key=lambda row: (-row[0], row[1]))
+    rows = sorted(found.items(), key=lambda row: (-row[1][0], row[1][1]))
+    return [(f"{jobs:,}", str(first), reason) for reason, (jobs, first) in rows]

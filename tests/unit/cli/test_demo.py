@@ -17,6 +17,7 @@ from ugm.cli import demo
 from ugm.cli.commands import ugm
 
 
+@pytest.mark.ci
 def test_demo_is_alive() -> None:
     """The command prints where it serves; what is seen there is not empty, and changes."""
     command = [sys.executable, "-c", "from ugm.cli import main; main()", "demo", "--port", "0", "--speed", "5000"]

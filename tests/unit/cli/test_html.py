@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
 
-from support.places import EXAMPLES
-from ugm import Resource, UserGroup, load_config, parse_config
+from support.grid_replay import grid_replay
+from ugm import Resource, UserGroup, parse_config
 from ugm.cli import commands
 from ugm.cli.html import page
 from ugm.cli.html.marks import Markup, element
 from ugm.cli.html.plots import Layer, Mark, layers, usage
-from ugm.simulation import Envelope, Job, JobMapping, Recorder, Report, read_swf, simulate
+from ugm.simulation import Envelope, Job, Recorder, simulate
 
 #: What a page may not hold: whatever makes a browser fetch or run something.
 FORBIDDEN = re.compile(r"<(script|link|img|iframe|object|base|form)\b|\b(src|srcset|xlink:href)=|@import|url\(|https?:")
@@ -50,31 +51,29 @@ def text_of(node: ET.Element) -> str:
     return " ".join("".join(node.itertext()).split())
 
 
-@pytest.fixture(name="grid", scope="module")
-def _grid() -> tuple[Report, Recorder]:
-    recorder = Recorder()
-    config = load_config(str(EXAMPLES / "grid.yaml")).partition()
-    jobs = JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz"))
-    return simulate(jobs, config, recorder=recorder), recorder
+@cache
+def grid_page() -> str:
+    """Return the page of the bundled workload."""
+    return page(*grid_replay(), title="grid")
 
 
-def test_self_contained(grid: tuple[Report, Recorder]) -> None:
+def test_self_contained() -> None:
     """Nothing in the page is fetched or run, and its own policy forbids it besides."""
-    text = page(*grid, title="grid")
+    text = grid_page()
 
     assert FORBIDDEN.search(text) is None
     assert "default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;" in text
     assert len(text) < 500_000
 
 
-def test_same_every_time(grid: tuple[Report, Recorder]) -> None:
+def test_same_every_time() -> None:
     """The page depends on the replay alone, not on when or how fast it ran."""
-    assert page(*grid, title="grid") == page(*grid, title="grid")
+    assert page(*grid_replay(), title="grid") == grid_page()
 
 
-def test_sections(grid: tuple[Report, Recorder]) -> None:
+def test_sections() -> None:
     """Every section is linked to, and has a heading that names it."""
-    root = tree(page(*grid, title="grid"))
+    root = tree(grid_page())
     sections = {section.get("id"): section for section in root.iter("section")}
 
     assert list(sections) == ["summary", "time", "holding", "usage", "users", "groups", "limits"]
@@ -85,9 +84,9 @@ def test_sections(grid: tuple[Report, Recorder]) -> None:
         assert section.get("aria-labelledby") == heading.get("id") == f"{name}-heading"
 
 
-def test_plots_say_what_they_show(grid: tuple[Report, Recorder]) -> None:
+def test_plots_say_what_they_show() -> None:
     """Every plot has a description for those who do not see it, and its numbers as a table."""
-    figures = list(tree(page(*grid, title="grid")).iter("figure"))
+    figures = list(tree(grid_page()).iter("figure"))
 
     assert len(figures) > 20
     for figure in figures:
@@ -98,24 +97,24 @@ def test_plots_say_what_they_show(grid: tuple[Report, Recorder]) -> None:
         assert 8 <= len(rows) <= 16
 
 
-def test_limit_plot(grid: tuple[Report, Recorder]) -> None:
+def test_limit_plot() -> None:
     """The plot of a limit says whose usage it shows, how close it came, and what the limit did."""
-    labels = [svg.get("aria-label") for svg in tree(page(*grid, title="grid")).iterfind(".//svg[@role='img']")]
+    labels = [svg.get("aria-label") for svg in tree(grid_page()).iterfind(".//svg[@role='img']")]
 
     assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; held 443 jobs for 165d" in labels
 
 
-def test_every_limit_is_listed(grid: tuple[Report, Recorder]) -> None:
+def test_every_limit_is_listed() -> None:
     """All limits stand beside their peaks, however many there are."""
-    section = tree(page(*grid, title="grid")).find(".//section[@id='limits']")
+    section = tree(grid_page()).find(".//section[@id='limits']")
 
     assert section is not None
-    assert len(section.findall(".//tbody/tr")) == len(grid[0].limits)
+    assert len(section.findall(".//tbody/tr")) == len(grid_replay()[0].limits)
 
 
-def test_whom_limits_held(grid: tuple[Report, Recorder]) -> None:
+def test_whom_limits_held() -> None:
     """Each limit that held jobs names whom it held, and for how long."""
-    section = tree(page(*grid, title="grid")).find(".//section[@id='holding']")
+    section = tree(grid_page()).find(".//section[@id='holding']")
 
     assert section is not None
     rows = [text_of(row) for row in section.iterfind(".//tbody/tr")]

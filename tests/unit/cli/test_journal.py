@@ -93,7 +93,7 @@ def test_compact(file: Path) -> None:
     before = inspect(file)
     result = run("journal", "compact", file)
 
-    assert (result.stdout, result.exit_code) == ("quota: 8 changes in 8 rows\n", 0)
+    assert (result.stdout, result.exit_code) == ("quota: compacted 8 changes into 8 rows\n", 0)
     assert inspect(file) == replace(before, compacted=8)
 
 
@@ -104,6 +104,18 @@ def test_compact_while_it_is_used(file: Path) -> None:
 
     assert result.exit_code == 1
     assert "has it open for writing" in result.stderr
+
+
+def test_backup(file: Path) -> None:
+    """A journal that is in use is copied to a new file, and never to an existing one."""
+    with open_partition(file):
+        result = run("journal", "backup", file, "copy")
+        again = run("journal", "backup", file, "copy")
+
+    assert (result.stdout, result.exit_code) == ("quota: copied to copy\n", 0)
+    assert inspect("copy") == inspect(file)
+    assert "the file exists already" in again.stderr
+    assert again.exit_code == 1
 
 
 def test_export(file: Path) -> None:

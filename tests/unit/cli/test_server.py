@@ -23,11 +23,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from support.server_fixtures import CONFIG, NASTY, SECRET, YAML, busy, running, served
+from support.server_fixtures import CONFIG, DECIDE_SECRET, NASTY, SECRET, YAML, busy, running, served
 from ugm import Partition, Resource, UserGroup
 from ugm.cli import commands, serve
 from ugm.cli.client import server_url
 from ugm.cli.top import render_top
+from ugm.partition import AbstractPartition
 
 SERVER = "import sys; from ugm.cli import main; main()"
 
@@ -196,9 +197,9 @@ def test_top_once(url: str) -> None:
 
     assert result.exit_code == 0
     assert lines[0] == words("partition default: 1 users, 1 groups, 3 queues, 2 applications, 2 allocations")
-    assert ["root.a", "memory", "━" * 20, "67%", "6", "9", "1"] in lines
-    assert ["sue", "root", "memory", "━" * 20, "60%", "6", "10"] in lines
-    assert ["dev", "root", "memory", "━" * 20, "75%", "6", "8"] in lines
+    assert ["root.a", "memory", "━" * 13 + "─" * 7, "67%", "6", "9", "1"] in lines
+    assert ["sue", "root", "memory", "━" * 12 + "─" * 8, "60%", "6", "10"] in lines
+    assert ["dev", "root", "memory", "━" * 15 + "─" * 5, "75%", "6", "8"] in lines
     assert words("app 1 group dev in root: 6 of 8 memory used, 4 requested +1") in lines
 
 
@@ -238,7 +239,7 @@ def test_top_misused(server: str, status: int, text: str) -> None:
     assert text in result.stderr
 
 
-def look(partition: Partition) -> dict[str, Any]:
+def look(partition: AbstractPartition) -> dict[str, Any]:
     """Return what `ugm top` is told of a partition."""
     with running(served(partition)) as port:
         told: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
@@ -305,6 +306,7 @@ def test_serve(file: Path) -> None:
     assert (told["writable"], told["config"]) == (False, str(file))
 
 
+@pytest.mark.ci
 def test_serve_writes_the_audit_log(file: Path, tmp_path: Path) -> None:
     """A change and a wrong token are written to standard error; a name of the server can be allowed."""
     token = tmp_path / "token"
@@ -333,6 +335,7 @@ def replace(file: Path, text: str) -> None:
     new.replace(file)
 
 
+@pytest.mark.ci
 def test_serve_reports_reloads(file: Path) -> None:
     """The standard error says once how each reload of a watched file ended, and the audit log who caused it."""
     arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02"]
@@ -364,8 +367,15 @@ def test_serve_reports_reloads(file: Path) -> None:
         (["--writable"], 2, "--writable needs --token-file"),
         (["--token-file", "EMPTY"], 2, "is empty"),
         (["--token-file", "SHORT"], 1, "expected at least 16 characters"),
+        (["--decide-token-file", "EMPTY"], 2, "is empty"),
+        (["--decide-token-file", "SHORT"], 1, "decide_token '15 characters': expected at least 16 characters"),
         (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
         (["--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid port 8080"),
+        (["--journal", "quota.journal"], 2, "--journal needs --listen"),
+        (["--partition", "default"], 2, "--partition needs --listen"),
+        (["--client-token-file", "SHORT"], 2, "--client-token-file needs --listen"),
+        (["--certificate", "SHORT"], 2, "--certificate needs --listen"),
+        (["--listen", "tls://127.0.0.1:0", "--key", "SHORT"], 2, "--key needs --certificate"),
     ],
 )
 def test_serve_misused(options: list[str], status: int, text: str, file: Path, tmp_path: Path) -> None:
@@ -395,17 +405,22 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
     token = tmp_path / "token"
     token.write_text(f"{SECRET}\n")
-    result = run("serve", str(file), "--port", "0", "--writable", "--token-file", str(token), "--watch", "0")
+    other = tmp_path / "other"
+    other.write_text(DECIDE_SECRET)
+    options = ["--writable", "--token-file", str(token), "--decide-token-file", str(other), "--watch", "0"]
+    result = run("serve", str(file), "--port", "0", *options)
 
     assert result.stdout.startswith("serving at http://127.0.0.1:")
-    assert {name: made[0][name] for name in ("token", "read_only", "watch", "metrics")} == {
+    assert {name: made[0][name] for name in ("token", "decide_token", "read_only", "watch", "metrics")} == {
         "token": SECRET,
+        "decide_token": DECIDE_SECRET,
         "read_only": False,
         "watch": None,
         "metrics": None,
     }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("module", "extra"), [("starlette", "server"), ("prometheus_client", "metrics")])
 def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
     """What is missing is named, with the extra that installs it."""
@@ -420,8 +435,8 @@ def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
 
 def test_another_missing_module_is_no_missing_extra() -> None:
     """What no extra installs is an ordinary error."""
-    with pytest.raises(ModuleNotFoundError):
-        serve.missing_extra(ModuleNotFoundError(name="other"))
+    with pytest.raises(ModuleNotFoundError), serve.extras_required():
+        raise ModuleNotFoundError(name="other")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from itertools import islice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.cli.demo import endless, play
 from ugm.server import History
@@ -51,7 +52,7 @@ def test_what_never_fits_is_turned_away() -> None:
     assert (player.running, player.waiting, partition.application_ids()) == (0, 0, ())
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 9), st.integers(1, 3), st.sampled_from(("root.a", "root.b"))),

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from ugm import Resource
-from ugm.cli.report import brief_amount, brief_time, render
+from ugm.cli.report import render
+from ugm.cli.wording import brief_amount, brief_time
 from ugm.identity import TrackingType
 from ugm.simulation import JobRejection, LimitSummary, Report, UserImpact, WaitingTime
 

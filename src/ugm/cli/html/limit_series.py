@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.plots import Layer, Mark, clock, layers, usage
-from ugm.cli.wording import amount_of, brief_amount, brief_time, most, percent, share_of, whose
+from ugm.cli.wording import amount_of, brief_amount, brief_time, most, peak_share, percent, share_of, whose
 from ugm.identity import WILDCARD
 from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
@@ -27,7 +27,7 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Marku
     others = f", one of {series.names:,}" if series.names > 1 else ""
     name = f"{series.name}{others}" if limit.limit_name == WILDCARD != series.name else ""
     summary = (
-        f"peak {brief_amount(limit.resource, limit.peak)}, {percent(share_of(limit.peak, limit.limit))} of the limit; "
+        f"peak {brief_amount(limit.resource, limit.peak)}, {percent(peak_share(limit))} of the limit; "
         f"mean {percent(share_of(mean, limit.limit))}"
     )
     held = f"; held {limit.held_jobs:,} jobs for {brief_time(limit.held_seconds)}" if limit.held_jobs else ""
@@ -42,10 +42,10 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Marku
         element("strong", limit.queue_path),
         " ",
         element("span", whose(limit), class_="whose"),
-        *([Markup(" "), element("span", name, class_="name")] if name else []),
+        *([" ", element("span", name, class_="name")] if name else []),
         element("span", summary + held, class_="says"),
     )
-    return _figure(caption, plot, series.usage, origin, lambda amount: brief_amount(limit.resource, amount))
+    return _figure(caption, plot, series.usage, origin, limit.resource)
 
 
 def total_figure(heading: str, series: Envelope, resource: str | None, origin: int) -> Markup:
@@ -59,7 +59,7 @@ def total_figure(heading: str, series: Envelope, resource: str | None, origin: i
         label=f"{heading}: {summary}",
     )
     caption = joined(element("strong", heading), element("span", summary, class_="says"))
-    return _figure(caption, plot, series, origin, lambda amount: brief_amount(resource, amount))
+    return _figure(caption, plot, series, origin, resource)
 
 
 def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envelope]], origin: int) -> Markup:
@@ -93,7 +93,7 @@ def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envel
     ]
     caption = joined(element("strong", "Jobs waiting, by limit"), element("span", summary, class_="says"))
     legend = element("ul", *keys, class_="legend")
-    return _figure(caption, joined(plot, legend), series, origin, lambda amount: f"{amount:,}", class_="wide")
+    return _figure(caption, joined(plot, legend), series, origin, None, class_="wide")
 
 
 def _label(limit: LimitSummary) -> str:
@@ -105,17 +105,13 @@ def _mean(series: Envelope) -> float:
 
 
 def _figure(
-    caption: Markup,
-    plot: Markup,
-    series: Envelope,
-    origin: int,
-    write: Callable[[int], str],
-    class_: str | None = None,
+    caption: Markup, plot: Markup, series: Envelope, origin: int, resource: str | None, class_: str | None = None
 ) -> Markup:
-    return element("figure", element("figcaption", caption), plot, _numbers(series, origin, write), class_=class_)
+    numbers = _numbers(series, origin, resource)
+    return element("figure", element("figcaption", caption), plot, numbers, class_=class_)
 
 
-def _numbers(series: Envelope, origin: int, write: Callable[[int], str]) -> Markup:
+def _numbers(series: Envelope, origin: int, resource: str | None) -> Markup:
     """Return the data of a plot as a table with fewer and wider steps."""
     wide = series.merged(_ROWS)
     heads = element("tr", *(element("th", text, scope="col") for text in ("from", "lowest", "mean", "highest")))
@@ -123,7 +119,7 @@ def _numbers(series: Envelope, origin: int, write: Callable[[int], str]) -> Mark
         element(
             "tr",
             element("th", clock(origin + column * wide.width), scope="row"),
-            *(element("td", write(round(value))) for value in (low, mean, high)),
+            *(element("td", brief_amount(resource, round(value))) for value in (low, mean, high)),
         )
         for column, (low, mean, high) in enumerate(zip(wide.low, wide.means(), wide.high, strict=True))
     ]

@@ -9,8 +9,8 @@ from typing import Final
 from ugm.cli.html.limit_series import limit_figure, total_figure, waiting_figure
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.tables import holding_table, limit_table, rejection_table, waiting_table
-from ugm.cli.tables import counted
-from ugm.cli.wording import brief_time, percent, share_of
+from ugm.cli.output import counted
+from ugm.cli.wording import brief_time, peak_share, summary
 from ugm.identity import ROOT, TrackingType
 from ugm.simulation import LimitSummary, Recorder, Report
 
@@ -79,17 +79,11 @@ def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Ma
 
 
 def _summary(report: Report, recorder: Recorder) -> Markup:
-    waiting = report.waiting
-    states = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting at the end"
-    share = percent(share_of(waiting.delayed, waiting.jobs))
-    times = [f"mean {brief_time(waiting.mean)}", f"p95 {brief_time(waiting.p95)}", f"longest {brief_time(waiting.max)}"]
     step = f"a step of the plots is {brief_time(recorder.width)}"
-    time = f"{brief_time(recorder.end)} after the first submission; {step}"
     rows = [
-        ("Jobs", f"{report.read:,} read: {states}"),
-        ("Delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
-        ("Waiting", f"{', '.join(times)}; {brief_time(waiting.total)} in total"),
-        ("Time", time),
+        *((name.capitalize(), text) for name, text in summary(report)),
+        ("In total", brief_time(report.waiting.total)),
+        ("Time", f"{brief_time(recorder.end)} after the first submission; {step}"),
         ("Self-check", "clean" if report.is_clean else "; ".join(report.findings)),
     ]
     return element("dl", *(element("div", element("dt", name), element("dd", text)) for name, text in rows))
@@ -125,7 +119,7 @@ def _limit_series(report: Report, recorder: Recorder) -> Markup:
 def _distance(limit: LimitSummary) -> tuple[bool, float]:
     """Return a sort key: the size of the cluster first, then the limits with the highest usage."""
     is_cluster = limit.kind == TrackingType.QUEUE and limit.queue_path == ROOT
-    return not is_cluster, -share_of(limit.peak, limit.limit)
+    return not is_cluster, -peak_share(limit)
 
 
 def _rest(limits: Sequence[LimitSummary]) -> list[Markup]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+import ugm.cli.wording as texts
 from ugm.cli.html.marks import Markup, element, joined
-from ugm.cli.tables import counted
-from ugm.cli.wording import brief_amount, brief_time, most, percent, reasons_of, share_of, whose
-from ugm.identity import WILDCARD
+from ugm.cli.output import counted
 from ugm.simulation import LimitSummary, Report, UserImpact, WaitingTime
 
 __all__ = ["holding_table", "limit_table", "rejection_table", "waiting_table"]
@@ -32,62 +31,43 @@ class _Column(NamedTuple):
 _BARS: Final = _Column("bar", kind="bars")
 
 
+def _numbers(heads: Iterable[str]) -> list[_Column]:
+    return [_Column(head, kind="number") for head in heads]
+
+
 def holding_table(report: Report) -> Markup:
     """Return a table of the limits that delayed jobs, with the delayed users."""
-    limits = [limit for limit in report.limits if limit.held_seconds or limit.held_jobs]
-    total = sum(limit.held_seconds for limit in limits)
-    longest = max((limit.held_seconds for limit in limits), default=0)
+    holding = texts.holding_rows(report)
+    longest = max((limit.held_seconds for limit, _ in holding), default=0)
     columns = (
-        *map(_Column, ("queue", "limit for")),
-        *(_Column(head, kind="number") for head in ("most", "jobs", "share", "held for")),
+        *map(_Column, texts.HOLDING[:2]),
+        *_numbers(texts.HOLDING[2:]),
         _BARS,
         _Column("users and their waiting time", kind="long"),
     )
-    rows = [
-        (
-            limit.queue_path,
-            whose(limit),
-            most(limit),
-            f"{limit.held_jobs:,}",
-            percent(share_of(limit.held_seconds, total)),
-            brief_time(limit.held_seconds),
-            _bar(_parts(limit.users, longest)),
-            _users(limit.users),
-        )
-        for limit in limits
-    ]
+    rows = [(*cells, _bar(_parts(limit.users, longest)), _users(limit.users)) for limit, cells in holding]
     return _table("Limits that held jobs", columns, rows, "limit")
 
 
 def _parts(hits: Sequence[UserImpact], longest: int) -> list[float]:
     """Return the share of each listed user, then that of all others."""
     named = [hit.seconds for hit in hits[:_NAMED]]
-    return [share_of(seconds, longest) for seconds in (*named, sum(hit.seconds for hit in hits[_NAMED:]))]
+    return [texts.share_of(seconds, longest) for seconds in (*named, sum(hit.seconds for hit in hits[_NAMED:]))]
 
 
 def _users(hits: Sequence[UserImpact]) -> str:
-    named = [f"{hit.user} {brief_time(hit.seconds)}" for hit in hits[:_NAMED]]
+    named = [f"{hit.user} {texts.brief_time(hit.seconds)}" for hit in hits[:_NAMED]]
     others = hits[_NAMED:]
-    rest = [f"{len(others):,} more {brief_time(sum(hit.seconds for hit in others))}"] if others else []
+    rest = [f"{len(others):,} more {texts.brief_time(sum(hit.seconds for hit in others))}"] if others else []
     return ", ".join(named + rest)
 
 
 def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> Markup:
     """Return a table of the waiting times of users or groups."""
-    waiting = [(name, waits) for name, waits in figures if waits.delayed]
-    longest = waiting[0][1].total if waiting else 0
-    numbers = ("jobs", "delayed", "mean", "p95", "longest", "in total")
-    columns = (_Column(heading), *(_Column(head, kind="number") for head in numbers), _BARS)
-    rows = [
-        (
-            name,
-            f"{waits.jobs:,}",
-            f"{waits.delayed:,}",
-            *map(brief_time, (waits.mean, waits.p95, waits.max, waits.total)),
-            _bar([share_of(waits.total, longest)]),
-        )
-        for name, waits in waiting
-    ]
+    waiting = texts.waiting_rows(figures)
+    longest = waiting[0][0].total if waiting else 0
+    columns = (_Column(heading), *_numbers(texts.WAITING), _BARS)
+    rows = [(*cells, _bar([texts.share_of(waits.total, longest)])) for waits, cells in waiting]
     idle = len(figures) - len(waiting)
     note = f"{counted(idle, heading)} without waiting." if idle else ""
     return _table(f"Waiting by {heading}", columns, rows, heading, note)
@@ -95,35 +75,29 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> M
 
 def rejection_table(report: Report) -> Markup:
     """Return a table of the jobs that can never start, with the reasons."""
-    columns = (_Column("jobs", kind="number"), _Column("first", kind="number"), _Column("why", kind="long"))
-    rows = [(f"{jobs:,}", str(first), reason) for jobs, first, reason in reasons_of(report.rejections)]
-    return _table("Rejected jobs", columns, rows, "reason")
+    columns = (*_numbers(("jobs", "first")), _Column("why", kind="long"))
+    return _table("Rejected jobs", columns, texts.reasons_of(report), "reason")
 
 
 def limit_table(report: Report) -> Markup:
     """Return a table of all limits that apply to any job, with the peak usage."""
-    numbers = ("peak", "share", "held jobs", "rejected")
     columns = (
         *map(_Column, ("queue", "limit for")),
-        _Column("most", kind="number"),
-        *(_Column(head, kind="number") for head in numbers),
+        *_numbers(("most", "peak", "share", "held jobs", "rejected")),
         _BARS,
         _Column("set by"),
     )
-    limits = sorted(report.limits, key=lambda limit: -share_of(limit.peak, limit.limit))
-    rows = [_limit_row(limit) for limit in limits]
-    return _table("All limits", columns, rows, "limit")
+    return _table("All limits", columns, [_limit_row(limit) for limit in texts.limits_by_peak(report)], "limit")
 
 
 def _limit_row(limit: LimitSummary) -> tuple[str, ...]:
-    share = share_of(limit.peak, limit.limit)
-    holder = f" ({limit.peak_name})" if limit.limit_name == WILDCARD != limit.peak_name else ""
+    share = texts.peak_share(limit)
     return (
         limit.queue_path,
-        whose(limit) + holder,
-        most(limit),
-        brief_amount(limit.resource, limit.peak),
-        percent(share),
+        texts.whose(limit) + texts.holder(limit),
+        texts.most(limit),
+        texts.brief_amount(limit.resource, limit.peak),
+        texts.percent(share),
         f"{limit.held_jobs:,}" if limit.held_jobs else "",
         f"{limit.rejected:,}" if limit.rejected else "",
         _bar([share]),
