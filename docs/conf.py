@@ -27,18 +27,31 @@ autodoc_typehints_format = "short"
 
 #: The build downloads nothing, so names of other projects have no target.
 nitpick_ignore_regex = [
-    ("py:.*", r"(collections\.abc|concurrent\.futures|datetime|fractions|hypothesis|io|os|pathlib)\..*")
+    ("py:.*", r"(collections\.abc|concurrent\.futures|datetime|fractions|hypothesis|io|os|pathlib|ssl)\..*")
 ]
 nitpick_ignore = [
     ("py:obj", "DEFAULT_PREFIXES"),  # private names in docstrings
     ("py:obj", "MAX_SECONDS"),
-    ("py:class", "ugm.partition.plan._DynamicQueue"),  # part of a plan input
+    # The parts of values that are passed on as a whole.
+    ("py:class", "ugm.partition.checkpoint.QueueRecord"),
+    ("py:class", "ugm.partition.compiled_config.CompiledConfig"),
+    ("py:class", "ugm.partition.plan._DynamicQueue"),
+    ("py:class", "ugm.partition.snapshot.SnapshotParts"),
+    ("py:class", "ugm.journal.log.Log"),
+    ("py:class", "ugm.service.addresses.Address"),
+    ("py:class", "ugm.service.addresses.LeaderAccess"),
+    ("py:class", "ugm.service.event_stream.EventReader"),
+    ("py:class", "ugm.service.remote_partition.AsyncCaller"),
+    ("py:class", "ugm.service.remote_partition.Caller"),
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation
+    ("py:class", "ugm.service.client._T"),
+    # Sphinx splits the alternatives of a type in a signature at the comma.
+    ("py:obj", "typing.Literal['always'"),
+    ("py:obj", "typing.Literal['each'"),
     ("py:class", "datetime"),
     ("py:class", "ugm.partition.application.LedgerEntry"),
-    ("py:class", "ugm.shared.engine.Engine"),
 ]
 
 #: Docstrings name modules, which have no pages of their own.
